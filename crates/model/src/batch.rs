@@ -1,0 +1,166 @@
+//! The batch: everything one decision wants to become durable together, as pure data.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::event::NewEvent;
+use crate::id::EventId;
+use crate::stream::{Offset, Partition, Stream, TopicKey};
+use crate::time::Timestamp;
+
+/// Largest batch any store must take. Chosen so that a batch still fits one record of an object store or a
+/// document database.
+pub const BATCH_BYTES_MAX: usize = 12 << 20;
+
+/// What has happened to a batch before its commit is confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// It is in this process only.
+    Memory,
+    /// The operating system has it: survives the process, not the power.
+    Os,
+    /// It is on disk.
+    #[default]
+    Fsync,
+}
+
+impl Durability {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Durability::Memory => "memory",
+            Durability::Os => "os",
+            Durability::Fsync => "fsync",
+        }
+    }
+}
+
+/// All of it becomes durable, or a check fails and none of it does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// Drawn at random by the runtime: ids are derived from it, and a store that lost an answer finds its own
+    /// record again by it.
+    pub nonce: u64,
+    pub now: Timestamp,
+    /// The least this batch needs. Batches merged into one commit get the strongest of their wishes.
+    pub durability: Durability,
+    pub checks: Vec<Check>,
+    pub ops: Vec<Op>,
+}
+
+/// Evaluated inside the transaction, before the batch writes anything.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Check {
+    Absent { space: Space, key: String },
+    Present { space: Space, key: String },
+    Equals { space: Space, key: String, value: Bytes },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// The one symbolic operation: the commit gives it offset, time and id.
+    Append(Append),
+    Put {
+        space: Space,
+        key: String,
+        value: Bytes,
+    },
+    Delete {
+        space: Space,
+        key: String,
+    },
+    /// Forget all events of the stream below `start`. Never moves back. Readers see it at once, space is freed later.
+    Trim {
+        stream: Stream,
+        start: Offset,
+    },
+    /// Forget every stream of the topic. Its rows in the small tables are the caller's to delete.
+    Drop {
+        topic: TopicKey,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Append {
+    pub stream: Stream,
+    pub event: NewEvent,
+    /// For an event that brings its id: how far back the same id on the same topic makes it a duplicate.
+    pub dedupe_window_ms: u64,
+}
+
+/// The small ordered tables beside the event log. Keys are readable text (see [`crate::keys`]), values JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Space {
+    /// Topic settings.
+    Topics,
+    /// Group settings.
+    Groups,
+    /// How far each group is in each stream.
+    Cursors,
+    /// Deliveries that are not the plain first one.
+    Tries,
+    /// Delayed events, in the order they are due.
+    Due,
+    /// Ids of delayed events, so that they are stored once.
+    DueIds,
+    /// For the owner of the store: whatever does not deserve a table.
+    Kv,
+}
+
+impl Space {
+    pub const ALL: [Space; 7] =
+        [Space::Topics, Space::Groups, Space::Cursors, Space::Tries, Space::Due, Space::DueIds, Space::Kv];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Space::Topics => "topics",
+            Space::Groups => "groups",
+            Space::Cursors => "cursors",
+            Space::Tries => "tries",
+            Space::Due => "due",
+            Space::DueIds => "due_ids",
+            Space::Kv => "kv",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// What each append became, in the order of the batch's operations.
+    Done(Vec<Appended>),
+    Refused(Refusal),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// Index into the batch's checks.
+    pub check: usize,
+    /// What stands in the row the check looked at.
+    pub found: Option<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Appended {
+    /// Where it is: for a duplicate the partition of the first, which may be another one.
+    pub partition: Partition,
+    pub offset: Offset,
+    pub ts: Timestamp,
+    pub id: EventId,
+    pub duplicate: bool,
+}
+
+impl Batch {
+    /// An upper estimate of what the batch holds, for bounds.
+    pub fn bytes(&self) -> usize {
+        const FIXED: usize = 64;
+        self.ops
+            .iter()
+            .map(|op| match op {
+                Op::Append(append) => append.event.body.bytes(),
+                Op::Put { key, value, .. } => FIXED + key.len() + value.len(),
+                Op::Delete { key, .. } => FIXED + key.len(),
+                Op::Trim { .. } | Op::Drop { .. } => FIXED,
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,125 @@
+//! The event: one row of one table, consumed by groups in offset order and by handlers by claim.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::id::EventId;
+use crate::json::JsonText;
+use crate::stream::{Offset, Stream};
+use crate::time::Timestamp;
+
+/// Handlers take higher priorities first; groups ignore it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Priority(pub i32);
+
+pub const PRIORITY_DEFAULT: Priority = Priority(100);
+
+impl Default for Priority {
+    fn default() -> Self {
+        PRIORITY_DEFAULT
+    }
+}
+
+/// A JSON object of strings to strings, kept as the text its author wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headers(JsonText);
+
+impl Headers {
+    /// `None` when some value is not a string.
+    pub fn from_raw(raw: &RawValue) -> Option<Headers> {
+        serde_json::from_str::<BTreeMap<String, String>>(raw.get()).ok()?;
+        Some(Headers(JsonText::from_checked(raw)))
+    }
+
+    pub fn from_map(map: &BTreeMap<String, String>) -> Headers {
+        let text = serde_json::to_vec(map).unwrap_or_else(|_| b"{}".to_vec());
+        Headers(JsonText::from_stored(text.into()))
+    }
+
+    /// From bytes this type once produced: a store reading back what it was given.
+    pub fn from_stored(bytes: Bytes) -> Headers {
+        Headers(JsonText::from_stored(bytes))
+    }
+
+    pub fn json(&self) -> &JsonText {
+        &self.0
+    }
+
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        serde_json::from_str(self.0.as_str()).unwrap_or_default()
+    }
+
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.to_map().remove(name)
+    }
+}
+
+/// Where an event comes from. All absent for an event that a client just published.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lineage {
+    /// The event that began the chain; absent = this event itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<EventId>,
+    /// How many handlers lie between the root and this event.
+    #[serde(default)]
+    pub depth: u32,
+    /// The event or message that directly caused this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causation: Option<EventId>,
+    /// What ties a whole conversation together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<EventId>,
+}
+
+/// What the author of an event decides. Shared, because a publish in flight, its batch and its deliveries hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventBody {
+    pub key: Option<Box<str>>,
+    pub headers: Option<Headers>,
+    pub priority: Priority,
+    pub lineage: Lineage,
+    pub payload: JsonText,
+}
+
+impl EventBody {
+    pub fn of(payload: JsonText) -> EventBody {
+        EventBody {
+            key: None,
+            headers: None,
+            priority: PRIORITY_DEFAULT,
+            lineage: Lineage::default(),
+            payload,
+        }
+    }
+
+    /// What an event costs in buffers and batches: its variable parts plus a flat sum for the rest.
+    pub fn bytes(&self) -> usize {
+        const FIXED: usize = 96;
+        FIXED
+            + self.payload.bytes().len()
+            + self.key.as_ref().map_or(0, |key| key.len())
+            + self.headers.as_ref().map_or(0, |headers| headers.json().bytes().len())
+    }
+}
+
+/// An event on its way into the store: no offset, no time, and an id only if its author brought one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    pub id: Option<EventId>,
+    pub body: Arc<EventBody>,
+}
+
+/// An event as it was committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub stream: Stream,
+    pub offset: Offset,
+    pub ts: Timestamp,
+    pub id: EventId,
+    pub body: Arc<EventBody>,
+}

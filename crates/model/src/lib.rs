@@ -1,0 +1,30 @@
+//! The words of Millrace: values with their rules, and nothing else.
+//!
+//! Every crate speaks in these types. A value that exists is valid: names are checked when they are made,
+//! JSON text is known to be one line of bounded depth, an offset is never zero when it names an event.
+//!
+//! What is not here: clocks, files, sockets, threads, randomness. Time and random draws arrive as arguments.
+//!
+//! Start with [`Event`], then [`Batch`], the one thing a store is ever asked to write.
+
+mod batch;
+mod event;
+mod id;
+mod json;
+mod name;
+mod partition;
+mod record;
+mod stream;
+mod time;
+mod topic_config;
+
+pub use batch::{Append, Appended, BATCH_BYTES_MAX, Batch, Check, Durability, Op, Outcome, Refusal, Space};
+pub use event::{Event, EventBody, Headers, Lineage, NewEvent, PRIORITY_DEFAULT, Priority};
+pub use id::{EventId, IdError};
+pub use json::{JSON_DEPTH_MAX, JsonError, JsonText};
+pub use name::{DLQ_SUFFIX, Group, NameError, NameKind, Namespace, TopicName};
+pub use partition::{PARTITIONS_MAX, key_hash, partition_of};
+pub use record::{AHEAD_MAX, Bitmap, CursorRow, DueRow, GroupRow, RowError, TryRow, keys};
+pub use stream::{Offset, Partition, Stream, TopicKey};
+pub use time::{Mono, Now, Timestamp};
+pub use topic_config::{ConfigError, Filter, TopicConfig, TopicPatch};

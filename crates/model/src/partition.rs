@@ -1,0 +1,19 @@
+//! Which partition a key belongs to. The hash is fixed by the protocol: clients compute it too.
+
+use crate::stream::Partition;
+
+/// Most partitions a topic may have.
+pub const PARTITIONS_MAX: u32 = 1024;
+
+/// Over UTF-16 code units, in wrapping 32-bit arithmetic: what a JavaScript client computes with `charCodeAt`.
+pub fn key_hash(units: impl Iterator<Item = u16>) -> i32 {
+    units.fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
+
+/// `unsigned_abs`, because the absolute value of the smallest `i32` does not fit one.
+pub fn partition_of(key: &str, partitions: u32) -> Partition {
+    if partitions <= 1 {
+        return Partition(0);
+    }
+    Partition(key_hash(key.encode_utf16()).unsigned_abs() % partitions)
+}

@@ -1,0 +1,237 @@
+//! Rows of the small tables that belong to the bus: their keys as text, their values as JSON.
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Durability;
+use crate::event::{EventBody, Headers, Lineage, NewEvent, Priority};
+use crate::id::EventId;
+use crate::json::JsonText;
+use crate::stream::{Offset, Stream, TopicKey};
+use crate::time::Timestamp;
+use crate::topic_config::Filter;
+
+/// How many offsets past its commit a group may have acknowledged. At this distance delivery pauses.
+pub const AHEAD_MAX: u64 = 8192;
+
+#[derive(Debug, thiserror::Error)]
+#[error("row {key:?} cannot be read: {source}")]
+pub struct RowError {
+    pub key: String,
+    pub source: serde_json::Error,
+}
+
+/// Keys of the small tables. Names contain no slash, so a slash always separates.
+pub mod keys {
+    use super::{EventId, Offset, Stream, Timestamp, TopicKey};
+    use crate::name::Group;
+
+    /// `namespace/topic`
+    pub fn topic(topic: &TopicKey) -> String {
+        topic.as_str().to_owned()
+    }
+
+    /// `namespace/topic/group`
+    pub fn group(topic: &TopicKey, group: &Group) -> String {
+        format!("{topic}/{group}")
+    }
+
+    /// `namespace/topic/group/partition`
+    pub fn cursor(stream: &Stream, group: &Group) -> String {
+        format!("{}/{group}/{}", stream.topic, stream.partition)
+    }
+
+    /// `namespace/topic/group/partition/offset`, the offset in 16 hex digits so that order by key is order by offset.
+    pub fn attempt(stream: &Stream, group: &Group, offset: Offset) -> String {
+        format!("{}/{group}/{}/{:016x}", stream.topic, stream.partition, offset.0)
+    }
+
+    /// Time first, in hex, so that the first row is the next one due; the nonce keeps equal times apart.
+    pub fn due(at: Timestamp, nonce: u64, ordinal: u32) -> String {
+        format!("{:012x}/{nonce:016x}/{ordinal:08x}", at.0)
+    }
+
+    /// Sorts after every delayed event that is due at `now` or before, and before the rest.
+    pub fn due_end(now: Timestamp) -> String {
+        format!("{:012x}0", now.0)
+    }
+
+    /// When the row of a key made by [`due`] is due.
+    pub fn due_time(key: &str) -> Option<Timestamp> {
+        u64::from_str_radix(key.split('/').next()?, 16).ok().map(Timestamp)
+    }
+
+    pub fn due_id(topic: &TopicKey, id: &EventId) -> String {
+        format!("{topic}/{id}")
+    }
+}
+
+fn encode<T: Serialize>(row: &T) -> Bytes {
+    // These rows are maps of strings and numbers: their serialisation has no failing case.
+    serde_json::to_vec(row).map_or_else(|_| Bytes::new(), Bytes::from)
+}
+
+fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, RowError> {
+    serde_json::from_slice(value).map_err(|source| RowError { key: key.to_owned(), source })
+}
+
+macro_rules! row {
+    ($type:ident) => {
+        impl $type {
+            pub fn encode(&self) -> Bytes {
+                encode(self)
+            }
+
+            pub fn decode(key: &str, value: &[u8]) -> Result<Self, RowError> {
+                decode(key, value)
+            }
+        }
+    };
+}
+
+row!(GroupRow);
+row!(CursorRow);
+row!(TryRow);
+row!(DueRow);
+
+impl crate::topic_config::TopicConfig {
+    pub fn encode(&self) -> Bytes {
+        encode(self)
+    }
+
+    pub fn decode(key: &str, value: &[u8]) -> Result<Self, RowError> {
+        decode(key, value)
+    }
+}
+
+/// A group of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRow {
+    #[serde(default, skip_serializing_if = "Filter::is_empty")]
+    pub filter: Filter,
+    #[serde(default)]
+    pub created: Timestamp,
+}
+
+/// How far a group is in one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CursorRow {
+    /// Everything up to here is done.
+    pub committed: Offset,
+    /// Everything up to here has been sent at least once, unless a [`TryRow`] says otherwise.
+    pub delivered: Offset,
+    /// Done beyond the commit: bit `i` stands for offset `committed + 1 + i`.
+    #[serde(default, skip_serializing_if = "Bitmap::is_empty")]
+    pub ahead: Bitmap,
+}
+
+/// A delivery whose count is not what [`CursorRow::delivered`] implies, or that has to wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TryRow {
+    pub attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A delayed event: everything its append will need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DueRow {
+    pub topic: String,
+    pub partition: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<EventId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<String>,
+    pub priority: Priority,
+    #[serde(default)]
+    pub lineage: Lineage,
+    pub durability: Durability,
+    pub dedupe_window_ms: u64,
+    pub payload: String,
+}
+
+impl DueRow {
+    pub fn new_event(&self) -> NewEvent {
+        let json = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        NewEvent {
+            id: self.id.clone(),
+            body: std::sync::Arc::new(EventBody {
+                key: self.key.as_deref().map(Into::into),
+                headers: self.headers.as_deref().map(|text| Headers::from_stored(json(text))),
+                priority: self.priority,
+                lineage: self.lineage.clone(),
+                payload: JsonText::from_stored(json(&self.payload)),
+            }),
+        }
+    }
+}
+
+/// A set of small numbers, stored as hex digits, lowest bit of the first byte first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Bitmap(Vec<u8>);
+
+impl Bitmap {
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|byte| *byte == 0)
+    }
+
+    pub fn insert(&mut self, bit: u64) {
+        let at = (bit / 8) as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, 0);
+        }
+        self.0[at] |= 1 << (bit % 8);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.0.len() as u64 * 8).filter(|bit| self.0[(bit / 8) as usize] & 1 << (bit % 8) != 0)
+    }
+}
+
+impl From<Bitmap> for String {
+    fn from(bitmap: Bitmap) -> String {
+        bitmap.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl From<String> for Bitmap {
+    fn from(text: String) -> Bitmap {
+        let digit = |c: u8| (c as char).to_digit(16).unwrap_or(0) as u8;
+        Bitmap(
+            text.as_bytes()
+                .chunks(2)
+                .map(|pair| pair.iter().fold(0, |byte, c| byte << 4 | digit(*c)))
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_with_acks_ahead_survives_its_row() {
+        let mut row = CursorRow { committed: Offset(7), delivered: Offset(900), ahead: Bitmap::default() };
+        for bit in [0, 1, 63, 64, 800] {
+            row.ahead.insert(bit);
+        }
+        let back = CursorRow::decode("k", &row.encode()).unwrap();
+        assert_eq!(back, row);
+        assert_eq!(back.ahead.iter().collect::<Vec<_>>(), [0, 1, 63, 64, 800]);
+    }
+
+    #[test]
+    fn due_keys_sort_by_time() {
+        let at = |ms| keys::due(Timestamp(ms), u64::MAX, u32::MAX);
+        assert!(
+            at(9) < at(10) && at(10) < keys::due_end(Timestamp(10)) && keys::due_end(Timestamp(10)) < at(11)
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! `cargo xtask help`: what the verbs do.
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask test           tools, tidy, build, every test, the simulator; stops at the first failing stage
+cargo xtask test FILTER    only the tests whose name contains FILTER
+cargo xtask tidy           formatting, lints, crate order, engine purity, file sizes, leftovers
+cargo xtask help           this text";
+
+pub(crate) fn run() -> Result<()> {
+    println!("{HELP}");
+    Ok(())
+}
+
+pub(crate) fn refuse(args: &[&str]) -> Result<()> {
+    bail!("no verb reads `{}`\n\n{HELP}", args.join(" "))
+}

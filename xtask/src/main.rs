@@ -1,0 +1,29 @@
+//! The project's own verbs, run as `cargo xtask <verb>`. One file per verb.
+
+mod help;
+mod needs;
+mod repo;
+mod stage;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["test"] => test::run(None),
+        ["test", filter] => test::run(Some(filter)),
+        ["tidy"] => tidy::run(),
+        [] | ["help" | "--help" | "-h"] => help::run(),
+        unknown => help::refuse(unknown),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! External components the tests need. A missing one is installed or named; it never makes a test
+//! pass by being skipped.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::repo;
+
+struct Need {
+    command: &'static str,
+    debian_packages: &'static [&'static str],
+    purpose: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    // libc6-dev is only a recommendation of gcc, and without it nothing compiles.
+    Need {
+        command: "cc",
+        debian_packages: &["gcc", "libc6-dev"],
+        purpose: "SQLite is built from its C source",
+    },
+    Need {
+        command: "git",
+        debian_packages: &["git"],
+        purpose: "tidy asks git for the list of files",
+    },
+];
+
+const CARGO_SUBCOMMANDS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
+
+pub(crate) fn ensure() -> Result<()> {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !is_on_path(need.command)).collect();
+    if !missing.is_empty() {
+        install(&missing)?;
+    }
+    let missing: Vec<&str> = CARGO_SUBCOMMANDS
+        .iter()
+        .filter(|(subcommand, _)| !repo::has_cargo_subcommand(subcommand))
+        .map(|&(_, component)| component)
+        .collect();
+    if !missing.is_empty() {
+        bail!(
+            "the toolchain lacks components: run `rustup component add {}`",
+            missing.join(" ")
+        );
+    }
+    println!(
+        "{} commands and {} cargo subcommands are here",
+        NEEDS.len(),
+        CARGO_SUBCOMMANDS.len()
+    );
+    Ok(())
+}
+
+fn install(missing: &[&Need]) -> Result<()> {
+    let packages: Vec<&str> = missing
+        .iter()
+        .flat_map(|need| need.debian_packages.iter().copied())
+        .collect();
+    if !is_on_path("apt-get") || !is_root()? {
+        bail!("{}", request(missing, &packages));
+    }
+    for need in missing {
+        println!("`{}` is missing ({})", need.command, need.purpose);
+    }
+    apt_get(&["update"])?;
+    apt_get(
+        &[
+            &["install", "--yes", "--no-install-recommends"],
+            packages.as_slice(),
+        ]
+        .concat(),
+    )?;
+    match missing.iter().find(|need| !is_on_path(need.command)) {
+        Some(need) => bail!(
+            "`{}` is still missing after installing {}",
+            need.command,
+            packages.join(" ")
+        ),
+        None => Ok(()),
+    }
+}
+
+fn request(missing: &[&Need], packages: &[&str]) -> String {
+    let mut text = String::from("missing commands:\n");
+    for need in missing {
+        text.push_str(&format!("  {} ({})\n", need.command, need.purpose));
+    }
+    text.push_str(&format!("on Debian: apt-get install {}", packages.join(" ")));
+    text
+}
+
+fn apt_get(args: &[&str]) -> Result<()> {
+    let status = Command::new("apt-get")
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .status()
+        .context("cannot start apt-get")?;
+    if !status.success() {
+        bail!("`apt-get {}` failed", args.join(" "));
+    }
+    Ok(())
+}
+
+fn is_root() -> Result<bool> {
+    let output = Command::new("id").arg("-u").output().context("cannot start id")?;
+    Ok(output.stdout.trim_ascii() == b"0")
+}
+
+fn is_on_path(command: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| is_executable(&folder.join(command)))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_found_by_its_executable_and_not_by_a_plain_file() {
+        assert!(is_on_path("sh"));
+        assert!(!is_on_path("no-command-has-this-name"));
+        assert!(!is_executable(&repo::root().join("Cargo.toml")));
+    }
+
+    #[test]
+    fn the_request_names_every_command_its_purpose_and_the_packages() {
+        let text = request(&[&NEEDS[0]], NEEDS[0].debian_packages);
+        assert_eq!(
+            text,
+            "missing commands:\n  cc (SQLite is built from its C source)\non Debian: apt-get install gcc libc6-dev"
+        );
+    }
+}

@@ -1,0 +1,29 @@
+//! `cargo xtask test`: everything that must hold before a change goes in.
+
+use anyhow::Result;
+
+use crate::stage::{Stage, run_all};
+use crate::{needs, repo, tidy};
+
+const BUILD: &str = "build --workspace";
+const TESTS: &str = "test --workspace";
+const SIMULATOR: &str = "run --package millrace-sim --profile dev -- --seeds 200";
+
+pub(crate) fn run(filter: Option<&str>) -> Result<()> {
+    let Some(filter) = filter else {
+        return run_all(vec![
+            Stage::new("needs", needs::ensure),
+            Stage::new("tidy", tidy::run),
+            Stage::new("build", || repo::cargo(BUILD)),
+            Stage::new("tests", || repo::cargo(TESTS)),
+            Stage::new("simulator", || repo::cargo(SIMULATOR)),
+        ]);
+    };
+    run_all(vec![
+        Stage::new("needs", needs::ensure),
+        Stage::new("build", || repo::cargo(BUILD)),
+        Stage::new("tests", || repo::cargo(&format!("{TESTS} -- {filter}"))),
+    ])?;
+    println!("  left out     tidy and simulator, because of the filter `{filter}`");
+    Ok(())
+}
