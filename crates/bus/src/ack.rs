@@ -1,0 +1,162 @@
+//! Acknowledgements, refusals by consumers, and credits.
+
+use millrace_model::{Group, Now, Offset, Partition, TopicKey};
+
+use crate::bus::Bus;
+use crate::cursor::{Open, OpenState};
+use crate::group::CursorRef;
+use crate::input::{Ack, AckMode, ConnId, Nack};
+use crate::reply::{BusError, Reply, ReplyTo};
+use crate::sabotage::Sabotage;
+
+impl Bus {
+    /// The cursor a connection talks about, if it is a member of the group.
+    fn member_cursor(
+        &self,
+        to: ReplyTo,
+        topic: &TopicKey,
+        group: &Group,
+        partition: Partition,
+    ) -> Result<(ConnId, CursorRef), BusError> {
+        let ReplyTo::Conn { conn, .. } = to else {
+            return Err(BusError::NeedsConnection);
+        };
+        let id = self
+            .conns
+            .get(&conn)
+            .and_then(|connection| connection.subscriptions.get(&(topic.clone(), group.clone())))
+            .ok_or_else(|| BusError::NotAMember { topic: topic.clone(), group: group.clone() })?;
+        let partitions = self.groups.get(id).map_or(0, |group| group.cursors.len() as u32);
+        if partition.0 >= partitions {
+            return Err(BusError::UnknownPartition { topic: topic.clone(), partition, partitions });
+        }
+        Ok((conn, CursorRef { group: *id, partition: partition.0 }))
+    }
+
+    pub(crate) fn ack(&mut self, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
+        let (conn, at) = self.member_cursor(to, &ack.topic, &ack.group, ack.partition)?;
+        let greedy = self.sabotaged(Sabotage::CommitPassesHole);
+        let silent = self.sabotaged(Sabotage::NoWakeOnAck);
+        let Some(group) = self.groups.get_mut(&at.group) else {
+            return Ok(());
+        };
+        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
+            return Ok(());
+        };
+        if ack.offset.0 > cursor.sent_through {
+            let why = "it was never delivered to this group";
+            let Ack { topic, partition, group, offset, .. } = ack;
+            return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
+        }
+        let cumulative =
+            group.members.get(&conn).is_some_and(|member| member.ack_mode == AckMode::Cumulative);
+        let mut done = Vec::new();
+        if cumulative {
+            done = cursor.offsets_leased_to(conn, ack.offset.0);
+            if greedy {
+                done = cursor
+                    .leases()
+                    .map(|(offset, _)| offset)
+                    .filter(|offset| *offset < ack.offset.0)
+                    .collect();
+            }
+        }
+        // An event on its way to the dead letters stays there: its copy and its completion are one decision.
+        if cursor.open.get(&ack.offset.0).is_some_and(|open| open.state != OpenState::Burying) {
+            done.push(ack.offset.0);
+        }
+        if ack.confirm && done.is_empty() && ack.offset <= cursor.durable {
+            self.reply(to, Reply::Acked);
+            return Ok(());
+        }
+        if ack.confirm {
+            cursor.confirms.push(to);
+        }
+        let holders: Vec<_> = done.iter().map(|offset| cursor.complete(*offset)).collect();
+        if !done.is_empty() || ack.confirm {
+            cursor.flush_now = true;
+            self.to_flush.insert(at);
+        }
+        self.counters.acked += done.len() as u64;
+        for holder in holders.into_iter().flatten() {
+            group.released(holder);
+        }
+        if !silent {
+            self.to_pump.insert(at.group);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn nack(&mut self, now: Now, to: ReplyTo, nack: Nack) -> Result<(), BusError> {
+        let (conn, at) = self.member_cursor(to, &nack.topic, &nack.group, nack.partition)?;
+        let unknown = |nack: Nack, why| {
+            let Nack { topic, partition, group, offset, .. } = nack;
+            Err(BusError::UnknownOffset { topic, group, partition, offset, why })
+        };
+        if let Some(ms) = nack.delay_ms.filter(|ms| *ms > self.limits.delay_ms_max) {
+            let max = self.limits.delay_ms_max;
+            return Err(BusError::OutOfRange { what: "delay_ms", found: ms, max });
+        }
+        let Some(cursor) = self.cursor_mut(at) else {
+            return Ok(());
+        };
+        if nack.offset.0 > cursor.sent_through {
+            return unknown(nack, "it was never delivered to this group");
+        }
+        if nack.offset <= cursor.committed() {
+            return unknown(nack, "it is already committed");
+        }
+        match cursor.open.get(&nack.offset.0).map(|open| open.state) {
+            Some(OpenState::Leased { conn: holder, .. }) if holder == conn => {}
+            Some(OpenState::Leased { .. }) => return unknown(nack, "another member holds it"),
+            Some(_) => return unknown(nack, "its delivery has already ended"),
+            None => reopen(cursor, nack.offset),
+        }
+        let mut reason = nack.reason.unwrap_or_else(|| "refused by the consumer".to_owned());
+        truncate(&mut reason, self.limits.reason_bytes_max);
+        self.counters.nacked += 1;
+        self.requeue(now, at, nack.offset.0, &reason, nack.delay_ms);
+        self.to_pump.insert(at.group);
+        if nack.confirm {
+            self.reply(to, Reply::Nacked);
+        }
+        Ok(())
+    }
+
+    /// The first FLOW switches the connection to credits. A FLOW of nothing takes back what is left.
+    pub(crate) fn flow(&mut self, to: ReplyTo, credits: u64) -> Result<(), BusError> {
+        let ReplyTo::Conn { conn, .. } = to else {
+            return Err(BusError::NeedsConnection);
+        };
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Ok(());
+        };
+        let held = connection.credits.filter(|_| credits > 0).unwrap_or(0);
+        connection.credits = Some(held.saturating_add(credits).min(self.limits.credits_max));
+        self.to_pump.extend(connection.subscriptions.values());
+        self.reply(to, Reply::FlowAdded);
+        Ok(())
+    }
+}
+
+/// A cumulative ack completed it, but its consumer says it failed, and the commit has not passed it yet. How often
+/// it was delivered is forgotten; one is never too many.
+fn reopen(cursor: &mut crate::cursor::Cursor, offset: Offset) {
+    let open = Open {
+        event: None,
+        attempts: 1,
+        state: OpenState::Ready,
+        reason: None,
+        last: None,
+        not_before: None,
+    };
+    cursor.open.insert(offset.0, open);
+}
+
+fn truncate(text: &mut String, bytes_max: usize) {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}

@@ -1,0 +1,222 @@
+//! Topics as their owners see them: making, changing, deleting, listing, and where every group stands.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{
+    CursorRow, Namespace, Now, Offset, Op, Partition, Space, TopicConfig, TopicKey, TopicPatch, keys,
+};
+
+use crate::bus::Bus;
+use crate::cursor::Cursor;
+use crate::effect::Effect;
+use crate::group::GroupId;
+use crate::pending::Pending;
+use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
+use crate::stats::Stats;
+use crate::topic::{Log, TopicId};
+
+impl Bus {
+    /// Makes a topic, or gives an existing one this configuration.
+    pub(crate) fn create_topic(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: &TopicKey,
+        config: TopicConfig,
+    ) -> Result<(), BusError> {
+        let config = self.checked(config)?;
+        if let Some(id) = self.topic_ids.get(topic).copied() {
+            let current = self.topics.get(&id).map_or(0, |topic| topic.config.partitions);
+            if config.partitions < current {
+                let asked = config.partitions;
+                return Err(BusError::BadConfig(millrace_model::ConfigError::Shrinks { current, asked }));
+            }
+            self.reconfigure(now, to, id, config);
+            return Ok(());
+        }
+        let mut ops = Vec::new();
+        let id = self.make_topic(topic, config, &mut ops)?;
+        self.note_retention(now, id);
+        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: id, created: true });
+        Ok(())
+    }
+
+    pub(crate) fn patch_topic(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: &TopicKey,
+        patch: &TopicPatch,
+    ) -> Result<(), BusError> {
+        let id = self.topic_id(topic)?;
+        let Some(state) = self.topics.get(&id) else {
+            return Ok(());
+        };
+        let config = self.checked(state.config.patched(patch).map_err(BusError::BadConfig)?)?;
+        self.reconfigure(now, to, id, config);
+        Ok(())
+    }
+
+    fn checked(&self, config: TopicConfig) -> Result<TopicConfig, BusError> {
+        let config = config.resolved().map_err(BusError::BadConfig)?;
+        if config.partitions > self.limits.partitions_max {
+            let (found, max) = (u64::from(config.partitions), u64::from(self.limits.partitions_max));
+            return Err(BusError::OutOfRange { what: "partitions", found, max });
+        }
+        Ok(config)
+    }
+
+    /// New partitions are read from their first event by every group: all of it is newer than the group.
+    fn reconfigure(&mut self, now: Now, to: ReplyTo, id: TopicId, config: TopicConfig) {
+        let Some(topic) = self.topics.get_mut(&id) else {
+            return;
+        };
+        let value = config.encode();
+        let mut ops = vec![Op::Put { space: Space::Topics, key: keys::topic(&topic.key), value }];
+        for partition in topic.logs.len() as u32..config.partitions {
+            topic.logs.push(Log::new());
+            let stream = topic.key.stream(Partition(partition));
+            for (name, group) in &topic.groups {
+                let Some(state) = self.groups.get_mut(group) else {
+                    continue;
+                };
+                state.cursors.push(Cursor::at(Offset::FIRST));
+                let (key, value) = (keys::cursor(&stream, name), CursorRow::default().encode());
+                ops.push(Op::Put { space: Space::Cursors, key, value });
+            }
+        }
+        topic.config = config;
+        self.note_retention(now, id);
+        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: id, created: false });
+    }
+
+    pub(crate) fn note_retention(&mut self, now: Now, id: TopicId) {
+        let limited = self.topics.get(&id).is_some_and(|topic| {
+            topic.config.retention_ms.is_some() || topic.config.retention_bytes.is_some()
+        });
+        if limited {
+            self.expect_retention(now);
+        }
+    }
+
+    pub(crate) fn topic_written(&mut self, to: ReplyTo, id: TopicId, created: bool) {
+        if let Some(topic) = self.topics.get(&id) {
+            let view = topic.view();
+            self.reply(to, Reply::Topic { created, topic: view });
+        }
+    }
+
+    /// Everything of the topic goes: events, groups, positions. Members are told.
+    pub(crate) fn delete_topic(&mut self, now: Now, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
+        let id = self.topic_id(&topic)?;
+        self.topic_ids.remove(&topic);
+        let Some(mut state) = self.topics.remove(&id) else {
+            return Ok(());
+        };
+        self.tail_bytes -= state.logs.iter_mut().map(Log::drop_tail).sum::<usize>();
+        let mut ops = vec![
+            Op::Delete { space: Space::Topics, key: keys::topic(&topic) },
+            Op::Drop { topic: topic.clone() },
+        ];
+        for group in state.groups.values() {
+            self.delete_group(*group, &mut ops);
+        }
+        self.commit(now, self.limits.durability, ops, Pending::TopicDelete { to, topic });
+        Ok(())
+    }
+
+    fn delete_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
+        let Some(group) = self.groups.remove(&id) else {
+            return;
+        };
+        ops.push(Op::Delete { space: Space::Groups, key: keys::group(&group.key, &group.name) });
+        for (cursor, partition) in group.cursors.iter().zip(0..) {
+            let stream = group.stream(partition);
+            ops.push(Op::Delete { space: Space::Cursors, key: keys::cursor(&stream, &group.name) });
+            for offset in cursor.stored_tries() {
+                let key = keys::attempt(&stream, &group.name, Offset(offset));
+                ops.push(Op::Delete { space: Space::Tries, key });
+            }
+            for to in &cursor.confirms {
+                self.refuse(*to, BusError::TopicDeleted(group.key.clone()));
+            }
+        }
+        for (to, _) in &group.waiters {
+            self.refuse(*to, BusError::TopicDeleted(group.key.clone()));
+        }
+        for conn in group.members.keys() {
+            if let Some(connection) = self.conns.get_mut(conn) {
+                connection.subscriptions.remove(&(group.key.clone(), group.name.clone()));
+                let error = BusError::TopicDeleted(group.key.clone());
+                self.effects.push(Effect::Notice { conn: *conn, error, group: Some(group.name.clone()) });
+            }
+        }
+    }
+
+    pub(crate) fn list_topics(&mut self, to: ReplyTo, namespace: &Namespace) -> Result<(), BusError> {
+        let topics = self.topic_ids.iter().filter(|(key, _)| key.namespace() == namespace.as_str());
+        let views = topics.filter_map(|(_, id)| self.topics.get(id)).map(crate::topic::Topic::view).collect();
+        self.reply(to, Reply::Topics(views));
+        Ok(())
+    }
+
+    pub(crate) fn describe_topic(&mut self, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
+        let id = self.topic_id(&topic)?;
+        let Some(state) = self.topics.get(&id) else {
+            return Err(BusError::UnknownTopic(topic));
+        };
+        let view = state.view();
+        self.reply(to, Reply::Topic { created: false, topic: view });
+        Ok(())
+    }
+
+    pub(crate) fn offsets(&mut self, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
+        let id = self.topic_id(&topic)?;
+        let Some(state) = self.topics.get(&id) else {
+            return Err(BusError::UnknownTopic(topic));
+        };
+        let placed = || {
+            let groups = state.groups.iter().filter_map(|(name, id)| Some((name, self.groups.get(id)?)));
+            groups.filter(|(_, group)| group.placed)
+        };
+        let partitions = state.bounds().map(|log| {
+            let groups = placed().filter_map(|(name, group)| {
+                let cursor = group.cursors.get(log.partition.0 as usize)?;
+                let committed = cursor.durable;
+                let lag = log.next.before().0.saturating_sub(committed.0);
+                Some((name.clone(), GroupView { committed, lag, inflight: cursor.leases().count() as u64 }))
+            });
+            (log, groups.collect::<BTreeMap<_, _>>())
+        });
+        let view = OffsetsView { topic, partitions: partitions.collect() };
+        self.reply(to, Reply::Offsets(view));
+        Ok(())
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let (mut inflight, mut lag) = (0, 0);
+        for group in self.groups.values() {
+            let Some(topic) = self.topics.get(&group.topic) else {
+                continue;
+            };
+            for (cursor, log) in group.cursors.iter().zip(&topic.logs) {
+                inflight += cursor.leases().count() as u64;
+                lag += log.next.before().0.saturating_sub(cursor.durable.0);
+            }
+        }
+        Stats {
+            counters: self.counters.clone(),
+            by_topic: self.topics.values().map(|topic| (topic.key.clone(), topic.counters.clone())).collect(),
+            connections: self.conns.len() as u64,
+            topics: self.topics.len() as u64,
+            groups: self.groups.len() as u64,
+            subscriptions: self.topics.values().map(|topic| topic.members as u64).sum(),
+            inflight,
+            lag,
+            delayed: self.due.wake.is_some(),
+            commits_pending: self.pending.len() as u64,
+            storage_failed: self.failed.clone(),
+            stopping: self.stopping,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What follows a confirmed commit or a finished search: the waiting entry says.
+
+use millrace_model::{Appended, Now, Offset, Outcome};
+
+use crate::bus::Bus;
+use crate::input::Token;
+use crate::pending::Pending;
+use crate::reply::Reply;
+
+impl Bus {
+    pub(crate) fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
+        let Some(pending) = self.pending.remove(&token) else {
+            return;
+        };
+        let (appended, refused) = match outcome {
+            Outcome::Done(appended) => (appended, None),
+            Outcome::Refused(refusal) => (Vec::<Appended>::new(), Some(refusal)),
+        };
+        match pending {
+            Pending::Publish { to, topic, single, durability, appends } => {
+                self.appended(appends, &appended);
+                self.published(to, topic, single, durability, &appended);
+            }
+            Pending::Delay(delayed) => self.delayed(now, delayed, refused),
+            Pending::Flush { cursor, committed, confirms, appends } => {
+                self.appended(appends, &appended);
+                self.flushed(cursor, committed);
+                for to in confirms {
+                    self.reply(to, Reply::Acked);
+                }
+            }
+            Pending::Placement(placement) => self.placement_durable(now, placement),
+            Pending::TopicWrite { to, topic, created } => self.topic_written(to, topic, created),
+            Pending::TopicDelete { to, topic } => self.reply(to, Reply::TopicDeleted { topic }),
+            Pending::MoveDue { appends } => {
+                self.appended(appends, &appended);
+                self.due_moved(now);
+            }
+            Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
+            Pending::Row => {}
+            Pending::Read { .. } | Pending::Refetch { .. } | Pending::FindStart { .. } | Pending::ScanDue => {
+            }
+        }
+    }
+
+    pub(crate) fn found(&mut self, now: Now, token: Token, offsets: Option<Vec<Offset>>) {
+        match self.pending.remove(&token) {
+            Some(Pending::Placement(placement)) => self.placement_found(now, placement, offsets),
+            Some(Pending::FindStart { topic, partition }) => {
+                if let Some(start) = offsets.and_then(|offsets| offsets.first().copied()) {
+                    self.start_found(now, topic, partition, start);
+                }
+            }
+            _ => {}
+        }
+    }
+}

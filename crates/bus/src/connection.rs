@@ -1,0 +1,27 @@
+//! What the bus knows of a connection.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{Group, TopicKey};
+
+use crate::group::GroupId;
+
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    pub(crate) subscriptions: BTreeMap<(TopicKey, Group), GroupId>,
+    /// `None` until the first FLOW: the windows alone decide.
+    pub(crate) credits: Option<u64>,
+    pub(crate) congested: bool,
+}
+
+impl Connection {
+    pub(crate) fn can_receive(&self) -> bool {
+        !self.congested && self.credits != Some(0)
+    }
+
+    pub(crate) fn spend_credit(&mut self) {
+        if let Some(credits) = &mut self.credits {
+            *credits = credits.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! How far one group is in one stream: what it was sent, what it holds, what is done.
+//!
+//! Every offset below `read_next` is in exactly one place: in `fetched` (read, not sent), in `open` (sent, not done),
+//! or nowhere, which means done. So the commit is never stored while running: it is one less than the lowest offset
+//! that is somewhere.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Event, Mono, Offset, Timestamp, TryRow};
+
+use crate::input::{ConnId, Token};
+use crate::reply::ReplyTo;
+
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    /// The next offset to be read from the log.
+    pub(crate) read_next: u64,
+    pub(crate) fetched: VecDeque<Fetched>,
+    pub(crate) fetched_bytes: usize,
+    pub(crate) open: BTreeMap<u64, Open>,
+    /// Offsets in `open` that may be sent again now.
+    pub(crate) ready: BTreeSet<u64>,
+    /// Offsets in `open` that the next flush turns into dead letters.
+    pub(crate) to_bury: VecDeque<u64>,
+    /// Everything up to here was sent at least once or is done.
+    pub(crate) sent_through: u64,
+    /// The durable commit.
+    pub(crate) durable: Offset,
+    /// A read under way; its answer is ignored if the cursor was moved meanwhile.
+    pub(crate) reading: Option<Token>,
+    pub(crate) retry_at: Option<Mono>,
+    /// From before a restart, for offsets that were not read again yet.
+    prior: Prior,
+    /// Offsets whose row in the table of tries is out of date.
+    tries_dirty: BTreeSet<u64>,
+    tries_stored: BTreeSet<u64>,
+    /// An ack wants to be durable.
+    pub(crate) flush_now: bool,
+    /// A delivery wants to be written down by then.
+    pub(crate) flush_at: Option<Mono>,
+    pub(crate) flushing: Option<Token>,
+    flushed: Option<CursorRow>,
+    /// Who is told when the next flush is durable.
+    pub(crate) confirms: Vec<ReplyTo>,
+    /// When this cursor is registered to be woken.
+    pub(crate) wake: Option<Mono>,
+}
+
+#[derive(Debug, Default)]
+struct Prior {
+    delivered: u64,
+    done: BTreeSet<u64>,
+    tries: BTreeMap<u64, TryRow>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) event: Arc<Event>,
+    pub(crate) attempts: u32,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// Absent when the event was let go of and must be read again before it can be sent.
+    pub(crate) event: Option<Arc<Event>>,
+    /// Deliveries so far, the one under way included.
+    pub(crate) attempts: u32,
+    pub(crate) state: OpenState,
+    /// Why the last delivery failed, for the dead letter.
+    pub(crate) reason: Option<String>,
+    /// Who had it last: somebody else is preferred.
+    pub(crate) last: Option<ConnId>,
+    /// Persisted with the attempts when it has to wait over a restart.
+    pub(crate) not_before: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenState {
+    Leased {
+        conn: ConnId,
+        deadline: Mono,
+    },
+    /// Listed in `ready`.
+    Ready,
+    Waiting {
+        until: Mono,
+    },
+    /// Listed in `to_bury`.
+    Burying,
+    /// Its event is being read again.
+    Refetching,
+}
+
+impl Cursor {
+    /// A cursor that has done everything before `next`.
+    pub(crate) fn at(next: Offset) -> Cursor {
+        let next = next.0.max(1);
+        Cursor { read_next: next, sent_through: next - 1, durable: Offset(next - 1), ..Cursor::default() }
+    }
+
+    /// As it was when the store was last written.
+    pub(crate) fn restore(row: CursorRow, tries: BTreeMap<u64, TryRow>) -> Cursor {
+        let committed = row.committed.0;
+        let mut cursor = Cursor::at(row.committed.next());
+        cursor.tries_stored = tries.keys().copied().collect();
+        cursor.prior = Prior {
+            delivered: row.delivered.0,
+            done: row.ahead.iter().map(|bit| committed + 1 + bit).collect(),
+            tries,
+        };
+        cursor.flushed = Some(row);
+        cursor
+    }
+
+    /// Forgets where it was. Rows of tries are deleted by the next flush.
+    pub(crate) fn seek(&mut self, next: Offset) {
+        let mut moved = Cursor::at(next);
+        moved.durable = self.durable;
+        moved.tries_dirty = std::mem::take(&mut self.tries_stored);
+        moved.tries_stored = moved.tries_dirty.clone();
+        moved.confirms = std::mem::take(&mut self.confirms);
+        moved.flushing = self.flushing;
+        moved.wake = self.wake;
+        *self = moved;
+    }
+
+    pub(crate) fn committed(&self) -> Offset {
+        let lowest = self.open.first_key_value().map_or(self.read_next, |(offset, _)| *offset);
+        let lowest = self.fetched.front().map_or(lowest, |fetched| lowest.min(fetched.event.offset.0));
+        Offset(lowest.min(self.read_next) - 1)
+    }
+
+    /// Whether another fresh event may be sent without passing the bound on acks ahead of the commit.
+    pub(crate) fn may_send(&self, offset: Offset) -> bool {
+        offset.0 <= self.committed().0 + AHEAD_MAX
+    }
+
+    /// Takes an event that was just read, unless it is done already or `wanted` turns it away.
+    pub(crate) fn take(&mut self, event: &Arc<Event>, wanted: bool) {
+        let offset = event.offset.0;
+        self.read_next = offset + 1;
+        let known = self.prior.tries.remove(&offset);
+        if self.prior.done.remove(&offset) || !wanted {
+            self.tries_changed(offset);
+            return;
+        }
+        let (attempts, not_before, reason) = match known {
+            Some(row) => (row.attempts, row.not_before, row.reason),
+            None => (u32::from(offset <= self.prior.delivered), None, None),
+        };
+        self.fetched_bytes += event.body.bytes();
+        self.fetched.push_back(Fetched { event: event.clone(), attempts, not_before, reason });
+    }
+
+    /// The log has nothing below `offset` any more. Answers how many offsets were never looked at.
+    pub(crate) fn skip_to(&mut self, offset: u64) -> u64 {
+        let skipped = offset.saturating_sub(self.read_next);
+        if skipped > 0 {
+            self.read_next = offset;
+            let gone: Vec<u64> = self.prior.tries.range(..offset).map(|(at, _)| *at).collect();
+            for at in gone {
+                self.prior.tries.remove(&at);
+                self.tries_changed(at);
+            }
+            self.prior.done = self.prior.done.split_off(&offset);
+        }
+        skipped
+    }
+
+    pub(crate) fn pop_fetched(&mut self) -> Option<Fetched> {
+        let fetched = self.fetched.pop_front()?;
+        self.fetched_bytes -= fetched.event.body.bytes();
+        self.sent_through = self.sent_through.max(fetched.event.offset.0);
+        Some(fetched)
+    }
+
+    /// Puts an event in somebody's hands.
+    pub(crate) fn lease(&mut self, offset: u64, conn: ConnId, deadline: Mono) {
+        if let Some(open) = self.open.get_mut(&offset) {
+            open.attempts += 1;
+            open.state = OpenState::Leased { conn, deadline };
+            open.last = Some(conn);
+            open.not_before = None;
+            if open.attempts >= 2 || self.tries_stored.contains(&offset) {
+                self.tries_dirty.insert(offset);
+            }
+        }
+        self.ready.remove(&offset);
+    }
+
+    /// Done. Answers who held it.
+    pub(crate) fn complete(&mut self, offset: u64) -> Option<ConnId> {
+        let open = self.open.remove(&offset)?;
+        self.ready.remove(&offset);
+        self.tries_changed(offset);
+        match open.state {
+            OpenState::Leased { conn, .. } => Some(conn),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn tries_changed(&mut self, offset: u64) {
+        if self.tries_stored.contains(&offset)
+            || self.open.get(&offset).is_some_and(|open| needs_row(open).is_some())
+        {
+            self.tries_dirty.insert(offset);
+        }
+    }
+
+    pub(crate) fn offsets_leased_to(&self, conn: ConnId, below: u64) -> Vec<u64> {
+        self.open
+            .range(..below)
+            .filter(
+                |(_, open)| matches!(open.state, OpenState::Leased { conn: holder, .. } if holder == conn),
+            )
+            .map(|(offset, _)| *offset)
+            .collect()
+    }
+
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (u64, ConnId)> + '_ {
+        self.open.iter().filter_map(|(offset, open)| match open.state {
+            OpenState::Leased { conn, .. } => Some((*offset, conn)),
+            _ => None,
+        })
+    }
+
+    /// A delivery that the server itself cut short does not count.
+    pub(crate) fn uncount_leases(&mut self) {
+        let leased: Vec<u64> = self.leases().map(|(offset, _)| offset).collect();
+        for offset in leased {
+            if let Some(open) = self.open.get_mut(&offset) {
+                open.attempts = open.attempts.saturating_sub(1);
+                open.state = OpenState::Ready;
+                self.ready.insert(offset);
+                self.tries_dirty.insert(offset);
+            }
+        }
+    }
+
+    /// The earliest moment at which a lease ends, a wait ends, or something must be written or read again.
+    pub(crate) fn next_wake(&self) -> Option<Mono> {
+        let open = self.open.values().filter_map(|open| match open.state {
+            OpenState::Leased { deadline, .. } => Some(deadline),
+            OpenState::Waiting { until } => Some(until),
+            _ => None,
+        });
+        open.chain(self.flush_at.filter(|_| self.flushing.is_none())).chain(self.retry_at).min()
+    }
+
+    pub(crate) fn row(&self) -> CursorRow {
+        let committed = self.committed();
+        let mut ahead = Bitmap::default();
+        let mut lowest = committed.0 + 1;
+        // Between two offsets that are open everything is done; nothing is ahead when all that was sent is open.
+        if self.open.len() as u64 != self.sent_through.saturating_sub(committed.0) {
+            for offset in self.open.keys().copied().chain([self.sent_through + 1]) {
+                for done in lowest..offset.min(self.sent_through + 1) {
+                    ahead.insert(done - committed.0 - 1);
+                }
+                lowest = offset + 1;
+            }
+        }
+        for done in self.prior.done.iter().filter(|done| **done > self.sent_through.max(committed.0)) {
+            ahead.insert(done - committed.0 - 1);
+        }
+        CursorRow { committed, delivered: Offset(self.sent_through.max(self.prior.delivered)), ahead }
+    }
+
+    /// What of the tries must be written (`Some`) or deleted (`None`) to match.
+    pub(crate) fn take_try_changes(&mut self) -> Vec<(u64, Option<TryRow>)> {
+        let dirty = std::mem::take(&mut self.tries_dirty);
+        dirty
+            .into_iter()
+            .filter_map(|offset| {
+                let row = self.open.get(&offset).and_then(needs_row);
+                let stored = match &row {
+                    Some(_) => {
+                        self.tries_stored.insert(offset);
+                        true
+                    }
+                    None => self.tries_stored.remove(&offset),
+                };
+                stored.then_some((offset, row))
+            })
+            .collect()
+    }
+
+    /// Whether a flush would change anything; remembers the row as written.
+    pub(crate) fn note_flushed(&mut self, row: &CursorRow) -> bool {
+        let changed = self.flushed.as_ref() != Some(row);
+        self.flushed = Some(row.clone());
+        changed
+    }
+
+    pub(crate) fn has_try_changes(&self) -> bool {
+        !self.tries_dirty.is_empty()
+    }
+
+    pub(crate) fn stored_tries(&self) -> impl Iterator<Item = u64> + '_ {
+        self.tries_stored.iter().copied()
+    }
+}
+
+/// A row is due where the count is not the one the delivered mark implies, or where there is more to remember.
+fn needs_row(open: &Open) -> Option<TryRow> {
+    (open.attempts != 1 || open.not_before.is_some() || open.reason.is_some()).then(|| TryRow {
+        attempts: open.attempts,
+        not_before: open.not_before,
+        reason: open.reason.clone(),
+    })
+}

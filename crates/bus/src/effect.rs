@@ -1,0 +1,31 @@
+//! Everything the bus asks the world to do: a closed list.
+
+use std::sync::Arc;
+
+use millrace_model::{Batch, Event, Group, Offset, Stream, Timestamp};
+
+use crate::input::{ConnId, Token};
+use crate::reply::{BusError, Reply, ReplyTo};
+
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Make it durable, in the order the commits were asked for, then say [`crate::Input::Committed`]. The runtime
+    /// draws the nonce.
+    Commit { token: Token, batch: Batch },
+    /// Read from the store, then say [`crate::Input::Page`].
+    Read { token: Token, stream: Stream, from: Offset, events_max: usize, bytes_max: usize },
+    /// Find the first event not older than `ts` in each stream, then say [`crate::Input::Found`].
+    Seek { token: Token, streams: Vec<Stream>, ts: Timestamp },
+    /// Find where the stream should start under the rule, then say [`crate::Input::Found`].
+    FindStart { token: Token, stream: Stream, older_than: Option<Timestamp>, bytes_max: Option<u64> },
+    /// The first rows of the table of delayed events, then say [`crate::Input::DueRows`].
+    ScanDue { token: Token, rows_max: usize },
+    /// An answer. It leaves only now, after its commit was confirmed.
+    Reply { to: ReplyTo, reply: Reply },
+    /// An event for a member of a group.
+    Deliver { conn: ConnId, group: Group, event: Arc<Event>, attempts: u32 },
+    /// Something a connection must know although it did not ask.
+    Notice { conn: ConnId, error: BusError, group: Option<Group> },
+    /// Everything is given back and durable: the process may end.
+    Stopped,
+}

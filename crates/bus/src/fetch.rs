@@ -1,0 +1,179 @@
+//! Getting events in front of a group: from the tail of the log if that reaches back far enough, else from the store.
+
+use std::sync::Arc;
+
+use millrace_model::{Event, Now, Offset};
+
+use crate::bus::Bus;
+use crate::cursor::OpenState;
+use crate::effect::Effect;
+use crate::group::{CursorRef, GroupId};
+use crate::input::{ReadOutcome, Token};
+use crate::pending::Pending;
+
+/// Reading goes on when fewer than this many events wait to be sent.
+const FETCHED_LOW: usize = 128;
+
+impl Bus {
+    /// Does nothing while enough events wait, or a read is under way.
+    pub(crate) fn fetch(&mut self, now: Now, at: CursorRef) {
+        let limits = &self.limits;
+        let Some(group) = self.groups.get_mut(&at.group) else {
+            return;
+        };
+        let Some(log) = self.topics.get(&group.topic).and_then(|topic| topic.logs.get(at.partition as usize))
+        else {
+            return;
+        };
+        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
+            return;
+        };
+        let enough = cursor.fetched.len() >= FETCHED_LOW.min(limits.fetched_max)
+            || cursor.fetched_bytes >= limits.fetched_bytes_max;
+        if enough || cursor.reading.is_some() || cursor.retry_at.is_some() {
+            return;
+        }
+        self.counters.skipped += cursor.skip_to(log.start.0);
+        if cursor.read_next >= log.next.0 {
+            return;
+        }
+        let before = cursor.read_next;
+        let at_tail = log.tail_from(Offset(before)).map(|events| {
+            for event in events.take(limits.fetched_max) {
+                let wanted = group.filter.is_empty() || group.filter.matches(event);
+                self.counters.filtered += u64::from(!wanted);
+                cursor.take(event, wanted);
+            }
+        });
+        if at_tail.is_some() {
+            return self.note_progress(now, at, before);
+        }
+        let from = Offset(cursor.read_next);
+        let (events_max, bytes_max) = (limits.fetched_max, limits.fetched_bytes_max);
+        let stream = group.stream(at.partition);
+        let token = self.token();
+        if let Some(cursor) = self.cursor_mut(at) {
+            cursor.reading = Some(token);
+        }
+        self.pending.insert(token, Pending::Read { cursor: at });
+        self.effects.push(Effect::Read { token, stream, from, events_max, bytes_max });
+    }
+
+    /// What a filter or a hole skipped moves the commit, which has to be written down some time.
+    fn note_progress(&mut self, now: Now, at: CursorRef, before: u64) {
+        let flush_ms = self.limits.delivered_flush_ms;
+        let Some(cursor) = self.cursor_mut(at) else { return };
+        let skipped = cursor.read_next - before > cursor.fetched.len() as u64 || cursor.fetched.is_empty();
+        if skipped && cursor.flush_at.is_none() {
+            cursor.flush_at = Some(now.mono + flush_ms);
+            self.wake_at(at, now.mono + flush_ms);
+        }
+    }
+
+    pub(crate) fn page(&mut self, now: Now, token: Token, page: ReadOutcome) {
+        match self.pending.remove(&token) {
+            Some(Pending::Read { cursor }) => self.page_read(now, token, cursor, page),
+            Some(Pending::Refetch { cursor, offset }) => self.refetched(now, cursor, offset, page),
+            _ => {}
+        }
+    }
+
+    fn page_read(&mut self, now: Now, token: Token, at: CursorRef, page: ReadOutcome) {
+        let retry_ms = self.limits.read_retry_ms;
+        let Some(group) = self.groups.get_mut(&at.group) else {
+            return;
+        };
+        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
+            return;
+        };
+        if cursor.reading != Some(token) {
+            return;
+        }
+        cursor.reading = None;
+        self.to_pump.insert(at.group);
+        let Some(page) = page else {
+            cursor.retry_at = Some(now.mono + retry_ms);
+            return self.wake_at(at, now.mono + retry_ms);
+        };
+        let before = cursor.read_next;
+        for event in &page.events {
+            let wanted = group.filter.is_empty() || group.filter.matches(event);
+            self.counters.filtered += u64::from(!wanted);
+            cursor.take(event, wanted);
+        }
+        cursor.skip_to(page.through.0 + 1);
+        self.note_progress(now, at, before);
+    }
+
+    pub(crate) fn refetch(&mut self, at: CursorRef, offset: u64) -> bool {
+        let Some(stream) = self.groups.get(&at.group).map(|group| group.stream(at.partition)) else {
+            return false;
+        };
+        let token = self.token();
+        if let Some(cursor) = self.cursor_mut(at) {
+            cursor.ready.remove(&offset);
+            if let Some(open) = cursor.open.get_mut(&offset) {
+                open.state = OpenState::Refetching;
+            }
+        }
+        self.pending.insert(token, Pending::Refetch { cursor: at, offset });
+        let from = Offset(offset);
+        self.effects.push(Effect::Read {
+            token,
+            stream,
+            from,
+            events_max: 1,
+            bytes_max: self.limits.fetched_bytes_max,
+        });
+        true
+    }
+
+    fn refetched(&mut self, now: Now, at: CursorRef, offset: u64, page: ReadOutcome) {
+        let retry_ms = self.limits.read_retry_ms;
+        self.to_pump.insert(at.group);
+        let Some(cursor) = self.cursor_mut(at) else { return };
+        let Some(open) = cursor.open.get_mut(&offset).filter(|open| open.state == OpenState::Refetching)
+        else {
+            return;
+        };
+        let Some(page) = page else {
+            let until = now.mono + retry_ms;
+            open.state = OpenState::Waiting { until };
+            return self.wake_at(at, until);
+        };
+        match page.events.into_iter().find(|event| event.offset.0 == offset) {
+            Some(event) => {
+                open.event = Some(event);
+                open.state = OpenState::Ready;
+                cursor.ready.insert(offset);
+            }
+            None => {
+                cursor.complete(offset);
+                cursor.flush_now = true;
+                self.to_flush.insert(at);
+            }
+        }
+    }
+
+    /// Lets go of the newest events that every group at the tail has taken.
+    pub(crate) fn trim_tails(&mut self, group: GroupId) {
+        let Some(state) = self.groups.get(&group) else {
+            return;
+        };
+        let Some(topic) = self.topics.get_mut(&state.topic) else {
+            return;
+        };
+        for (log, partition) in topic.logs.iter_mut().zip(0usize..) {
+            let Some(first) = log.tail.front().map(|event: &Arc<Event>| event.offset.0) else {
+                continue;
+            };
+            let at_tail =
+                topic.groups.values().filter_map(|id| self.groups.get(id)).filter(|g| !g.members.is_empty());
+            let needed = at_tail
+                .filter_map(|group| Some(group.cursors.get(partition)?.read_next))
+                .filter(|next| *next >= first)
+                .min();
+            self.tail_bytes -= log.trim_tail(Offset(needed.unwrap_or(u64::MAX)), &self.limits);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A consumer group on one topic: its members, their windows, a cursor per partition.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use millrace_model::{Filter, Group, Partition, Stream, Timestamp, TopicKey};
+
+use crate::connection::Connection;
+use crate::cursor::Cursor;
+use crate::input::{AckMode, ConnId, Subscribe};
+use crate::reply::ReplyTo;
+use crate::topic::TopicId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupId(pub(crate) u32);
+
+/// A cursor, by where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CursorRef {
+    pub(crate) group: GroupId,
+    pub(crate) partition: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct GroupState {
+    pub(crate) topic: TopicId,
+    pub(crate) key: TopicKey,
+    pub(crate) name: Group,
+    pub(crate) filter: Filter,
+    pub(crate) created: Timestamp,
+    /// False until its first position is durable; until then subscriptions wait.
+    pub(crate) placed: bool,
+    pub(crate) waiters: Vec<(ReplyTo, Subscribe)>,
+    pub(crate) members: BTreeMap<ConnId, Member>,
+    pub(crate) cursors: Vec<Cursor>,
+    /// The partition that is served first next time.
+    pub(crate) turn: usize,
+    last_served: Option<ConnId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) window: u32,
+    pub(crate) inflight: u32,
+    pub(crate) ack_mode: AckMode,
+}
+
+impl GroupState {
+    pub(crate) fn new(
+        topic: TopicId,
+        key: TopicKey,
+        name: Group,
+        filter: Filter,
+        created: Timestamp,
+    ) -> GroupState {
+        GroupState {
+            topic,
+            key,
+            name,
+            filter,
+            created,
+            placed: false,
+            waiters: Vec::new(),
+            members: BTreeMap::new(),
+            cursors: Vec::new(),
+            turn: 0,
+            last_served: None,
+        }
+    }
+
+    pub(crate) fn stream(&self, partition: u32) -> Stream {
+        self.key.stream(Partition(partition))
+    }
+
+    /// The next member in turn that can take an event; `avoid` only if there is nobody else.
+    pub(crate) fn pick(
+        &mut self,
+        conns: &BTreeMap<ConnId, Connection>,
+        avoid: Option<ConnId>,
+        ignore_window: bool,
+    ) -> Option<ConnId> {
+        let has_room = |(conn, member): &(&ConnId, &Member)| {
+            (member.inflight < member.window || ignore_window)
+                && conns.get(conn).is_some_and(Connection::can_receive)
+        };
+        let from = self.last_served.map_or(Unbounded, Excluded);
+        let in_turn = self.members.range((from, Unbounded)).chain(self.members.iter());
+        let mut second_choice = None;
+        for (conn, _) in in_turn.filter(has_room).take(self.members.len() + 1) {
+            if Some(*conn) != avoid {
+                self.last_served = Some(*conn);
+                return Some(*conn);
+            }
+            second_choice = Some(*conn);
+        }
+        self.last_served = second_choice.or(self.last_served);
+        second_choice
+    }
+
+    pub(crate) fn released(&mut self, conn: ConnId) {
+        if let Some(member) = self.members.get_mut(&conn) {
+            member.inflight = member.inflight.saturating_sub(1);
+        }
+    }
+
+    /// Whether somebody other than `except` holds events, in one partition or in any.
+    pub(crate) fn is_busy(&self, partition: Option<u32>, except: Option<ConnId>) -> bool {
+        let cursors =
+            self.cursors.iter().zip(0..).filter(|(_, at)| partition.is_none_or(|wanted| wanted == *at));
+        cursors.flat_map(|(cursor, _)| cursor.leases()).any(|(_, holder)| Some(holder) != except)
+    }
+}

@@ -1,0 +1,196 @@
+//! Everything that can happen to the bus: a closed list.
+
+use std::sync::Arc;
+
+use millrace_model::{
+    Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Timestamp, TopicConfig, TopicKey,
+    TopicPatch,
+};
+
+use crate::reply::ReplyTo;
+
+/// A connection, numbered by the runtime; a number is never used twice in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+/// Ties an effect that takes time to the input that reports its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A connection exists. Nothing is delivered to connections that were not opened.
+    Open {
+        conn: ConnId,
+        namespace: Namespace,
+    },
+    /// It is gone; what it held is free at once.
+    Close {
+        conn: ConnId,
+    },
+    /// The connection's outbound buffer is full: send it nothing but answers until `Drained`.
+    Congested {
+        conn: ConnId,
+    },
+    Drained {
+        conn: ConnId,
+    },
+    /// Somebody wants something and is to be answered at `to`.
+    Request {
+        to: ReplyTo,
+        request: Request,
+    },
+    /// The answer to [`crate::Effect::Commit`].
+    Committed {
+        token: Token,
+        outcome: Outcome,
+    },
+    /// The store is poisoned. Nothing that was not confirmed by now ever will be.
+    StorageFailed {
+        reason: String,
+    },
+    /// The answer to [`crate::Effect::Read`].
+    Page {
+        token: Token,
+        page: ReadOutcome,
+    },
+    /// The answer to [`crate::Effect::Seek`] and [`crate::Effect::FindStart`]: one offset per partition asked about.
+    Found {
+        token: Token,
+        offsets: Option<Vec<Offset>>,
+    },
+    /// The answer to [`crate::Effect::ScanDue`]: rows in key order.
+    DueRows {
+        token: Token,
+        rows: Option<Vec<(String, bytes::Bytes)>>,
+    },
+    /// Take no more requests, return what is leased without counting it, and say [`crate::Effect::Stopped`].
+    Stop,
+}
+
+/// What a read brought; `None` means the store could not be read just now.
+pub type ReadOutcome = Option<ReadPage>;
+
+/// Every offset from the one asked for up to `through` is in `events` or is gone for good.
+#[derive(Clone, Debug, Default)]
+pub struct ReadPage {
+    pub events: Vec<Arc<Event>>,
+    pub through: Offset,
+}
+
+#[derive(Clone, Debug)]
+pub enum Request {
+    Publish(Publish),
+    PublishBatch(PublishBatch),
+    Subscribe(Subscribe),
+    Unsubscribe {
+        topic: TopicKey,
+        group: Group,
+    },
+    Ack(Ack),
+    Nack(Nack),
+    /// Adds delivery credits to the connection; the first one switches it to credit mode.
+    Flow {
+        credits: u64,
+    },
+    CreateTopic {
+        topic: TopicKey,
+        config: TopicConfig,
+    },
+    PatchTopic {
+        topic: TopicKey,
+        patch: TopicPatch,
+    },
+    DeleteTopic {
+        topic: TopicKey,
+    },
+    ListTopics {
+        namespace: Namespace,
+    },
+    DescribeTopic {
+        topic: TopicKey,
+    },
+    Offsets {
+        topic: TopicKey,
+    },
+    /// Moves a group without members' leases. `partition: None` moves all partitions.
+    SeekGroup {
+        topic: TopicKey,
+        group: Group,
+        partition: Option<Partition>,
+        from: From,
+    },
+    Stats,
+}
+
+#[derive(Clone, Debug)]
+pub struct Publish {
+    pub topic: TopicKey,
+    pub event: NewEvent,
+    /// Not before this time, if given.
+    pub deliver_at: Option<DeliverAt>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliverAt {
+    AfterMs(u64),
+    At(Timestamp),
+}
+
+/// All of them or none.
+#[derive(Clone, Debug)]
+pub struct PublishBatch {
+    pub topic: TopicKey,
+    pub events: Vec<NewEvent>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Subscribe {
+    pub topic: TopicKey,
+    pub group: Group,
+    /// Where a group without a commit begins; `None` = at the tail.
+    pub from: Option<From>,
+    /// Seek to `from` although the group has a commit.
+    pub reset: bool,
+    /// At most this many unacknowledged events; `None` = the default.
+    pub max_inflight: Option<u32>,
+    pub ack_mode: AckMode,
+    pub filter: Filter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    Latest,
+    Earliest,
+    Offset(Offset),
+    Timestamp(Timestamp),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckMode {
+    /// An ack completes its offset and every lower one in flight on the same connection.
+    #[default]
+    Cumulative,
+    Individual,
+}
+
+#[derive(Clone, Debug)]
+pub struct Ack {
+    pub topic: TopicKey,
+    pub partition: Partition,
+    pub group: Group,
+    pub offset: Offset,
+    /// The sender wants an answer once the ack is durable.
+    pub confirm: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Nack {
+    pub topic: TopicKey,
+    pub partition: Partition,
+    pub group: Group,
+    pub offset: Offset,
+    pub reason: Option<String>,
+    pub delay_ms: Option<u64>,
+    pub confirm: bool,
+}

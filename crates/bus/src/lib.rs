@@ -1,0 +1,48 @@
+//! The bus engine: topics, partitions, consumer groups, windows, acks, redelivery, dead letters, replay.
+//!
+//! A plain state machine. It is told the time and one input, and it returns effects: batches to commit, pages to
+//! read, events to deliver, answers to give. Nothing is answered or delivered before the commit it depends on was
+//! reported back.
+//!
+//! What it does not do: it has no clock, no socket, no file, no thread and no randomness; it does not parse frames
+//! and does not know SQL. The same code runs in the server and in the simulator.
+//!
+//! Start with [`Bus`]: `handle` inputs, `settle` once, drain the effects, wait until `next_deadline`.
+
+mod ack;
+mod admin;
+mod bus;
+mod committed;
+mod connection;
+mod cursor;
+mod deliver;
+mod due;
+mod effect;
+mod fetch;
+mod flush;
+mod group;
+mod input;
+mod limits;
+mod pending;
+mod placement;
+mod publish;
+mod reply;
+mod restore;
+mod retention;
+mod sabotage;
+mod stats;
+mod subscribe;
+mod topic;
+
+pub use bus::Bus;
+pub use effect::Effect;
+pub use input::{
+    Ack, AckMode, ConnId, DeliverAt, From, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
+    Request, Subscribe, Token,
+};
+pub use limits::BusLimits;
+pub use reply::{BusError, ErrorCode, GroupView, OffsetsView, PartitionView, Reply, ReplyTo, TopicView};
+pub use restore::Snapshot;
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;
+pub use stats::{Counters, Stats, TopicCounters};

@@ -1,0 +1,237 @@
+//! Publishing: one event, many at once, or one for later.
+
+use std::sync::Arc;
+
+use millrace_model::{
+    Append, Appended, BATCH_BYTES_MAX, Check, DueRow, Durability, Event, EventId, NewEvent, Now, Op, Refusal,
+    Space, Timestamp, TopicKey, keys,
+};
+
+use crate::bus::Bus;
+use crate::input::{DeliverAt, Publish, PublishBatch};
+use crate::pending::{Appending, Delayed, Pending};
+use crate::reply::{BusError, Reply, ReplyTo};
+use crate::sabotage::Sabotage;
+use crate::topic::TopicId;
+
+/// What the rest of a batch may take beside its events.
+const BATCH_EVENT_BYTES_MAX: usize = BATCH_BYTES_MAX - (64 << 10);
+
+impl Bus {
+    pub(crate) fn publish(&mut self, now: Now, to: ReplyTo, publish: Publish) -> Result<(), BusError> {
+        let Publish { topic, event, deliver_at } = publish;
+        match deliver_at.map(|at| at.resolve(now, self.limits.delay_ms_max)).transpose()? {
+            Some(due) if due > now.wall => self.delay(now, to, &topic, event, due),
+            _ => self.append(now, to, topic, vec![event], true),
+        }
+    }
+
+    pub(crate) fn publish_batch(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        batch: PublishBatch,
+    ) -> Result<(), BusError> {
+        let PublishBatch { topic, events } = batch;
+        if events.is_empty() {
+            return Err(BusError::EmptyBatch);
+        }
+        if events.len() > self.limits.batch_events_max {
+            let (found, max) = (events.len() as u64, self.limits.batch_events_max as u64);
+            return Err(BusError::OutOfRange { what: "the number of events", found, max });
+        }
+        self.append(now, to, topic, events, false)
+    }
+
+    fn append(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: TopicKey,
+        events: Vec<NewEvent>,
+        single: bool,
+    ) -> Result<(), BusError> {
+        let bytes: usize = events.iter().map(|event| event.body.bytes()).sum();
+        if bytes > BATCH_EVENT_BYTES_MAX {
+            return Err(BusError::BatchTooLarge { bytes, max: BATCH_EVENT_BYTES_MAX });
+        }
+        let mut ops = Vec::with_capacity(events.len() + 1);
+        let id = self.topic_or_create(&topic, &mut ops)?;
+        let mut appends = Vec::with_capacity(events.len());
+        for event in events {
+            self.push_append(id, event, &mut ops, &mut appends);
+        }
+        let durability =
+            self.topics.get(&id).map_or(self.limits.durability, |topic| topic.durability(&self.limits));
+        if self.sabotaged(Sabotage::AnswerBeforeCommit) && single {
+            self.answer_too_early(to, &topic, id, durability);
+            let pending = Pending::Publish { to: ReplyTo::Nobody, topic, single, durability, appends };
+            self.commit(now, durability, ops, pending);
+            return Ok(());
+        }
+        self.commit(now, durability, ops, Pending::Publish { to, topic, single, durability, appends });
+        Ok(())
+    }
+
+    fn answer_too_early(&mut self, to: ReplyTo, topic: &TopicKey, id: TopicId, durability: Durability) {
+        let at =
+            self.topics.get(&id).and_then(|topic| topic.bounds().next().map(|log| (log.partition, log.next)));
+        let reply = Reply::Published {
+            topic: topic.clone(),
+            id: EventId::mint(Timestamp(0), 0, 0),
+            at,
+            due: None,
+            durability,
+        };
+        self.reply(to, reply);
+    }
+
+    /// Adds one append for a topic that exists, in the partition its key or its turn gives it.
+    pub(crate) fn push_append(
+        &mut self,
+        id: TopicId,
+        event: NewEvent,
+        ops: &mut Vec<Op>,
+        appends: &mut Vec<Appending>,
+    ) {
+        let Some(topic) = self.topics.get_mut(&id) else {
+            return;
+        };
+        let partition = topic.partition_for(&event.body);
+        let stream = topic.key.stream(partition);
+        let dedupe_window_ms = topic.dedupe_window_ms(&self.limits);
+        appends.push(Appending { topic: id, stream: stream.clone(), body: event.body.clone() });
+        ops.push(Op::Append(Append { stream, event, dedupe_window_ms }));
+    }
+
+    /// The store took them: now they exist, for their publisher and for every group.
+    pub(crate) fn appended(&mut self, appends: Vec<Appending>, appended: &[Appended]) {
+        let lose = self.sabotaged(Sabotage::LoseTail);
+        for (appending, at) in appends.into_iter().zip(appended) {
+            if at.duplicate {
+                self.counters.duplicates += 1;
+                continue;
+            }
+            let Some(topic) = self.topics.get_mut(&appending.topic) else {
+                continue;
+            };
+            let keep = topic.members > 0 && self.tail_bytes < self.limits.tail_bytes_total_max;
+            let Some(log) = topic.logs.get_mut(at.partition.0 as usize) else {
+                continue;
+            };
+            self.counters.published += 1;
+            topic.counters.published += 1;
+            if lose {
+                log.next = log.next.max(at.offset);
+                continue;
+            }
+            let Appending { stream, body, .. } = appending;
+            let event = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
+            self.tail_bytes += log.append(Arc::new(event), keep);
+            self.to_pump.extend(topic.groups.values());
+        }
+    }
+
+    pub(crate) fn published(
+        &mut self,
+        to: ReplyTo,
+        topic: TopicKey,
+        single: bool,
+        durability: Durability,
+        appended: &[Appended],
+    ) {
+        let reply = match (single, appended.first()) {
+            (true, Some(at)) => Reply::Published {
+                topic,
+                id: at.id.clone(),
+                at: Some((at.partition, at.offset)),
+                due: None,
+                durability,
+            },
+            _ => {
+                let offsets = appended.iter().map(|at| (at.partition, at.offset)).collect();
+                Reply::PublishedBatch { topic, offsets, durability }
+            }
+        };
+        self.reply(to, reply);
+    }
+
+    /// The event waits in a table of its own, so that it never holds up a group, and is appended when it is due.
+    fn delay(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: &TopicKey,
+        event: NewEvent,
+        due: Timestamp,
+    ) -> Result<(), BusError> {
+        let mut ops = Vec::new();
+        let id = self.topic_or_create(topic, &mut ops)?;
+        let token = self.token();
+        let nonce = self.nonce(token);
+        let Some(state) = self.topics.get_mut(&id) else {
+            return Ok(());
+        };
+        let partition = state.partition_for(&event.body);
+        let durability = state.durability(&self.limits);
+        let dedupe_window_ms = state.dedupe_window_ms(&self.limits);
+        let (brought, event_id) = match event.id {
+            Some(id) => (true, id),
+            None => (false, EventId::mint(now.wall, nonce, 0)),
+        };
+        let row = DueRow {
+            topic: topic.as_str().to_owned(),
+            partition: partition.0,
+            id: Some(event_id.clone()),
+            key: event.body.key.as_deref().map(str::to_owned),
+            headers: event.body.headers.as_ref().map(|headers| headers.json().as_str().to_owned()),
+            priority: event.body.priority,
+            lineage: event.body.lineage.clone(),
+            durability,
+            dedupe_window_ms,
+            payload: event.body.payload.as_str().to_owned(),
+        };
+        let mut checks = Vec::new();
+        if brought && dedupe_window_ms > 0 {
+            let (space, key) = (Space::DueIds, keys::due_id(topic, &event_id));
+            checks.push(Check::Absent { space, key: key.clone() });
+            ops.push(Op::Put { space, key, value: due.0.to_string().into() });
+        }
+        ops.push(Op::Put { space: Space::Due, key: keys::due(due, nonce, 0), value: row.encode() });
+        let delayed = Delayed { to, topic: topic.clone(), id: event_id, due, durability };
+        self.commit_checked(now, durability, checks, ops, Pending::Delay(delayed));
+        Ok(())
+    }
+
+    /// Refused means that an event of this id is already waiting: the answer is the first one's.
+    pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, refused: Option<Refusal>) {
+        let Delayed { to, topic, id, mut due, durability } = waiting;
+        match refused.and_then(|refusal| refusal.found) {
+            Some(first) => {
+                self.counters.duplicates += 1;
+                let first = std::str::from_utf8(&first).ok().and_then(|text| text.parse().ok());
+                due = first.map_or(due, Timestamp);
+            }
+            None => self.expect_due(now, due),
+        }
+        self.reply(to, Reply::Published { topic, id, at: None, due: Some(due), durability });
+    }
+}
+
+impl DeliverAt {
+    fn resolve(self, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusError> {
+        let due = match self {
+            DeliverAt::AfterMs(ms) => now.wall + ms,
+            DeliverAt::At(at) => at,
+        };
+        let delay = due.0.saturating_sub(now.wall.0);
+        if delay > delay_ms_max {
+            return Err(BusError::OutOfRange {
+                what: "the delay in milliseconds",
+                found: delay,
+                max: delay_ms_max,
+            });
+        }
+        Ok(due)
+    }
+}

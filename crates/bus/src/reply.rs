@@ -1,0 +1,196 @@
+//! What the bus answers, and how it refuses.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{
+    ConfigError, Durability, EventId, Filter, Group, Offset, Partition, Timestamp, TopicConfig, TopicKey,
+};
+
+use crate::input::ConnId;
+use crate::stats::Stats;
+
+/// Whoever asked. The number is the asker's own: the bus hands it back and never looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReplyTo {
+    /// A connection, which can also subscribe, ack and receive.
+    Conn { conn: ConnId, request: u64 },
+    /// A single call (HTTP) that gets one answer and is forgotten.
+    Call { call: u64 },
+    /// Nobody waits for an answer.
+    Nobody,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The event is as durable as `durability` says. For a delayed one `due` is set and `at` is not.
+    Published {
+        topic: TopicKey,
+        id: EventId,
+        at: Option<(Partition, Offset)>,
+        due: Option<Timestamp>,
+        durability: Durability,
+    },
+    PublishedBatch {
+        topic: TopicKey,
+        offsets: Vec<(Partition, Offset)>,
+        durability: Durability,
+    },
+    Subscribed {
+        topic: TopicKey,
+        group: Group,
+        partitions: Vec<(Partition, Offset)>,
+    },
+    Unsubscribed {
+        topic: TopicKey,
+        group: Group,
+    },
+    Acked,
+    Nacked,
+    FlowAdded,
+    Topic {
+        created: bool,
+        topic: TopicView,
+    },
+    TopicDeleted {
+        topic: TopicKey,
+    },
+    Topics(Vec<TopicView>),
+    Offsets(OffsetsView),
+    /// Where the group now stands: the next offset of each partition that moved.
+    Sought {
+        topic: TopicKey,
+        group: Group,
+        partitions: Vec<(Partition, Offset)>,
+    },
+    Stats(Box<Stats>),
+    Refused(BusError),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopicView {
+    pub topic: TopicKey,
+    pub config: TopicConfig,
+    pub partitions: Vec<PartitionView>,
+    pub groups: Vec<Group>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionView {
+    pub partition: Partition,
+    pub start: Offset,
+    pub next: Offset,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OffsetsView {
+    pub topic: TopicKey,
+    pub partitions: Vec<(PartitionView, BTreeMap<Group, GroupView>)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupView {
+    /// Durable.
+    pub committed: Offset,
+    pub lag: u64,
+    pub inflight: u64,
+}
+
+/// The families of refusal, as the protocol spells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorCode {
+    BadTopic,
+    BadGroup,
+    BadFrame,
+    UnknownOffset,
+    FilterConflict,
+    GroupBusy,
+    LimitReached,
+    TooLarge,
+    StorageFailed,
+    ShuttingDown,
+}
+
+impl ErrorCode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorCode::BadTopic => "bad_topic",
+            ErrorCode::BadGroup => "bad_group",
+            ErrorCode::BadFrame => "bad_frame",
+            ErrorCode::UnknownOffset => "unknown_offset",
+            ErrorCode::FilterConflict => "filter_conflict",
+            ErrorCode::GroupBusy => "group_busy",
+            ErrorCode::LimitReached => "limit_reached",
+            ErrorCode::TooLarge => "too_large",
+            ErrorCode::StorageFailed => "storage_failed",
+            ErrorCode::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+/// Each says what was wrong and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BusError {
+    #[error("there is no topic {0}: publish to it, subscribe to it or create it first")]
+    UnknownTopic(TopicKey),
+    #[error("there is no topic {0} and topics are not created automatically here: create it first")]
+    NoAutoCreate(TopicKey),
+    #[error("topic {0} was deleted")]
+    TopicDeleted(TopicKey),
+    #[error("{0}")]
+    BadConfig(ConfigError),
+    #[error("there is no group {group} on topic {topic}")]
+    UnknownGroup { topic: TopicKey, group: Group },
+    #[error("the group's topic was deleted meanwhile")]
+    GroupGone,
+    #[error("this connection is not a member of group {group} on topic {topic}: subscribe first")]
+    NotAMember { topic: TopicKey, group: Group },
+    #[error("topic {topic} has no partition {partition}: it has {partitions}")]
+    UnknownPartition { topic: TopicKey, partition: Partition, partitions: u32 },
+    #[error("offset {offset} of partition {partition} is not in flight for group {group}: {why}")]
+    UnknownOffset { topic: TopicKey, group: Group, partition: Partition, offset: Offset, why: &'static str },
+    #[error(
+        "group {group} on topic {topic} has the filter {existing:?}: all its members must give the same one"
+    )]
+    FilterConflict { topic: TopicKey, group: Group, existing: Filter },
+    #[error(
+        "members of group {group} on topic {topic} hold unacknowledged events: try again when they are done"
+    )]
+    GroupBusy { topic: TopicKey, group: Group },
+    #[error("the limit of {max} {what} is reached")]
+    LimitReached { what: &'static str, max: u64 },
+    #[error("{what} is {found}: at most {max} is allowed")]
+    OutOfRange { what: &'static str, found: u64, max: u64 },
+    #[error("the batch holds {bytes} bytes: at most {max} are allowed")]
+    BatchTooLarge { bytes: usize, max: usize },
+    #[error("the batch holds no events: give at least one")]
+    EmptyBatch,
+    #[error("this request needs a connection: send it over the WebSocket")]
+    NeedsConnection,
+    #[error("the store has failed and nothing is written any more ({0}): the server must be restarted")]
+    StorageFailed(String),
+    #[error("the server is shutting down: connect again later")]
+    ShuttingDown,
+}
+
+impl BusError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            BusError::UnknownTopic(_)
+            | BusError::NoAutoCreate(_)
+            | BusError::TopicDeleted(_)
+            | BusError::GroupGone => ErrorCode::BadTopic,
+            BusError::UnknownGroup { .. } | BusError::NotAMember { .. } => ErrorCode::BadGroup,
+            BusError::BadConfig(_)
+            | BusError::OutOfRange { .. }
+            | BusError::EmptyBatch
+            | BusError::NeedsConnection => ErrorCode::BadFrame,
+            BusError::UnknownPartition { .. } | BusError::UnknownOffset { .. } => ErrorCode::UnknownOffset,
+            BusError::FilterConflict { .. } => ErrorCode::FilterConflict,
+            BusError::GroupBusy { .. } => ErrorCode::GroupBusy,
+            BusError::LimitReached { .. } => ErrorCode::LimitReached,
+            BusError::BatchTooLarge { .. } => ErrorCode::TooLarge,
+            BusError::StorageFailed(_) => ErrorCode::StorageFailed,
+            BusError::ShuttingDown => ErrorCode::ShuttingDown,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers bite.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(not(feature = "sabotage"), allow(unreachable_pub))]
+pub enum Sabotage {
+    /// PUBLISHED leaves before the commit is confirmed.
+    AnswerBeforeCommit,
+    /// A cumulative ack also completes what other members hold.
+    CommitPassesHole,
+    /// A closed connection keeps what it held.
+    KeepLeasesOfClosed,
+    IgnoreWindow,
+    /// An event goes to two members at once.
+    DoubleLease,
+    /// The dead letter's copy and the group's completion are two commits, the completion first.
+    DeadLetterApart,
+    /// Attempts start at two.
+    CountTooHigh,
+    /// An ack makes room and nobody notices.
+    NoWakeOnAck,
+    /// The newest events of every commit are never offered to groups.
+    LoseTail,
+}

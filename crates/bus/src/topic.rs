@@ -1,0 +1,145 @@
+//! A topic and its logs, as far as they matter for deciding: bounds, and the newest events for groups at the tail.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use millrace_model::{
+    Durability, Event, EventBody, Group, Offset, Partition, TopicConfig, TopicKey, partition_of,
+};
+
+use crate::group::GroupId;
+use crate::limits::BusLimits;
+use crate::reply::{PartitionView, TopicView};
+use crate::stats::TopicCounters;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TopicId(pub(crate) u32);
+
+#[derive(Debug)]
+pub(crate) struct Topic {
+    pub(crate) key: TopicKey,
+    pub(crate) config: TopicConfig,
+    pub(crate) logs: Vec<Log>,
+    pub(crate) groups: BTreeMap<Group, GroupId>,
+    /// How many subscriptions there are; without any, the tail is not worth keeping.
+    pub(crate) members: usize,
+    pub(crate) counters: TopicCounters,
+    /// Where the next event without a key goes.
+    turn: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) start: Offset,
+    pub(crate) next: Offset,
+    /// The newest events, without holes, ending at `next - 1`; or empty.
+    pub(crate) tail: VecDeque<Arc<Event>>,
+    pub(crate) tail_bytes: usize,
+}
+
+impl Topic {
+    pub(crate) fn new(key: TopicKey, config: TopicConfig) -> Topic {
+        let logs = (0..config.partitions.max(1)).map(|_| Log::new()).collect();
+        Topic {
+            key,
+            config,
+            logs,
+            groups: BTreeMap::new(),
+            members: 0,
+            counters: TopicCounters::default(),
+            turn: 0,
+        }
+    }
+
+    /// By its key, or in turn.
+    pub(crate) fn partition_for(&mut self, body: &EventBody) -> Partition {
+        let partitions = self.logs.len() as u32;
+        match &body.key {
+            Some(key) => partition_of(key, partitions),
+            None => {
+                self.turn = (self.turn + 1) % partitions;
+                Partition(self.turn)
+            }
+        }
+    }
+
+    pub(crate) fn ack_timeout_ms(&self, limits: &BusLimits) -> u64 {
+        self.config.ack_timeout_ms.unwrap_or(limits.ack_timeout_ms)
+    }
+
+    pub(crate) fn max_attempts(&self, limits: &BusLimits) -> u32 {
+        self.config.max_attempts.unwrap_or(limits.max_attempts)
+    }
+
+    pub(crate) fn dedupe_window_ms(&self, limits: &BusLimits) -> u64 {
+        self.config.dedupe_window_ms.unwrap_or(limits.dedupe_window_ms)
+    }
+
+    /// A topic may ask for less than the server gives, not for more.
+    pub(crate) fn durability(&self, limits: &BusLimits) -> Durability {
+        self.config.durability.map_or(limits.durability, |wish| wish.min(limits.durability))
+    }
+
+    pub(crate) fn bounds(&self) -> impl Iterator<Item = PartitionView> + '_ {
+        self.logs.iter().zip(0..).map(|(log, partition)| PartitionView {
+            partition: Partition(partition),
+            start: log.start,
+            next: log.next,
+        })
+    }
+
+    pub(crate) fn view(&self) -> TopicView {
+        TopicView {
+            topic: self.key.clone(),
+            config: self.config.clone(),
+            partitions: self.bounds().collect(),
+            groups: self.groups.keys().cloned().collect(),
+        }
+    }
+}
+
+impl Log {
+    pub(crate) fn new() -> Log {
+        Log { start: Offset::FIRST, next: Offset::FIRST, tail: VecDeque::new(), tail_bytes: 0 }
+    }
+
+    /// Takes a committed event. Answers by how much the tail grew.
+    pub(crate) fn append(&mut self, event: Arc<Event>, keep: bool) -> usize {
+        if event.offset != self.next {
+            self.drop_tail();
+        }
+        self.next = self.next.max(event.offset.next());
+        if !keep {
+            return 0;
+        }
+        let bytes = event.body.bytes();
+        self.tail_bytes += bytes;
+        self.tail.push_back(event);
+        bytes
+    }
+
+    pub(crate) fn drop_tail(&mut self) -> usize {
+        self.tail.clear();
+        std::mem::take(&mut self.tail_bytes)
+    }
+
+    /// Drops what nobody at the tail still needs, and the oldest beyond the bounds. Answers how many bytes went.
+    pub(crate) fn trim_tail(&mut self, needed_from: Offset, limits: &BusLimits) -> usize {
+        let before = self.tail_bytes;
+        while let Some(first) = self.tail.front() {
+            let over = self.tail.len() > limits.tail_events_max || self.tail_bytes > limits.tail_bytes_max;
+            if first.offset >= needed_from && !over {
+                break;
+            }
+            self.tail_bytes -= first.body.bytes();
+            self.tail.pop_front();
+        }
+        before - self.tail_bytes
+    }
+
+    /// Events from `offset` on, if the tail reaches back that far.
+    pub(crate) fn tail_from(&self, offset: Offset) -> Option<impl Iterator<Item = &Arc<Event>>> {
+        let first = self.tail.front()?.offset;
+        (first <= offset).then(|| self.tail.range((offset.0 - first.0) as usize..))
+    }
+}

@@ -1,0 +1,365 @@
+//! A desk to try the engine on: a store of plain maps, a clock that is moved by hand, and what came out as text.
+
+// Each test file uses its own part of the desk.
+#![allow(dead_code, unreachable_pub)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_bus::*;
+use millrace_model::*;
+
+pub struct Desk {
+    pub bus: Bus,
+    pub now: Now,
+    pub limits: BusLimits,
+    pub tables: BTreeMap<(Space, String), Bytes>,
+    pub logs: BTreeMap<Stream, Vec<Arc<Event>>>,
+    starts: BTreeMap<Stream, Offset>,
+    /// Commits that were asked for and not yet made, while `hold` is set.
+    pub held: Vec<(Token, Batch)>,
+    pub hold: bool,
+    pub commits: usize,
+    requests: u64,
+    out: Vec<String>,
+}
+
+pub fn topic(name: &str) -> TopicKey {
+    TopicKey::parse(&format!("default/{name}")).expect("a legal topic")
+}
+
+pub fn group(name: &str) -> Group {
+    Group::new(name).expect("a legal group")
+}
+
+pub fn event(payload: &str) -> NewEvent {
+    NewEvent { id: None, body: Arc::new(EventBody::of(JsonText::parse(payload).expect("JSON"))) }
+}
+
+pub fn keyed(key: &str, payload: &str) -> NewEvent {
+    let body = EventBody { key: Some(key.into()), ..EventBody::of(JsonText::parse(payload).expect("JSON")) };
+    NewEvent { id: None, body: Arc::new(body) }
+}
+
+pub fn subscription(topic_name: &str, group_name: &str) -> Subscribe {
+    Subscribe {
+        topic: topic(topic_name),
+        group: group(group_name),
+        from: None,
+        reset: false,
+        max_inflight: None,
+        ack_mode: AckMode::Cumulative,
+        filter: Filter::default(),
+    }
+}
+
+impl Desk {
+    pub fn new() -> Desk {
+        Desk::with(BusLimits::default())
+    }
+
+    pub fn with(limits: BusLimits) -> Desk {
+        let now = Now { mono: Mono(0), wall: Timestamp(1_000_000) };
+        Desk {
+            bus: Bus::restore(limits.clone(), Snapshot::default(), now).expect("an empty bus"),
+            now,
+            limits,
+            tables: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            held: Vec::new(),
+            hold: false,
+            commits: 0,
+            requests: 0,
+            out: Vec::new(),
+        }
+    }
+
+    /// The process dies and comes back: what was committed is all that is left.
+    pub fn restart(&mut self) {
+        let rows = |space| {
+            let rows = self.tables.iter().filter(|((at, _), _)| *at == space);
+            rows.map(|((_, key), value)| (key.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let streams = self.logs.iter().map(|(stream, log)| {
+            let start = self.starts.get(stream).copied().unwrap_or(Offset::FIRST);
+            (stream.clone(), start, Offset(log.len() as u64 + 1))
+        });
+        let snapshot = Snapshot {
+            topics: rows(Space::Topics),
+            groups: rows(Space::Groups),
+            cursors: rows(Space::Cursors),
+            tries: rows(Space::Tries),
+            first_due: rows(Space::Due).first().and_then(|(key, _)| keys::due_time(key)),
+            seed: self.requests,
+            streams: streams.collect(),
+        };
+        self.held.clear();
+        self.bus = Bus::restore(self.limits.clone(), snapshot, self.now).expect("rows that were written");
+    }
+
+    pub fn open(&mut self, conn: u64) {
+        self.input(Input::Open { conn: ConnId(conn), namespace: Namespace::default() });
+    }
+
+    pub fn input(&mut self, input: Input) {
+        self.bus.handle(self.now, input);
+        self.settle();
+    }
+
+    pub fn request(&mut self, conn: u64, request: Request) {
+        self.requests += 1;
+        let to = ReplyTo::Conn { conn: ConnId(conn), request: self.requests };
+        self.input(Input::Request { to, request });
+    }
+
+    pub fn call(&mut self, request: Request) {
+        self.requests += 1;
+        self.input(Input::Request { to: ReplyTo::Call { call: self.requests }, request });
+    }
+
+    pub fn publish(&mut self, topic_name: &str, payload: &str) {
+        self.publish_event(topic_name, event(payload));
+    }
+
+    pub fn publish_event(&mut self, topic_name: &str, event: NewEvent) {
+        self.call(Request::Publish(Publish { topic: topic(topic_name), event, deliver_at: None }));
+    }
+
+    pub fn ack(&mut self, conn: u64, topic_name: &str, group_name: &str, offset: u64) {
+        self.ack_in(conn, topic_name, group_name, 0, offset, false);
+    }
+
+    pub fn ack_in(
+        &mut self,
+        conn: u64,
+        topic_name: &str,
+        group_name: &str,
+        partition: u32,
+        offset: u64,
+        confirm: bool,
+    ) {
+        let (topic, group, partition) = (topic(topic_name), group(group_name), Partition(partition));
+        self.request(conn, Request::Ack(Ack { topic, partition, group, offset: Offset(offset), confirm }));
+    }
+
+    pub fn nack(
+        &mut self,
+        conn: u64,
+        topic_name: &str,
+        group_name: &str,
+        offset: u64,
+        delay_ms: Option<u64>,
+    ) {
+        let nack = Nack {
+            topic: topic(topic_name),
+            partition: Partition(0),
+            group: group(group_name),
+            offset: Offset(offset),
+            reason: Some("no".to_owned()),
+            delay_ms,
+            confirm: false,
+        };
+        self.request(conn, Request::Nack(nack));
+    }
+
+    /// Lets time pass, waking the engine whenever it asked to be woken.
+    pub fn pass(&mut self, ms: u64) {
+        let end = self.now.mono + ms;
+        while let Some(at) = self.bus.next_deadline().filter(|at| *at <= end) {
+            let step = at.0.saturating_sub(self.now.mono.0);
+            self.advance(step);
+            self.settle();
+        }
+        self.advance(end.0 - self.now.mono.0);
+        self.settle();
+    }
+
+    fn advance(&mut self, ms: u64) {
+        self.now = Now { mono: self.now.mono + ms, wall: self.now.wall + ms };
+    }
+
+    pub fn release(&mut self) {
+        self.hold = false;
+        for (token, batch) in std::mem::take(&mut self.held) {
+            let outcome = self.commit(batch);
+            self.bus.handle(self.now, Input::Committed { token, outcome });
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        loop {
+            self.bus.settle(self.now);
+            let effects = self.bus.drain();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.perform(effect);
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        let input = match effect {
+            Effect::Commit { token, batch } if self.hold => {
+                self.held.push((token, batch));
+                return;
+            }
+            Effect::Commit { token, batch } => {
+                let outcome = self.commit(batch);
+                Input::Committed { token, outcome }
+            }
+            Effect::Read { token, stream, from, events_max, .. } => {
+                let log = self.logs.get(&stream).cloned().unwrap_or_default();
+                let start = self.starts.get(&stream).copied().unwrap_or(Offset::FIRST).max(from);
+                let events: Vec<_> =
+                    log.into_iter().filter(|event| event.offset >= start).take(events_max).collect();
+                let through = events.last().map_or(from, |event| event.offset);
+                Input::Page { token, page: Some(ReadPage { events, through }) }
+            }
+            Effect::Seek { token, streams, ts } => {
+                let seek = |stream: &Stream| {
+                    let log = self.logs.get(stream).map_or(&[][..], |log| log);
+                    log.iter()
+                        .find(|event| event.ts >= ts)
+                        .map_or(Offset(log.len() as u64 + 1), |event| event.offset)
+                };
+                Input::Found { token, offsets: Some(streams.iter().map(seek).collect()) }
+            }
+            Effect::FindStart { token, stream, older_than, .. } => {
+                let log = self.logs.get(&stream).map_or(&[][..], |log| log);
+                let cut = older_than.unwrap_or_default();
+                let next = Offset(log.len() as u64 + 1);
+                let start = log.iter().find(|event| event.ts >= cut).map_or(next, |event| event.offset);
+                Input::Found { token, offsets: Some(vec![start]) }
+            }
+            Effect::ScanDue { token, rows_max } => {
+                let rows = self.tables.iter().filter(|((space, _), _)| *space == Space::Due).take(rows_max);
+                Input::DueRows { token, rows: Some(rows.map(|((_, k), v)| (k.clone(), v.clone())).collect()) }
+            }
+            other => return self.out.push(show(&other)),
+        };
+        self.bus.handle(self.now, input);
+    }
+
+    fn commit(&mut self, batch: Batch) -> Outcome {
+        self.commits += 1;
+        for (at, check) in batch.checks.iter().enumerate() {
+            let Check::Absent { space, key } = check else { panic!("a check the bus does not use") };
+            if let Some(found) = self.tables.get(&(*space, key.clone())) {
+                return Outcome::Refused(Refusal { check: at, found: Some(found.clone()) });
+            }
+        }
+        let mut appended = Vec::new();
+        for op in batch.ops {
+            match op {
+                Op::Append(append) => {
+                    appended.push(self.append(append, batch.now, batch.nonce, appended.len() as u32));
+                }
+                Op::Put { space, key, value } => {
+                    self.tables.insert((space, key), value);
+                }
+                Op::Delete { space, key } => {
+                    self.tables.remove(&(space, key));
+                }
+                Op::Trim { stream, start } => {
+                    self.starts.insert(stream, start);
+                }
+                Op::Drop { topic } => self.logs.retain(|stream, _| stream.topic != topic),
+            }
+        }
+        Outcome::Done(appended)
+    }
+
+    fn append(&mut self, append: Append, now: Timestamp, nonce: u64, ordinal: u32) -> Appended {
+        let Append { stream, event, dedupe_window_ms } = append;
+        let since = now.saturating_sub(dedupe_window_ms);
+        if let Some(id) = event.id.as_ref().filter(|_| dedupe_window_ms > 0) {
+            let all = self.logs.values().flatten();
+            let first = all.filter(|e| e.stream.topic == stream.topic && e.ts >= since).find(|e| e.id == *id);
+            if let Some(e) = first {
+                let (partition, offset, ts) = (e.stream.partition, e.offset, e.ts);
+                return Appended { partition, offset, ts, id: id.clone(), duplicate: true };
+            }
+        }
+        let log = self.logs.entry(stream.clone()).or_default();
+        let offset = Offset(log.len() as u64 + 1);
+        let id = event.id.unwrap_or_else(|| EventId::mint(now, nonce, ordinal));
+        let partition = stream.partition;
+        log.push(Arc::new(Event { stream, offset, ts: now, id: id.clone(), body: event.body }));
+        Appended { partition, offset, ts: now, id, duplicate: false }
+    }
+
+    /// What came out since the last look, one line each.
+    pub fn out(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.out)
+    }
+
+    #[track_caller]
+    pub fn expect(&mut self, lines: &[&str]) {
+        assert_eq!(self.out(), lines);
+    }
+
+    pub fn committed(&mut self, topic_name: &str, group_name: &str, partition: u32) -> u64 {
+        let before = self.out();
+        self.call(Request::Offsets { topic: topic(topic_name) });
+        let line = self.out().pop().unwrap_or_default();
+        self.out = before;
+        let marker = format!("{partition}/{group_name}=");
+        let at = line.find(&marker).unwrap_or_else(|| panic!("no {marker} in {line}"));
+        line[at + marker.len()..].split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
+    }
+}
+
+fn show(effect: &Effect) -> String {
+    match effect {
+        Effect::Deliver { conn, group, event, attempts } => {
+            let again = if *attempts > 1 { format!(" attempt {attempts}") } else { String::new() };
+            let (topic, at) = (event.stream.topic.topic(), event.stream.partition);
+            format!(
+                "{}<- {group} {topic}/{at}/{} {}{again}",
+                conn.0,
+                event.offset,
+                event.body.payload.as_str()
+            )
+        }
+        Effect::Reply { reply, .. } => match reply {
+            Reply::Published { at: Some((partition, offset)), .. } => {
+                format!("published {partition}/{offset}")
+            }
+            Reply::Published { due, .. } => format!("delayed to {}", due.unwrap_or_default().0),
+            Reply::PublishedBatch { offsets, .. } => {
+                let places: Vec<_> = offsets.iter().map(|(p, o)| format!("{p}/{o}")).collect();
+                format!("published {}", places.join(" "))
+            }
+            Reply::Subscribed { partitions, .. } => format!("subscribed {}", places(partitions)),
+            Reply::Sought { partitions, .. } => format!("sought {}", places(partitions)),
+            Reply::Offsets(view) => {
+                let cursors = view.partitions.iter().flat_map(|(log, groups)| {
+                    groups.iter().map(move |(name, g)| {
+                        format!("{}/{name}={} lag {}", log.partition, g.committed, g.lag)
+                    })
+                });
+                format!("offsets {} ", cursors.collect::<Vec<_>>().join(" "))
+            }
+            Reply::Refused(error) => format!("refused {}: {error}", error.code().as_str()),
+            Reply::Unsubscribed { .. } => "unsubscribed".to_owned(),
+            Reply::Acked => "acked".to_owned(),
+            Reply::Nacked => "nacked".to_owned(),
+            Reply::FlowAdded => "flow".to_owned(),
+            Reply::Topic { created, topic } => format!("topic {} created={created}", topic.topic.topic()),
+            Reply::TopicDeleted { topic } => format!("deleted {}", topic.topic()),
+            other => format!("{other:?}"),
+        },
+        Effect::Notice { conn, error, .. } => format!("{}! {error}", conn.0),
+        Effect::Stopped => "stopped".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn places(partitions: &[(Partition, Offset)]) -> String {
+    partitions.iter().map(|(p, o)| format!("{p}/{o}")).collect::<Vec<_>>().join(" ")
+}

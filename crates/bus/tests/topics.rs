@@ -1,0 +1,269 @@
+//! Topics: publishing, partitions, delays, duplicates, retention, filters, deletion.
+
+mod desk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use desk::{Desk, event, keyed, subscription, topic};
+use millrace_bus::*;
+use millrace_model::*;
+
+fn earliest(name: &str) -> Request {
+    Request::Subscribe(Subscribe { from: Some(From::Earliest), ..subscription(name, "g") })
+}
+
+fn create(desk: &mut Desk, name: &str, config: TopicConfig) {
+    desk.call(Request::CreateTopic { topic: topic(name), config });
+}
+
+#[test]
+fn keys_choose_the_partition_and_keyless_events_take_turns() {
+    let mut desk = Desk::new();
+    create(&mut desk, "t", TopicConfig { partitions: 4, ..TopicConfig::default() });
+    for _ in 0..2 {
+        desk.publish_event("t", keyed("duck-1", "1"));
+    }
+    for _ in 0..4 {
+        desk.publish("t", "2");
+    }
+    desk.expect(&[
+        "topic t created=true",
+        "published 3/1",
+        "published 3/2",
+        "published 1/1",
+        "published 2/1",
+        "published 3/3",
+        "published 0/1",
+    ]);
+}
+
+#[test]
+fn a_group_reads_every_partition_within_one_window() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    create(&mut desk, "t", TopicConfig { partitions: 3, ..TopicConfig::default() });
+    for i in 0..6 {
+        desk.publish("t", &i.to_string());
+    }
+    desk.out();
+    let from = Some(From::Earliest);
+    desk.request(1, Request::Subscribe(Subscribe { from, max_inflight: Some(4), ..subscription("t", "g") }));
+    let first = desk.out();
+    assert_eq!(first.len(), 1 + 4, "{first:?}");
+    for partition in 0..3 {
+        for offset in 1..=2 {
+            desk.ack_in(1, "t", "g", partition, offset, false);
+        }
+    }
+    assert_eq!((0..3).map(|p| desk.committed("t", "g", p)).sum::<u64>(), 6);
+}
+
+#[test]
+fn partitions_grow_and_groups_read_the_new_ones_from_their_first_event() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.publish("t", "1");
+    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    let patch = TopicPatch { partitions: Some(2), ..TopicPatch::default() };
+    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.out();
+    desk.publish("t", "2");
+    desk.publish("t", "3");
+    desk.expect(&["published 1/1", "1<- g t/1/1 2", "published 0/2", "1<- g t/0/2 3"]);
+    let patch = TopicPatch { partitions: Some(1), ..TopicPatch::default() };
+    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.expect(&["refused bad_frame: partitions may only grow: the topic has 2, 1 were asked for"]);
+}
+
+#[test]
+fn the_same_id_is_stored_once_and_answered_like_the_first() {
+    let mut desk = Desk::new();
+    let with_id = || NewEvent { id: Some(EventId::parse("order-7").expect("an id")), ..event("1") };
+    desk.publish_event("t", with_id());
+    desk.publish("t", "2");
+    desk.publish_event("t", with_id());
+    desk.expect(&["published 0/1", "published 0/2", "published 0/1"]);
+}
+
+#[test]
+fn a_batch_is_one_commit_with_one_answer() {
+    let mut desk = Desk::new();
+    let events = vec![event("1"), event("2"), event("3")];
+    desk.call(Request::PublishBatch(PublishBatch { topic: topic("t"), events }));
+    desk.expect(&["published 0/1 0/2 0/3"]);
+    assert_eq!(desk.commits, 1);
+    desk.call(Request::PublishBatch(PublishBatch { topic: topic("t"), events: Vec::new() }));
+    desk.expect(&["refused bad_frame: the batch holds no events: give at least one"]);
+}
+
+fn delayed(desk: &mut Desk, ms: u64, id: Option<&str>, payload: &str) {
+    let event = NewEvent { id: id.map(|id| EventId::parse(id).expect("an id")), ..event(payload) };
+    desk.call(Request::Publish(Publish {
+        topic: topic("t"),
+        event,
+        deliver_at: Some(DeliverAt::AfterMs(ms)),
+    }));
+}
+
+#[test]
+fn a_delayed_event_gets_its_offset_when_it_is_due_and_never_holds_up_a_group() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.request(1, earliest("t"));
+    delayed(&mut desk, 5_000, None, "\"late\"");
+    delayed(&mut desk, 2_000, None, "\"soon\"");
+    desk.publish("t", "\"now\"");
+    desk.expect(&[
+        "subscribed 0/1",
+        "delayed to 1005000",
+        "delayed to 1002000",
+        "published 0/1",
+        "1<- g t/0/1 \"now\"",
+    ]);
+    desk.pass(1_999);
+    desk.expect(&[]);
+    desk.pass(1);
+    desk.expect(&["1<- g t/0/2 \"soon\""]);
+    desk.restart();
+    desk.open(1);
+    desk.request(1, earliest("t"));
+    desk.out();
+    desk.pass(3_000);
+    desk.expect(&["1<- g t/0/3 \"late\""]);
+    assert!(desk.tables.keys().all(|(space, _)| *space != Space::Due && *space != Space::DueIds));
+}
+
+#[test]
+fn a_delayed_event_that_is_sent_again_is_stored_once() {
+    let mut desk = Desk::new();
+    delayed(&mut desk, 5_000, Some("x"), "1");
+    desk.pass(1_000);
+    delayed(&mut desk, 5_000, Some("x"), "1");
+    desk.expect(&["delayed to 1005000", "delayed to 1005000"]);
+    desk.pass(10_000);
+    assert_eq!(desk.logs[&topic("t").stream(Partition(0))].len(), 1);
+}
+
+#[test]
+fn a_wall_clock_set_back_never_makes_a_delayed_event_early() {
+    let mut desk = Desk::new();
+    delayed(&mut desk, 5_000, None, "1");
+    desk.now.wall = Timestamp(desk.now.wall.0 - 60_000);
+    desk.pass(60_000);
+    assert!(desk.logs.values().all(Vec::is_empty));
+    desk.pass(5_000);
+    assert_eq!(desk.logs[&topic("t").stream(Partition(0))].len(), 1);
+}
+
+#[test]
+fn what_a_filter_turns_away_counts_as_done() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    let filter = Filter { key: Some("a".to_owned()), header: None };
+    desk.request(1, Request::Subscribe(Subscribe { filter: filter.clone(), ..subscription("t", "g") }));
+    for key in ["b", "a", "b"] {
+        desk.publish_event("t", keyed(key, "1"));
+    }
+    desk.ack(1, "t", "g", 2);
+    desk.pass(1_000);
+    assert_eq!(desk.committed("t", "g", 0), 3);
+    desk.out();
+    desk.open(2);
+    desk.request(2, earliest("t"));
+    assert!(desk.out()[0].starts_with("refused filter_conflict: group g on topic default/t has the filter"));
+    desk.restart();
+    desk.open(1);
+    desk.request(1, Request::Subscribe(Subscribe { filter, ..subscription("t", "g") }));
+    desk.publish_event("t", keyed("b", "1"));
+    desk.expect(&["subscribed 0/4", "published 0/4"]);
+}
+
+#[test]
+fn a_header_filter_looks_at_the_events_headers() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    let filter = Filter { key: None, header: Some(("ct".to_owned(), "json".to_owned())) };
+    desk.request(1, Request::Subscribe(Subscribe { filter, ..subscription("t", "g") }));
+    let headers = Headers::from_map(&BTreeMap::from([("ct".to_owned(), "json".to_owned())]));
+    let body = EventBody { headers: Some(headers), ..EventBody::of(JsonText::parse("2").expect("JSON")) };
+    desk.publish("t", "1");
+    desk.publish_event("t", NewEvent { id: None, body: Arc::new(body) });
+    desk.expect(&["subscribed 0/1", "published 0/1", "published 0/2", "1<- g t/0/2 2"]);
+}
+
+#[test]
+fn retention_removes_what_is_too_old_and_groups_resume_at_the_start() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    create(&mut desk, "t", TopicConfig { retention_ms: Some(40_000), ..TopicConfig::default() });
+    desk.request(1, earliest("t"));
+    desk.request(1, Request::Unsubscribe { topic: topic("t"), group: desk::group("g") });
+    desk.publish("t", "1");
+    desk.pass(50_000);
+    desk.publish("t", "2");
+    desk.pass(30_000);
+    desk.out();
+    desk.request(1, earliest("t"));
+    desk.expect(&["subscribed 0/1", "1<- g t/0/2 2"]);
+    desk.ack(1, "t", "g", 2);
+    assert_eq!(desk.committed("t", "g", 0), 2);
+}
+
+#[test]
+fn a_deleted_topic_takes_its_groups_along_and_its_members_are_told() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.request(1, earliest("t"));
+    desk.publish("t", "1");
+    desk.out();
+    desk.call(Request::DeleteTopic { topic: topic("t") });
+    desk.expect(&["1! topic default/t was deleted", "deleted t"]);
+    assert!(desk.tables.is_empty(), "{:?}", desk.tables);
+    desk.ack(1, "t", "g", 1);
+    desk.publish("t", "2");
+    desk.expect(&[
+        "refused bad_group: this connection is not a member of group g on topic default/t: subscribe first",
+        "published 0/1",
+    ]);
+}
+
+#[test]
+fn limits_answer_by_name() {
+    let limits = BusLimits {
+        topics_max: 1,
+        groups_per_topic_max: 1,
+        members_per_group_max: 1,
+        subscriptions_per_connection_max: 1,
+        ..BusLimits::default()
+    };
+    let mut desk = Desk::with(limits);
+    (1..=3).for_each(|conn| desk.open(conn));
+    desk.publish("t", "1");
+    desk.publish("u", "1");
+    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    desk.request(2, Request::Subscribe(subscription("t", "g")));
+    desk.request(3, Request::Subscribe(subscription("t", "h")));
+    desk.request(1, Request::Subscribe(subscription("t", "h")));
+    desk.expect(&[
+        "published 0/1",
+        "refused limit_reached: the limit of 1 topics is reached",
+        "subscribed 0/2",
+        "refused limit_reached: the limit of 1 members per group is reached",
+        "refused limit_reached: the limit of 1 groups per topic is reached",
+        "refused limit_reached: the limit of 1 subscriptions per connection is reached",
+    ]);
+}
+
+#[test]
+fn without_automatic_creation_a_topic_must_exist() {
+    let mut desk = Desk::with(BusLimits { auto_create: false, ..BusLimits::default() });
+    desk.publish("t", "1");
+    create(&mut desk, "t", TopicConfig::default());
+    desk.publish("t", "1");
+    desk.expect(&[
+        "refused bad_topic: there is no topic default/t and topics are not created automatically here: create it first",
+        "topic t created=true",
+        "published 0/1",
+    ]);
+}
