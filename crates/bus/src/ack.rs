@@ -1,9 +1,9 @@
 //! Acknowledgements, refusals by consumers, and credits.
 
-use millrace_model::{Group, Now, Offset, Partition, TopicKey};
+use millrace_model::{Group, Now, Partition, TopicKey};
 
 use crate::bus::Bus;
-use crate::cursor::{Open, OpenState};
+use crate::cursor::OpenState;
 use crate::group::CursorRef;
 use crate::input::{Ack, AckMode, ConnId, Nack};
 use crate::reply::{BusError, Reply, ReplyTo};
@@ -50,34 +50,35 @@ impl Bus {
         }
         let cumulative =
             group.members.get(&conn).is_some_and(|member| member.ack_mode == AckMode::Cumulative);
-        let mut done = Vec::new();
+        let mut lower = Vec::new();
         if cumulative {
-            done = cursor.offsets_leased_to(conn, ack.offset.0);
+            lower = cursor.offsets_leased_to(conn, ack.offset.0);
             if greedy {
-                done = cursor
+                lower = cursor
                     .leases()
                     .map(|(offset, _)| offset)
                     .filter(|offset| *offset < ack.offset.0)
                     .collect();
             }
         }
+        let mut holders: Vec<_> =
+            lower.iter().map(|offset| cursor.complete_implicitly(*offset, conn)).collect();
         // An event on its way to the dead letters stays there: its copy and its completion are one decision.
         if cursor.open.get(&ack.offset.0).is_some_and(|open| open.state != OpenState::Burying) {
-            done.push(ack.offset.0);
+            holders.push(cursor.complete(ack.offset.0));
         }
-        if ack.confirm && done.is_empty() && ack.offset <= cursor.durable {
+        if ack.confirm && holders.is_empty() && ack.offset <= cursor.durable {
             self.reply(to, Reply::Acked);
             return Ok(());
         }
         if ack.confirm {
             cursor.confirms.push(to);
         }
-        let holders: Vec<_> = done.iter().map(|offset| cursor.complete(*offset)).collect();
-        if !done.is_empty() || ack.confirm {
+        if !holders.is_empty() || ack.confirm {
             cursor.flush_now = true;
             self.to_flush.insert(at);
         }
-        self.counters.acked += done.len() as u64;
+        self.counters.acked += holders.len() as u64;
         for holder in holders.into_iter().flatten() {
             group.released(holder);
         }
@@ -110,7 +111,8 @@ impl Bus {
             Some(OpenState::Leased { conn: holder, .. }) if holder == conn => {}
             Some(OpenState::Leased { .. }) => return unknown(nack, "another member holds it"),
             Some(_) => return unknown(nack, "its delivery has already ended"),
-            None => reopen(cursor, nack.offset),
+            None if cursor.reopen(nack.offset.0, conn) => {}
+            None => return unknown(nack, "it is already done"),
         }
         let mut reason = nack.reason.unwrap_or_else(|| "refused by the consumer".to_owned());
         truncate(&mut reason, self.limits.reason_bytes_max);
@@ -137,20 +139,6 @@ impl Bus {
         self.reply(to, Reply::FlowAdded);
         Ok(())
     }
-}
-
-/// A cumulative ack completed it, but its consumer says it failed, and the commit has not passed it yet. How often
-/// it was delivered is forgotten; one is never too many.
-fn reopen(cursor: &mut crate::cursor::Cursor, offset: Offset) {
-    let open = Open {
-        event: None,
-        attempts: 1,
-        state: OpenState::Ready,
-        reason: None,
-        last: None,
-        not_before: None,
-    };
-    cursor.open.insert(offset.0, open);
 }
 
 fn truncate(text: &mut String, bytes_max: usize) {

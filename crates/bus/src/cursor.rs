@@ -35,6 +35,9 @@ pub(crate) struct Cursor {
     /// Offsets whose row in the table of tries is out of date.
     tries_dirty: BTreeSet<u64>,
     tries_stored: BTreeSet<u64>,
+    /// Done beyond the commit only because a higher offset was acked: by whom, and after how many attempts. Its
+    /// consumer may still refuse it.
+    implicit: BTreeMap<u64, (ConnId, u32)>,
     /// An ack wants to be durable.
     pub(crate) flush_now: bool,
     /// A delivery wants to be written down by then.
@@ -202,6 +205,27 @@ impl Cursor {
         }
     }
 
+    /// Done because its holder acked a higher offset.
+    pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<ConnId> {
+        let attempts = self.open.get(&offset)?.attempts;
+        self.implicit.insert(offset, (conn, attempts));
+        self.complete(offset)
+    }
+
+    /// Undoes an implicit completion that the commit has not passed. False if there was none by this connection.
+    pub(crate) fn reopen(&mut self, offset: u64, conn: ConnId) -> bool {
+        match self.implicit.get(&offset) {
+            Some((by, attempts)) if *by == conn => {
+                let (attempts, state) = (*attempts, OpenState::Ready);
+                let open = Open { event: None, attempts, state, reason: None, last: None, not_before: None };
+                self.open.insert(offset, open);
+                self.implicit.remove(&offset);
+                true
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn tries_changed(&mut self, offset: u64) {
         if self.tries_stored.contains(&offset)
             || self.open.get(&offset).is_some_and(|open| needs_row(open).is_some())
@@ -253,17 +277,21 @@ impl Cursor {
     pub(crate) fn row(&self) -> CursorRow {
         let committed = self.committed();
         let mut ahead = Bitmap::default();
-        let mut lowest = committed.0 + 1;
-        // Between two offsets that are open everything is done; nothing is ahead when all that was sent is open.
-        if self.open.len() as u64 != self.sent_through.saturating_sub(committed.0) {
-            for offset in self.open.keys().copied().chain([self.sent_through + 1]) {
-                for done in lowest..offset.min(self.sent_through + 1) {
+        // Only so far: what is acked lies within the bound, and what was skipped beyond it is skipped again.
+        let end = self.read_next.min(committed.0 + 1 + AHEAD_MAX);
+        let busy = self.open.len() + self.fetched.len();
+        if busy as u64 != self.read_next - 1 - committed.0 {
+            // What was sent lies below what was fetched: together they are in order, and between two of them all is done.
+            let fetched = self.fetched.iter().map(|fetched| fetched.event.offset.0);
+            let mut lowest = committed.0 + 1;
+            for offset in self.open.keys().copied().chain(fetched).chain([end]) {
+                for done in lowest..offset.min(end) {
                     ahead.insert(done - committed.0 - 1);
                 }
                 lowest = offset + 1;
             }
         }
-        for done in self.prior.done.iter().filter(|done| **done > self.sent_through.max(committed.0)) {
+        for done in self.prior.done.range(self.read_next..) {
             ahead.insert(done - committed.0 - 1);
         }
         CursorRow { committed, delivered: Offset(self.sent_through.max(self.prior.delivered)), ahead }
@@ -291,6 +319,7 @@ impl Cursor {
     /// Whether a flush would change anything; remembers the row as written.
     pub(crate) fn note_flushed(&mut self, row: &CursorRow) -> bool {
         let changed = self.flushed.as_ref() != Some(row);
+        self.implicit = self.implicit.split_off(&(row.committed.0 + 1));
         self.flushed = Some(row.clone());
         changed
     }

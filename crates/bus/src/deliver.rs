@@ -174,7 +174,8 @@ impl Bus {
             _ => None,
         };
         let mut wake = None;
-        if open.attempts >= max_attempts && !topic.key.is_dead_letter() {
+        // Without its event it could not be copied: it is read again first, and then comes back here.
+        if open.attempts >= max_attempts && !topic.key.is_dead_letter() && open.event.is_some() {
             open.state = OpenState::Burying;
             cursor.to_bury.push_back(offset);
             cursor.flush_now = true;

@@ -34,12 +34,15 @@ impl Bus {
             return;
         }
         self.counters.skipped += cursor.skip_to(log.start.0);
-        if cursor.read_next >= log.next.0 {
+        if cursor.read_next >= log.next.0 || !cursor.may_send(Offset(cursor.read_next)) {
             return;
         }
         let before = cursor.read_next;
         let at_tail = log.tail_from(Offset(before)).map(|events| {
-            for event in events.take(limits.fetched_max) {
+            for event in events {
+                if cursor.fetched.len() >= limits.fetched_max {
+                    break;
+                }
                 let wanted = group.filter.is_empty() || group.filter.matches(event);
                 self.counters.filtered += u64::from(!wanted);
                 cursor.take(event, wanted);
@@ -144,8 +147,8 @@ impl Bus {
         match page.events.into_iter().find(|event| event.offset.0 == offset) {
             Some(event) => {
                 open.event = Some(event);
-                open.state = OpenState::Ready;
-                cursor.ready.insert(offset);
+                let reason = open.reason.clone().unwrap_or_default();
+                self.requeue(now, at, offset, &reason, None);
             }
             None => {
                 cursor.complete(offset);

@@ -344,3 +344,54 @@ fn a_failed_store_refuses_everybody_who_waits_and_everything_that_writes() {
     let refused = "refused storage_failed: the store has failed and nothing is written any more (disk full): the server must be restarted";
     desk.expect(&[refused, refused, refused]);
 }
+
+#[test]
+fn a_flush_after_a_restart_keeps_acks_ahead_that_were_read_again_but_not_passed() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    for i in 1..=6 {
+        desk.publish("t", &i.to_string());
+    }
+    join(&mut desk, 1, 8, AckMode::Individual);
+    for offset in [2, 6] {
+        desk.ack(1, "t", "g", offset);
+    }
+    desk.restart();
+    desk.open(1);
+    // A window of one: offset 6 is read again (and known done) long before it could be sent.
+    join(&mut desk, 1, 1, AckMode::Individual);
+    desk.ack(1, "t", "g", 1);
+    desk.restart();
+    desk.out();
+    desk.open(1);
+    join(&mut desk, 1, 8, AckMode::Individual);
+    let offsets: Vec<String> = desk.out().iter().filter(|line| line.starts_with("1<-")).cloned().collect();
+    assert_eq!(offsets.len(), 3, "{offsets:?}");
+}
+
+#[test]
+fn an_event_acked_and_refused_in_turn_is_a_dead_letter_in_the_end() {
+    let mut desk = reading(3, 3);
+    desk.nack(1, "t", "g", 1, Some(3_600_000));
+    for _ in 0..5 {
+        desk.ack(1, "t", "g", 3);
+        desk.nack(1, "t", "g", 2, None);
+    }
+    assert_eq!(desk.logs[&topic("t.DLQ").stream(millrace_model::Partition(0))].len(), 1);
+}
+
+#[test]
+fn a_nack_of_what_another_member_acked_or_of_a_dead_letter_changes_nothing() {
+    let mut desk = reading(0, 1);
+    desk.open(2);
+    join(&mut desk, 2, 2, AckMode::Cumulative);
+    for i in 1..=2 {
+        desk.publish("t", &i.to_string());
+    }
+    desk.ack(2, "t", "g", 2);
+    desk.out();
+    desk.nack(1, "t", "g", 2, None);
+    desk.expect(&[
+        "refused unknown_offset: offset 2 of partition 0 is not in flight for group g: it is already done",
+    ]);
+}

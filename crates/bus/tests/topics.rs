@@ -267,3 +267,19 @@ fn without_automatic_creation_a_topic_must_exist() {
         "published 0/1",
     ]);
 }
+
+#[test]
+fn a_long_run_of_filtered_events_does_not_stop_a_group() {
+    let mut desk = Desk::with(BusLimits { fetched_max: 2, ..BusLimits::default() });
+    desk.open(1);
+    let filter = Filter { key: Some("a".to_owned()), header: None };
+    desk.request(1, Request::Subscribe(Subscribe { filter, ..subscription("t", "g") }));
+    desk.out();
+    desk.hold = true;
+    for _ in 0..5 {
+        desk.publish_event("t", keyed("b", "1"));
+    }
+    desk.publish_event("t", keyed("a", "2"));
+    desk.release();
+    assert_eq!(desk.out().last().map(String::as_str), Some("1<- g t/0/6 2"));
+}
