@@ -22,11 +22,7 @@ const NEEDS: &[Need] = &[
         debian_packages: &["gcc", "libc6-dev"],
         purpose: "SQLite is built from its C source",
     },
-    Need {
-        command: "git",
-        debian_packages: &["git"],
-        purpose: "tidy asks git for the list of files",
-    },
+    Need { command: "git", debian_packages: &["git"], purpose: "tidy asks git for the list of files" },
 ];
 
 const CARGO_SUBCOMMANDS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
@@ -42,24 +38,14 @@ pub(crate) fn ensure() -> Result<()> {
         .map(|&(_, component)| component)
         .collect();
     if !missing.is_empty() {
-        bail!(
-            "the toolchain lacks components: run `rustup component add {}`",
-            missing.join(" ")
-        );
+        bail!("the toolchain lacks components: run `rustup component add {}`", missing.join(" "));
     }
-    println!(
-        "{} commands and {} cargo subcommands are here",
-        NEEDS.len(),
-        CARGO_SUBCOMMANDS.len()
-    );
+    println!("{} commands and {} cargo subcommands are here", NEEDS.len(), CARGO_SUBCOMMANDS.len());
     Ok(())
 }
 
 fn install(missing: &[&Need]) -> Result<()> {
-    let packages: Vec<&str> = missing
-        .iter()
-        .flat_map(|need| need.debian_packages.iter().copied())
-        .collect();
+    let packages: Vec<&str> = missing.iter().flat_map(|need| need.debian_packages.iter().copied()).collect();
     if !is_on_path("apt-get") || !is_root()? {
         bail!("{}", request(missing, &packages));
     }
@@ -67,19 +53,9 @@ fn install(missing: &[&Need]) -> Result<()> {
         println!("`{}` is missing ({})", need.command, need.purpose);
     }
     apt_get(&["update"])?;
-    apt_get(
-        &[
-            &["install", "--yes", "--no-install-recommends"],
-            packages.as_slice(),
-        ]
-        .concat(),
-    )?;
+    apt_get(&[&["install", "--yes", "--no-install-recommends"], packages.as_slice()].concat())?;
     match missing.iter().find(|need| !is_on_path(need.command)) {
-        Some(need) => bail!(
-            "`{}` is still missing after installing {}",
-            need.command,
-            packages.join(" ")
-        ),
+        Some(need) => bail!("`{}` is still missing after installing {}", need.command, packages.join(" ")),
         None => Ok(()),
     }
 }
@@ -116,8 +92,7 @@ fn is_on_path(command: &str) -> bool {
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

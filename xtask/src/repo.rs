@@ -41,10 +41,7 @@ pub(crate) fn files() -> Result<Vec<String>> {
         .output()
         .context("cannot start git")?;
     if !output.status.success() {
-        bail!(
-            "`git ls-files` failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("`git ls-files` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
     Ok(names.split_terminator('\0').map(str::to_owned).collect())

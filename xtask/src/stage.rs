@@ -11,10 +11,7 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(name: &'static str, action: impl FnOnce() -> Result<()> + 'a) -> Self {
-        Stage {
-            name,
-            action: Box::new(action),
-        }
+        Stage { name, action: Box::new(action) }
     }
 }
 
@@ -33,11 +30,7 @@ pub(crate) fn run_all(stages: Vec<Stage<'_>>) -> Result<()> {
         let (outcome, took) = if failure.is_some() {
             (Outcome::NotReached, Duration::ZERO)
         } else {
-            println!(
-                "\n== {} ({:.0} s since start)",
-                stage.name,
-                began.elapsed().as_secs_f64()
-            );
+            println!("\n== {} ({:.0} s since start)", stage.name, began.elapsed().as_secs_f64());
             let stage_began = Instant::now();
             let result = (stage.action)();
             let took = stage_began.elapsed();
@@ -96,13 +89,7 @@ mod tests {
     #[test]
     fn the_summary_tells_a_stage_that_never_ran_from_one_that_passed() {
         let took = Duration::from_millis(1500);
-        assert_eq!(
-            summary_line("tidy", &Outcome::Passed, took),
-            "  ok           tidy (1.5 s)"
-        );
-        assert_eq!(
-            summary_line("tidy", &Outcome::NotReached, took),
-            "  not reached  tidy"
-        );
+        assert_eq!(summary_line("tidy", &Outcome::Passed, took), "  ok           tidy (1.5 s)");
+        assert_eq!(summary_line("tidy", &Outcome::NotReached, took), "  not reached  tidy");
     }
 }

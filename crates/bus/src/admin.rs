@@ -37,7 +37,12 @@ impl Bus {
         let mut ops = Vec::new();
         let id = self.make_topic(topic, config, &mut ops)?;
         self.note_retention(now, id);
-        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: id, created: true });
+        self.commit(
+            now,
+            self.limits.durability,
+            ops,
+            Pending::TopicWrite { to, topic: topic.clone(), created: true },
+        );
         Ok(())
     }
 
@@ -71,8 +76,7 @@ impl Bus {
         let Some(topic) = self.topics.get_mut(&id) else {
             return;
         };
-        let value = config.encode();
-        let mut ops = vec![Op::Put { space: Space::Topics, key: keys::topic(&topic.key), value }];
+        let mut ops = Vec::new();
         for partition in topic.logs.len() as u32..config.partitions {
             topic.logs.push(Log::new());
             let stream = topic.key.stream(Partition(partition));
@@ -86,8 +90,10 @@ impl Bus {
             }
         }
         topic.config = config;
+        let key = topic.key.clone();
+        ops.push(Op::Put { space: Space::Topics, key: keys::topic(&key), value: topic.row().encode() });
         self.note_retention(now, id);
-        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: id, created: false });
+        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
     }
 
     pub(crate) fn note_retention(&mut self, now: Now, id: TopicId) {
@@ -99,10 +105,13 @@ impl Bus {
         }
     }
 
-    pub(crate) fn topic_written(&mut self, to: ReplyTo, id: TopicId, created: bool) {
-        if let Some(topic) = self.topics.get(&id) {
-            let view = topic.view();
-            self.reply(to, Reply::Topic { created, topic: view });
+    pub(crate) fn topic_written(&mut self, to: ReplyTo, key: TopicKey, created: bool) {
+        match self.topic_ids.get(&key).and_then(|id| self.topics.get(id)) {
+            Some(topic) => {
+                let view = topic.view();
+                self.reply(to, Reply::Topic { created, topic: view });
+            }
+            None => self.refuse(to, BusError::TopicDeleted(key)),
         }
     }
 

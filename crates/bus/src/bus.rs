@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_model::{Batch, Durability, Mono, Now, Op, Space, TopicConfig, TopicKey};
+use millrace_model::{Batch, Durability, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
 
 use crate::connection::Connection;
 use crate::cursor::Cursor;
@@ -241,15 +241,27 @@ impl Bus {
         if self.topics.len() >= self.limits.topics_max {
             return Err(BusError::LimitReached { what: "topics", max: self.limits.topics_max as u64 });
         }
-        ops.push(Op::Put { space: Space::Topics, key: key.as_str().to_owned(), value: config.encode() });
-        Ok(self.insert_topic(key.clone(), config))
+        Ok(self.make_topic_unbounded(key, config, ops))
     }
 
-    pub(crate) fn insert_topic(&mut self, key: TopicKey, config: TopicConfig) -> TopicId {
+    /// Whatever the limit of topics says: for dead letters, where the alternative would be to lose an event.
+    pub(crate) fn make_topic_unbounded(
+        &mut self,
+        key: &TopicKey,
+        config: TopicConfig,
+        ops: &mut Vec<Op>,
+    ) -> TopicId {
+        let token = self.token();
+        let row = TopicRow { config, made: self.nonce(token) };
+        ops.push(Op::Put { space: Space::Topics, key: keys::topic(key), value: row.encode() });
+        self.insert_topic(key.clone(), row)
+    }
+
+    pub(crate) fn insert_topic(&mut self, key: TopicKey, row: TopicRow) -> TopicId {
         self.topics_made += 1;
         let id = TopicId(self.topics_made);
         self.topic_ids.insert(key.clone(), id);
-        self.topics.insert(id, Topic::new(key, config));
+        self.topics.insert(id, Topic::new(key, row));
         id
     }
 

@@ -1,6 +1,6 @@
 //! Delivery: choosing who takes an event, and taking it back.
 
-use millrace_model::{Now, Offset};
+use millrace_model::{Now, Offset, TICK_MS};
 
 use crate::bus::Bus;
 use crate::cursor::{Fetched, Open, OpenState};
@@ -181,9 +181,9 @@ impl Bus {
             cursor.flush_now = true;
             self.to_flush.insert(at);
         } else if let Some(ms) = delay_ms.filter(|ms| *ms > 0) {
-            let until = now.mono + ms;
+            let until = now.mono + ms + TICK_MS;
             open.state = OpenState::Waiting { until };
-            open.not_before = Some(now.wall + ms);
+            open.not_before = Some(now.wall + ms + TICK_MS);
             wake = Some(until);
         } else {
             open.state = OpenState::Ready;

@@ -39,7 +39,7 @@ impl Bus {
     }
 
     pub(crate) fn wake_due(&mut self, now: Now) {
-        if self.due.wake.is_none_or(|wake| wake > now.mono) {
+        if self.due.next.is_none() {
             return;
         }
         self.rearm_due(now);
@@ -103,7 +103,7 @@ impl Bus {
         self.commit(now, durability, ops, Pending::MoveDue { appends });
     }
 
-    /// One row becomes one append. A row of a topic that is gone, or that cannot be read, is removed: nobody could
+    /// One row becomes one append. A row of a topic that was deleted (even if there is one of that name again), or that cannot be read, is removed: nobody could
     /// ever receive it.
     fn move_due(
         &mut self,
@@ -120,9 +120,11 @@ impl Bus {
             return row.durability;
         };
         if let Some(id) = &row.id {
-            ops.push(Op::Delete { space: Space::DueIds, key: keys::due_id(&topic, id) });
+            ops.push(Op::Delete { space: Space::DueIds, key: keys::due_id(&topic, row.made, id) });
         }
-        if let Some(id) = self.topic_ids.get(&topic) {
+        let known =
+            self.topic_ids.get(&topic).filter(|id| self.topics.get(id).is_some_and(|t| t.made == row.made));
+        if let Some(id) = known {
             let stream = topic.stream(millrace_model::Partition(row.partition));
             let event = row.new_event();
             appends.push(Appending { topic: *id, stream: stream.clone(), body: event.body.clone() });

@@ -9,8 +9,7 @@ use crate::reply::{BusError, Reply, ReplyTo};
 
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Make it durable, in the order the commits were asked for, then say [`crate::Input::Committed`]. The runtime
-    /// draws the nonce.
+    /// Make it durable, in the order the commits were asked for, then say [`crate::Input::Committed`].
     Commit { token: Token, batch: Batch },
     /// Read from the store, then say [`crate::Input::Page`].
     Read { token: Token, stream: Stream, from: Offset, events_max: usize, bytes_max: usize },

@@ -108,16 +108,10 @@ impl Bus {
             };
             let letter = dead_letter(&open, event, group.name.as_str());
             let known = self.topic_ids.get(&key).copied();
-            let topic = match known {
-                Some(known) => known,
-                // Made even at the limit of topics: the alternative would be to lose the event.
-                None => {
-                    let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-                    let (key_text, value) = (key.as_str().to_owned(), config.encode());
-                    ops.push(Op::Put { space: Space::Topics, key: key_text, value });
-                    self.insert_topic(key, config)
-                }
-            };
+            let topic = known.unwrap_or_else(|| {
+                let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+                self.make_topic_unbounded(&key, config, ops)
+            });
             self.push_append(topic, letter, ops, appends);
             self.counters.dead_lettered += 1;
         }
@@ -125,6 +119,7 @@ impl Bus {
     }
 
     pub(crate) fn flushed(&mut self, at: CursorRef, committed: Offset) {
+        let silent = self.sabotaged(Sabotage::NoWakeOnAck);
         let Some(cursor) = self.cursor_mut(at) else { return };
         cursor.flushing = None;
         cursor.durable = committed;
@@ -135,7 +130,9 @@ impl Bus {
         if let Some(when) = wake {
             self.wake_at(at, when);
         }
-        self.to_pump.insert(at.group);
+        if !silent {
+            self.to_pump.insert(at.group);
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) enum Pending {
     Placement(Placement),
     TopicWrite {
         to: ReplyTo,
-        topic: TopicId,
+        topic: TopicKey,
         created: bool,
     },
     TopicDelete {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{
     Append, Appended, BATCH_BYTES_MAX, Check, DueRow, Durability, Event, EventId, NewEvent, Now, Op, Refusal,
-    Space, Timestamp, TopicKey, keys,
+    Space, TICK_MS, Timestamp, TopicKey, keys,
 };
 
 use crate::bus::Bus;
@@ -167,12 +167,17 @@ impl Bus {
     ) -> Result<(), BusError> {
         let mut ops = Vec::new();
         let id = self.topic_or_create(topic, &mut ops)?;
+        if !ops.is_empty() {
+            // On its own: the batch below may be refused as a duplicate, and the topic must not go with it.
+            self.commit(now, self.limits.durability, std::mem::take(&mut ops), Pending::Row);
+        }
         let token = self.token();
         let nonce = self.nonce(token);
         let Some(state) = self.topics.get_mut(&id) else {
             return Ok(());
         };
         let partition = state.partition_for(&event.body);
+        let made = state.made;
         let durability = state.durability(&self.limits);
         let dedupe_window_ms = state.dedupe_window_ms(&self.limits);
         let (brought, event_id) = match event.id {
@@ -181,6 +186,7 @@ impl Bus {
         };
         let row = DueRow {
             topic: topic.as_str().to_owned(),
+            made,
             partition: partition.0,
             id: Some(event_id.clone()),
             key: event.body.key.as_deref().map(str::to_owned),
@@ -193,7 +199,7 @@ impl Bus {
         };
         let mut checks = Vec::new();
         if brought && dedupe_window_ms > 0 {
-            let (space, key) = (Space::DueIds, keys::due_id(topic, &event_id));
+            let (space, key) = (Space::DueIds, keys::due_id(topic, made, &event_id));
             checks.push(Check::Absent { space, key: key.clone() });
             ops.push(Op::Put { space, key, value: due.0.to_string().into() });
         }
@@ -221,7 +227,7 @@ impl Bus {
 impl DeliverAt {
     fn resolve(self, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusError> {
         let due = match self {
-            DeliverAt::AfterMs(ms) => now.wall + ms,
+            DeliverAt::AfterMs(ms) => now.wall + ms + TICK_MS,
             DeliverAt::At(at) => at,
         };
         let delay = due.0.saturating_sub(now.wall.0);

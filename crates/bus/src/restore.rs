@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{
-    CursorRow, Group, GroupRow, Now, Offset, RowError, Stream, Timestamp, TopicConfig, TopicKey, TryRow,
+    CursorRow, Group, GroupRow, Now, Offset, RowError, Stream, Timestamp, TopicKey, TopicRow, TryRow,
 };
 
 use crate::bus::Bus;
@@ -35,9 +35,9 @@ impl Bus {
     pub fn restore(limits: BusLimits, snapshot: Snapshot, now: Now) -> Result<Bus, RowError> {
         let mut bus = Bus::empty(limits, snapshot.seed);
         for (key, value) in &snapshot.topics {
-            let config = TopicConfig::decode(key, value)?;
+            let row = TopicRow::decode(key, value)?;
             if let Ok(topic) = TopicKey::parse(key) {
-                let id = bus.insert_topic(topic, config);
+                let id = bus.insert_topic(topic, row);
                 bus.note_retention(now, id);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_model::{
-    Durability, Event, EventBody, Group, Offset, Partition, TopicConfig, TopicKey, partition_of,
+    Durability, Event, EventBody, Group, Offset, Partition, TopicConfig, TopicKey, TopicRow, partition_of,
 };
 
 use crate::group::GroupId;
@@ -19,6 +19,8 @@ pub(crate) struct TopicId(pub(crate) u32);
 pub(crate) struct Topic {
     pub(crate) key: TopicKey,
     pub(crate) config: TopicConfig,
+    /// See [`TopicRow::made`].
+    pub(crate) made: u64,
     pub(crate) logs: Vec<Log>,
     pub(crate) groups: BTreeMap<Group, GroupId>,
     /// How many subscriptions there are; without any, the tail is not worth keeping.
@@ -38,11 +40,13 @@ pub(crate) struct Log {
 }
 
 impl Topic {
-    pub(crate) fn new(key: TopicKey, config: TopicConfig) -> Topic {
+    pub(crate) fn new(key: TopicKey, row: TopicRow) -> Topic {
+        let TopicRow { config, made } = row;
         let logs = (0..config.partitions.max(1)).map(|_| Log::new()).collect();
         Topic {
             key,
             config,
+            made,
             logs,
             groups: BTreeMap::new(),
             members: 0,
@@ -61,6 +65,10 @@ impl Topic {
                 Partition(self.turn)
             }
         }
+    }
+
+    pub(crate) fn row(&self) -> TopicRow {
+        TopicRow { config: self.config.clone(), made: self.made }
     }
 
     pub(crate) fn ack_timeout_ms(&self, limits: &BusLimits) -> u64 {

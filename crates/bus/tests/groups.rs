@@ -167,7 +167,7 @@ fn a_nack_with_a_delay_waits_also_over_a_restart() {
     desk.restart();
     desk.open(1);
     join(&mut desk, 1, 1, AckMode::Cumulative);
-    desk.pass(3_999);
+    desk.pass(4_000);
     desk.expect(&["subscribed 0/1"]);
     desk.pass(1);
     desk.expect(&["1<- g t/0/1 1 attempt 2"]);

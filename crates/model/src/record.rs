@@ -10,7 +10,7 @@ use crate::id::EventId;
 use crate::json::JsonText;
 use crate::stream::{Offset, Stream, TopicKey};
 use crate::time::Timestamp;
-use crate::topic_config::Filter;
+use crate::topic_config::{Filter, TopicConfig};
 
 /// How many offsets past its commit a group may have acknowledged. At this distance delivery pauses.
 pub const AHEAD_MAX: u64 = 8192;
@@ -62,8 +62,9 @@ pub mod keys {
         u64::from_str_radix(key.split('/').next()?, 16).ok().map(Timestamp)
     }
 
-    pub fn due_id(topic: &TopicKey, id: &EventId) -> String {
-        format!("{topic}/{id}")
+    /// `namespace/topic/made/id`: ids of a deleted topic do not stand in the way of its successor.
+    pub fn due_id(topic: &TopicKey, made: u64, id: &EventId) -> String {
+        format!("{topic}/{made:016x}/{id}")
     }
 }
 
@@ -90,19 +91,20 @@ macro_rules! row {
     };
 }
 
+row!(TopicRow);
 row!(GroupRow);
 row!(CursorRow);
 row!(TryRow);
 row!(DueRow);
 
-impl crate::topic_config::TopicConfig {
-    pub fn encode(&self) -> Bytes {
-        encode(self)
-    }
-
-    pub fn decode(key: &str, value: &[u8]) -> Result<Self, RowError> {
-        decode(key, value)
-    }
+/// A topic: its settings, and which of all topics that ever had its name it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicRow {
+    #[serde(flatten)]
+    pub config: TopicConfig,
+    /// Drawn when the topic was made. Delayed events carry it, so that none of a deleted topic reaches its successor.
+    #[serde(default)]
+    pub made: u64,
 }
 
 /// A group of a topic.
@@ -140,6 +142,8 @@ pub struct TryRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueRow {
     pub topic: String,
+    /// [`TopicRow::made`] of the topic it was published to.
+    pub made: u64,
     pub partition: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<EventId>,

@@ -14,6 +14,10 @@ pub struct Timestamp(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(pub u64);
 
+/// Engines are told whole milliseconds, so «now» may lie anywhere within one. What must not happen too early waits
+/// this much longer.
+pub const TICK_MS: u64 = 1;
+
 /// What an engine is told about time with every input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {

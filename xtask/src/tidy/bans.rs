@@ -18,10 +18,7 @@ pub(crate) fn differing_copies(tree: &Tree) -> Vec<Problem> {
         return Vec::new();
     }
     let Some(canonical) = tree.find(CANONICAL) else {
-        return vec![Problem::new(
-            CANONICAL,
-            "missing: it is the canonical list of engine bans",
-        )];
+        return vec![Problem::new(CANONICAL, "missing: it is the canonical list of engine bans")];
     };
     let mut problems = Vec::new();
     for room in pure_rooms {
@@ -49,9 +46,7 @@ pub(crate) fn missing_general_settings(tree: &Tree) -> Vec<Problem> {
         (Err(error), _) => return vec![Problem::new(GENERAL, format!("not TOML: {}", error.message()))],
         (_, Err(error)) => return vec![Problem::new(CANONICAL, format!("not TOML: {}", error.message()))],
     };
-    let missing = general
-        .iter()
-        .filter(|(key, value)| canonical.get(*key) != Some(*value));
+    let missing = general.iter().filter(|(key, value)| canonical.get(*key) != Some(*value));
     missing
         .map(|(key, value)| Problem::new(CANONICAL, format!("must repeat `{key} = {value}` from {GENERAL}")))
         .collect()
@@ -90,23 +85,14 @@ mod tests {
 
     #[test]
     fn the_canonical_copy_must_exist_once_a_pure_crate_does() {
-        assert_eq!(
-            differing_copies(&tree_of(&[("crates/model/src/lib.rs", "")])).len(),
-            1
-        );
-        assert_eq!(
-            differing_copies(&tree_of(&[("crates/server/src/lib.rs", "")])),
-            []
-        );
+        assert_eq!(differing_copies(&tree_of(&[("crates/model/src/lib.rs", "")])).len(), 1);
+        assert_eq!(differing_copies(&tree_of(&[("crates/server/src/lib.rs", "")])), []);
     }
 
     #[test]
     fn the_bans_repeat_the_general_settings() {
         let general = "allow-unwrap-in-tests = true\n";
-        assert_eq!(
-            missing_general_settings(&tree_of(&[(GENERAL, general), (CANONICAL, BANS)])),
-            []
-        );
+        assert_eq!(missing_general_settings(&tree_of(&[(GENERAL, general), (CANONICAL, BANS)])), []);
         for bans in ["", "allow-unwrap-in-tests = false\n"] {
             let found = missing_general_settings(&tree_of(&[(GENERAL, general), (CANONICAL, bans)]));
             let message = "must repeat `allow-unwrap-in-tests = true` from clippy.toml";

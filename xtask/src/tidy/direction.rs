@@ -41,17 +41,10 @@ pub(crate) fn names(tree: &Tree) -> Vec<Problem> {
     let manifests = manifest::of_rooms(tree).into_iter();
     manifests
         .filter(|manifest| manifest.package != manifest.room.package())
-        .map(
-            |Manifest {
-                 path, room, package, ..
-             }| {
-                let expected = room.package();
-                Problem::new(
-                    &path,
-                    format!("package `{package}` lives here: the folder asks for `{expected}`"),
-                )
-            },
-        )
+        .map(|Manifest { path, room, package, .. }| {
+            let expected = room.package();
+            Problem::new(&path, format!("package `{package}` lives here: the folder asks for `{expected}`"))
+        })
         .collect()
 }
 
@@ -69,16 +62,10 @@ pub(crate) fn order(tree: &Tree) -> Vec<Problem> {
 
 pub(crate) fn impure_dependencies(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for manifest in manifest::of_rooms(tree)
-        .iter()
-        .filter(|manifest| manifest.room.kind == Kind::Pure)
-    {
+    for manifest in manifest::of_rooms(tree).iter().filter(|manifest| manifest.room.kind == Kind::Pure) {
         for Dependency { package, .. } in &manifest.dependencies {
             if let Some(reason) = impurity(package) {
-                problems.push(Problem::new(
-                    &manifest.path,
-                    format!("`{package}` in a pure crate: {reason}"),
-                ));
+                problems.push(Problem::new(&manifest.path, format!("`{package}` in a pure crate: {reason}")));
             }
         }
     }
@@ -91,23 +78,16 @@ fn wrong_way(from: Room, dependency: &Dependency) -> Option<String> {
     }
     let package = &dependency.package;
     let Some(to) = Room::of_package(package) else {
-        return Some(format!(
-            "`{package}` is not a room of the house: see ROOMS in xtask/src/tidy/rooms.rs"
-        ));
+        return Some(format!("`{package}` is not a room of the house: see ROOMS in xtask/src/tidy/rooms.rs"));
     };
     if from.kind == Kind::Adapter && to.kind == Kind::Adapter {
-        return Some(format!(
-            "`{package}` is another adapter: adapters meet only in the store port"
-        ));
+        return Some(format!("`{package}` is another adapter: adapters meet only in the store port"));
     }
     let may_use_all = from.kind == Kind::Product && dependency.is_dev;
     if may_use_all || to.is_above(from) {
         return None;
     }
-    Some(format!(
-        "`{package}` is not above `{}`: a crate uses only crates above it",
-        from.package()
-    ))
+    Some(format!("`{package}` is not above `{}`: a crate uses only crates above it", from.package()))
 }
 
 fn impurity(package: &str) -> Option<&'static str> {
@@ -115,10 +95,7 @@ fn impurity(package: &str) -> Option<&'static str> {
         Some(start) => package.starts_with(start),
         None => package == pattern,
     };
-    IMPURE_PACKAGES
-        .iter()
-        .find(|(pattern, _)| matches(pattern))
-        .map(|&(_, reason)| reason)
+    IMPURE_PACKAGES.iter().find(|(pattern, _)| matches(pattern)).map(|&(_, reason)| reason)
 }
 
 #[cfg(test)]
@@ -128,10 +105,8 @@ mod tests {
 
     fn check_order(folder: &str, manifest: &str, expected: &[&str]) {
         let path = format!("crates/{folder}/Cargo.toml");
-        let found: Vec<String> = order(&tree_of(&[(&path, manifest)]))
-            .iter()
-            .map(Problem::to_string)
-            .collect();
+        let found: Vec<String> =
+            order(&tree_of(&[(&path, manifest)])).iter().map(Problem::to_string).collect();
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
             assert!(found.contains(expected), "{found}");
@@ -174,25 +149,15 @@ mod tests {
     #[test]
     fn adapters_are_strangers() {
         let sqlite = Room::named("store-sqlite").expect("it is a room");
-        let other = Room {
-            name: "store-later",
-            kind: Kind::Adapter,
-        };
-        let dependency = Dependency {
-            package: sqlite.package(),
-            is_dev: false,
-        };
+        let other = Room { name: "store-later", kind: Kind::Adapter };
+        let dependency = Dependency { package: sqlite.package(), is_dev: false };
         let message = wrong_way(other, &dependency).expect("an adapter may not know another");
         assert!(message.contains("another adapter"), "{message}");
     }
 
     #[test]
     fn a_dependency_outside_the_list_is_refused() {
-        check_order(
-            "cli",
-            "[dependencies]\nmillrace-attic = \"1\"\n",
-            &["not a room of the house"],
-        );
+        check_order("cli", "[dependencies]\nmillrace-attic = \"1\"\n", &["not a room of the house"]);
     }
 
     #[test]
@@ -200,10 +165,7 @@ mod tests {
         let manifest =
             "[dependencies]\ntokio-util = \"1\"\nserde = \"1\"\n[dev-dependencies]\nrand = \"0.9\"\n";
         let pure = tree_of(&[("crates/bus/Cargo.toml", manifest)]);
-        let found: Vec<String> = impure_dependencies(&pure)
-            .iter()
-            .map(Problem::to_string)
-            .collect();
+        let found: Vec<String> = impure_dependencies(&pure).iter().map(Problem::to_string).collect();
         assert_eq!(
             found,
             [
@@ -211,10 +173,7 @@ mod tests {
                 "crates/bus/Cargo.toml: `rand` in a pure crate: random values are inputs, drawn by the runtime",
             ]
         );
-        assert_eq!(
-            impure_dependencies(&tree_of(&[("crates/runtime/Cargo.toml", manifest)])),
-            []
-        );
+        assert_eq!(impure_dependencies(&tree_of(&[("crates/runtime/Cargo.toml", manifest)])), []);
     }
 
     #[test]

@@ -8,7 +8,5 @@ pub(crate) fn tree_of(files: &[(&str, &str)]) -> Tree {
         bytes: text.len() as u64,
         text: text.to_owned(),
     };
-    Tree {
-        files: files.iter().map(file).collect(),
-    }
+    Tree { files: files.iter().map(file).collect() }
 }

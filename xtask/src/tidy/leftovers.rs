@@ -7,44 +7,21 @@ use super::words::contains_word;
 
 // Split, so that this file passes its own check.
 const MARKERS: &[(&str, &str)] = &[
-    (
-        concat!("TO", "DO"),
-        "do it now, or record the gap in docs/decisions",
-    ),
-    (
-        concat!("FIX", "ME"),
-        "fix it now, or record the gap in docs/decisions",
-    ),
-    (
-        concat!("X", "XX"),
-        "settle it now, or record the gap in docs/decisions",
-    ),
+    (concat!("TO", "DO"), "do it now, or record the gap in docs/decisions"),
+    (concat!("FIX", "ME"), "fix it now, or record the gap in docs/decisions"),
+    (concat!("X", "XX"), "settle it now, or record the gap in docs/decisions"),
     (concat!("to", "do!"), "write the code, or leave the item out"),
-    (
-        concat!("unimple", "mented!"),
-        "write the code, or leave the item out",
-    ),
+    (concat!("unimple", "mented!"), "write the code, or leave the item out"),
     (concat!("db", "g!"), "remove it"),
-    (
-        concat!("#[ig", "nore"),
-        "make the test pass, or assert the wrong behaviour with a note",
-    ),
+    (concat!("#[ig", "nore"), "make the test pass, or assert the wrong behaviour with a note"),
 ];
 
 pub(crate) fn unfinished_work(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for file in tree
-        .files
-        .iter()
-        .filter(|file| file.has_extension(&["rs", "ts", "js"]))
-    {
+    for file in tree.files.iter().filter(|file| file.has_extension(&["rs", "ts", "js"])) {
         for (number, line) in file.numbered_lines() {
             for (marker, remedy) in MARKERS.iter().filter(|(marker, _)| contains_word(line, marker)) {
-                problems.push(Problem::at(
-                    &file.path,
-                    number,
-                    format!("`{marker}` left behind: {remedy}"),
-                ));
+                problems.push(Problem::at(&file.path, number, format!("`{marker}` left behind: {remedy}")));
             }
         }
     }
@@ -54,13 +31,7 @@ pub(crate) fn unfinished_work(tree: &Tree) -> Vec<Problem> {
 pub(crate) fn missing_module_docs(tree: &Tree) -> Vec<Problem> {
     let silent = tree.rust().filter(|file| !file.text.starts_with("//!"));
     silent
-        .map(|file| {
-            Problem::at(
-                &file.path,
-                1,
-                "must open with a `//!` line that says what it is for",
-            )
-        })
+        .map(|file| Problem::at(&file.path, 1, "must open with a `//!` line that says what it is for"))
         .collect()
 }
 
@@ -76,10 +47,7 @@ mod tests {
                 let tree = tree_of(&[(path, &format!("fine\n    {marker} later\n"))]);
                 let found = unfinished_work(&tree);
                 assert_eq!(found.len(), 1, "{marker} in {path}: {found:?}");
-                assert!(
-                    found[0].to_string().starts_with(&format!("{path}:2: `{marker}`")),
-                    "{found:?}"
-                );
+                assert!(found[0].to_string().starts_with(&format!("{path}:2: `{marker}`")), "{found:?}");
             }
         }
     }
@@ -87,11 +55,8 @@ mod tests {
     #[test]
     fn prose_and_longer_words_are_left_alone() {
         let longer = format!("tmp.{0}{0}", concat!("X", "XX"));
-        let tree = tree_of(&[
-            ("a.md", concat!("TO", "DO")),
-            ("a.rs", &longer),
-            ("b.rs", "todos, a todo list"),
-        ]);
+        let tree =
+            tree_of(&[("a.md", concat!("TO", "DO")), ("a.rs", &longer), ("b.rs", "todos, a todo list")]);
         assert_eq!(unfinished_work(&tree), []);
     }
 
@@ -103,14 +68,8 @@ mod tests {
             ("build.rs", ""),
             ("c.md", ""),
         ]);
-        let found: Vec<String> = missing_module_docs(&tree)
-            .iter()
-            .map(Problem::to_string)
-            .collect();
+        let found: Vec<String> = missing_module_docs(&tree).iter().map(Problem::to_string).collect();
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(
-            found[0].starts_with("tests/b.rs:1: ") && found[1].starts_with("build.rs:1: "),
-            "{found:?}"
-        );
+        assert!(found[0].starts_with("tests/b.rs:1: ") && found[1].starts_with("build.rs:1: "), "{found:?}");
     }
 }

@@ -45,10 +45,8 @@ pub(crate) fn of_rooms(tree: &Tree) -> Vec<Manifest> {
 }
 
 pub(crate) fn unreadable(tree: &Tree) -> Vec<Problem> {
-    let manifests = tree
-        .files
-        .iter()
-        .filter(|file| file.room().is_some_and(|room| file.path == path_of(room)));
+    let manifests =
+        tree.files.iter().filter(|file| file.room().is_some_and(|room| file.path == path_of(room)));
     manifests
         .filter_map(|file| {
             let error = file.text.parse::<Table>().err()?;
@@ -68,23 +66,15 @@ fn package_of(manifest: &Table) -> &str {
 
 fn dependencies_of(manifest: &Table) -> Vec<Dependency> {
     let targets = manifest.get("target").and_then(Value::as_table);
-    let per_target = targets
-        .into_iter()
-        .flat_map(Table::values)
-        .filter_map(Value::as_table);
+    let per_target = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
     let mut found = Vec::new();
     for scope in std::iter::once(manifest).chain(per_target) {
-        for (kind, is_dev) in [
-            ("dependencies", false),
-            ("build-dependencies", false),
-            ("dev-dependencies", true),
-        ] {
+        for (kind, is_dev) in
+            [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)]
+        {
             for (name, details) in scope.get(kind).and_then(Value::as_table).into_iter().flatten() {
                 let package = details.get("package").and_then(Value::as_str).unwrap_or(name);
-                found.push(Dependency {
-                    package: package.to_owned(),
-                    is_dev,
-                });
+                found.push(Dependency { package: package.to_owned(), is_dev });
             }
         }
     }
@@ -109,31 +99,16 @@ mod tests {
             libc = "0.2"
         "#;
         let table = text.parse::<Table>().expect("it is TOML");
-        let found: Vec<_> = dependencies_of(&table)
-            .into_iter()
-            .map(|d| (d.package, d.is_dev))
-            .collect();
-        let expected = [
-            ("millrace-model", false),
-            ("cc", false),
-            ("proptest", true),
-            ("libc", false),
-        ];
+        let found: Vec<_> = dependencies_of(&table).into_iter().map(|d| (d.package, d.is_dev)).collect();
+        let expected = [("millrace-model", false), ("cc", false), ("proptest", true), ("libc", false)];
         assert_eq!(found, expected.map(|(name, is_dev)| (name.to_owned(), is_dev)));
     }
 
     #[test]
     fn a_broken_manifest_is_a_problem_and_not_a_silence() {
-        let tree = tree_of(&[
-            ("crates/bus/Cargo.toml", "[dependencies\n"),
-            ("crates/wire/Cargo.toml", ""),
-        ]);
+        let tree = tree_of(&[("crates/bus/Cargo.toml", "[dependencies\n"), ("crates/wire/Cargo.toml", "")]);
         let problems = unreadable(&tree);
         assert_eq!(problems.len(), 1);
-        assert!(
-            problems[0]
-                .to_string()
-                .starts_with("crates/bus/Cargo.toml: not TOML")
-        );
+        assert!(problems[0].to_string().starts_with("crates/bus/Cargo.toml: not TOML"));
     }
 }

@@ -12,19 +12,11 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn new(path: &str, message: impl Into<String>) -> Self {
-        Problem {
-            path: path.to_owned(),
-            line: None,
-            message: message.into(),
-        }
+        Problem { path: path.to_owned(), line: None, message: message.into() }
     }
 
     pub(crate) fn at(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Problem {
-            path: path.to_owned(),
-            line: Some(line),
-            message: message.into(),
-        }
+        Problem { path: path.to_owned(), line: Some(line), message: message.into() }
     }
 }
 

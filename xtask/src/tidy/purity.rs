@@ -15,10 +15,7 @@ const IMPURE_WORDS: &[(&str, &str)] = &[
     ("std::process", "return an effect: the guests own processes"),
     ("std::env", "take the setting as an argument: the edges read it"),
     ("async fn", "write a synchronous state machine: the runtime waits"),
-    (
-        "async move",
-        "write a synchronous state machine: the runtime waits",
-    ),
+    ("async move", "write a synchronous state machine: the runtime waits"),
     (".await", "write a synchronous state machine: the runtime waits"),
     ("rand::", "take the value as an input: the runtime draws it"),
     ("HashSet", "use BTreeSet: order may reach an output"),
@@ -47,10 +44,7 @@ pub(crate) fn impure_lines(tree: &Tree) -> Vec<Problem> {
 }
 
 fn is_pure_source(file: &File) -> bool {
-    let room = file
-        .room()
-        .and_then(Room::named)
-        .filter(|room| room.kind == Kind::Pure);
+    let room = file.room().and_then(Room::named).filter(|room| room.kind == Kind::Pure);
     room.is_some_and(|room| file.path.starts_with(&format!("crates/{}/src/", room.name)))
 }
 
@@ -59,9 +53,7 @@ fn impure_words(line: &str) -> impl Iterator<Item = &'static (&'static str, &'st
     // clippy reads the rest.
     let code = line.split_once("//").map_or(line, |(code, _)| code);
     let vouched = line.contains(ORDERED);
-    IMPURE_WORDS
-        .iter()
-        .filter(move |(word, _)| contains_word(code, word) && !(*word == HASH_MAP && vouched))
+    IMPURE_WORDS.iter().filter(move |(word, _)| contains_word(code, word) && !(*word == HASH_MAP && vouched))
 }
 
 #[cfg(test)]
@@ -86,10 +78,7 @@ mod tests {
         check("pub async fn publish() {", &["async fn"]);
         check("spawn(async move { rx.recv().await })", &["async move", ".await"]);
         check("let x: u8 = rand::random();", &["rand::"]);
-        check(
-            "use std::collections::{HashMap, HashSet};",
-            &["HashSet", "HashMap"],
-        );
+        check("use std::collections::{HashMap, HashSet};", &["HashSet", "HashMap"]);
     }
 
     #[test]
@@ -102,14 +91,8 @@ mod tests {
 
     #[test]
     fn the_escape_vouches_for_a_map_and_for_nothing_else() {
-        check(
-            "index: HashMap<Key, usize>, // tidy: ordered, never iterated",
-            &[],
-        );
-        check(
-            "index: HashSet<Key>, // tidy: ordered, never iterated",
-            &["HashSet"],
-        );
+        check("index: HashMap<Key, usize>, // tidy: ordered, never iterated", &[]);
+        check("index: HashSet<Key>, // tidy: ordered, never iterated", &["HashSet"]);
     }
 
     #[test]

@@ -104,32 +104,21 @@ mod tests {
         assert_eq!(problems.len(), 1);
         let text = problems[0].to_string();
         assert!(text.starts_with("crates/attic: unknown crate"), "{text}");
-        assert!(
-            text.contains("ROOMS") && text.contains("ARCHITECTURE.md"),
-            "{text}"
-        );
+        assert!(text.contains("ROOMS") && text.contains("ARCHITECTURE.md"), "{text}");
     }
 
     #[test]
     fn every_room_is_listed_once_and_found_by_its_package() {
         for room in ROOMS {
             assert_eq!(ROOMS.iter().filter(|other| other.name == room.name).count(), 1);
-            assert_eq!(
-                Room::of_package(&room.package()).map(|found| found.name),
-                Some(room.name)
-            );
+            assert_eq!(Room::of_package(&room.package()).map(|found| found.name), Some(room.name));
         }
     }
 
     #[test]
     fn adapters_are_known_by_their_prefix() {
         for room in ROOMS {
-            assert_eq!(
-                room.kind == Kind::Adapter,
-                room.name.starts_with("store-"),
-                "{}",
-                room.name
-            );
+            assert_eq!(room.kind == Kind::Adapter, room.name.starts_with("store-"), "{}", room.name);
         }
     }
 }

@@ -8,10 +8,7 @@ const CODE_LINES_MAX: usize = 700;
 const CODE_LINES_QUESTION: usize = 400;
 
 pub(crate) fn too_long(tree: &Tree) -> Vec<Problem> {
-    let long = tree
-        .rust()
-        .map(|file| (file, code_lines(file)))
-        .filter(|&(_, lines)| lines > CODE_LINES_MAX);
+    let long = tree.rust().map(|file| (file, code_lines(file))).filter(|&(_, lines)| lines > CODE_LINES_MAX);
     long.map(|(file, lines)| {
         let message = format!(
             "{lines} lines before its tests, at most {CODE_LINES_MAX}: split it by stage of the data"
@@ -24,16 +21,11 @@ pub(crate) fn too_long(tree: &Tree) -> Vec<Problem> {
 /// Not an error: long enough to ask why.
 pub(crate) fn worth_a_question(tree: &Tree) -> Vec<Problem> {
     let question = CODE_LINES_QUESTION + 1..=CODE_LINES_MAX;
-    let files = tree
-        .rust()
-        .map(|file| (file, code_lines(file)))
-        .filter(|(_, lines)| question.contains(lines));
+    let files =
+        tree.rust().map(|file| (file, code_lines(file))).filter(|(_, lines)| question.contains(lines));
     files
         .map(|(file, lines)| {
-            Problem::new(
-                &file.path,
-                format!("{lines} lines before its tests: why so many?"),
-            )
+            Problem::new(&file.path, format!("{lines} lines before its tests: why so many?"))
         })
         .collect()
 }
@@ -41,22 +33,13 @@ pub(crate) fn worth_a_question(tree: &Tree) -> Vec<Problem> {
 pub(crate) fn too_heavy(tree: &Tree) -> Vec<Problem> {
     let heavy = tree.files.iter().filter(|file| file.bytes > FILE_BYTES_MAX);
     heavy
-        .map(|file| {
-            Problem::new(
-                &file.path,
-                format!("{} bytes, at most {FILE_BYTES_MAX}", file.bytes),
-            )
-        })
+        .map(|file| Problem::new(&file.path, format!("{} bytes, at most {FILE_BYTES_MAX}", file.bytes)))
         .collect()
 }
 
 /// Lines before the inline test module. `mod tests;` opens none, and files under `tests/` are all test.
 fn code_lines(file: &File) -> usize {
-    if file
-        .path
-        .split('/')
-        .any(|part| part == "tests" || part == "tests.rs")
-    {
+    if file.path.split('/').any(|part| part == "tests" || part == "tests.rs") {
         return 0;
     }
     let lines: Vec<&str> = file.text.lines().collect();
@@ -82,10 +65,7 @@ mod tests {
     fn code_counts_and_inline_tests_do_not() {
         assert_eq!(too_long(&tree_with("src/a.rs", 700, 900)), []);
         let found = too_long(&tree_with("src/a.rs", 701, 0));
-        assert!(
-            found[0].to_string().starts_with("src/a.rs: 701 lines"),
-            "{found:?}"
-        );
+        assert!(found[0].to_string().starts_with("src/a.rs: 701 lines"), "{found:?}");
         assert_eq!(too_long(&tree_with("tests/a.rs", 900, 0)), []);
         assert_eq!(too_long(&tree_with("docs/a.md", 900, 0)), []);
     }
@@ -99,23 +79,14 @@ mod tests {
     #[test]
     fn the_question_comes_between_the_habit_and_the_limit() {
         for (lines, asked) in [(400, 0), (401, 1), (700, 1), (701, 0)] {
-            assert_eq!(
-                worth_a_question(&tree_with("src/a.rs", lines, 0)).len(),
-                asked,
-                "{lines}"
-            );
+            assert_eq!(worth_a_question(&tree_with("src/a.rs", lines, 0)).len(), asked, "{lines}");
         }
     }
 
     #[test]
     fn a_file_of_more_than_a_mebibyte_is_too_heavy() {
-        let file = |bytes| Tree {
-            files: vec![File {
-                path: "logo.png".to_owned(),
-                bytes,
-                text: String::new(),
-            }],
-        };
+        let file =
+            |bytes| Tree { files: vec![File { path: "logo.png".to_owned(), bytes, text: String::new() }] };
         assert_eq!(too_heavy(&file(FILE_BYTES_MAX)), []);
         assert_eq!(too_heavy(&file(FILE_BYTES_MAX + 1)).len(), 1);
     }

@@ -26,11 +26,7 @@ impl Tree {
         for path in paths {
             let place = root.join(&path);
             // Git also lists what was deleted since, symbolic links, and nested repositories.
-            let Some(metadata) = place
-                .symlink_metadata()
-                .ok()
-                .filter(|metadata| metadata.is_file())
-            else {
+            let Some(metadata) = place.symlink_metadata().ok().filter(|metadata| metadata.is_file()) else {
                 continue;
             };
             let bytes = metadata.len();
@@ -56,16 +52,11 @@ impl Tree {
 
 impl File {
     pub(crate) fn has_extension(&self, extensions: &[&str]) -> bool {
-        self.path
-            .rsplit_once('.')
-            .is_some_and(|(_, extension)| extensions.contains(&extension))
+        self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
     }
 
     pub(crate) fn numbered_lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
     /// `bus` for `crates/bus/src/lib.rs`.
@@ -96,11 +87,8 @@ mod tests {
 
     #[test]
     fn a_room_is_the_folder_below_crates() {
-        let tree = tree_of(&[
-            ("crates/bus/src/lib.rs", ""),
-            ("xtask/src/main.rs", ""),
-            ("crates/README.md", ""),
-        ]);
+        let tree =
+            tree_of(&[("crates/bus/src/lib.rs", ""), ("xtask/src/main.rs", ""), ("crates/README.md", "")]);
         let rooms: Vec<_> = tree.files.iter().map(File::room).collect();
         assert_eq!(rooms, [Some("bus"), None, None]);
     }

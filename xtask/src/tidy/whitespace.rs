@@ -20,11 +20,7 @@ pub(crate) fn tabs(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in tree.rust() {
         for (number, _) in file.numbered_lines().filter(|(_, line)| line.contains('\t')) {
-            problems.push(Problem::at(
-                &file.path,
-                number,
-                "a tab: use spaces, or \\t in a string",
-            ));
+            problems.push(Problem::at(&file.path, number, "a tab: use spaces, or \\t in a string"));
         }
     }
     problems
@@ -37,24 +33,15 @@ mod tests {
 
     #[test]
     fn trailing_whitespace_is_found_in_any_text_file() {
-        let tree = tree_of(&[
-            ("a.md", "one\ntwo \n"),
-            ("b.toml", "windows\r\n"),
-            ("c.rs", "fine\n\n"),
-        ]);
-        let expected = [
-            Problem::at("a.md", 2, "trailing whitespace"),
-            Problem::at("b.toml", 1, "trailing whitespace"),
-        ];
+        let tree = tree_of(&[("a.md", "one\ntwo \n"), ("b.toml", "windows\r\n"), ("c.rs", "fine\n\n")]);
+        let expected =
+            [Problem::at("a.md", 2, "trailing whitespace"), Problem::at("b.toml", 1, "trailing whitespace")];
         assert_eq!(trailing(&tree), expected);
     }
 
     #[test]
     fn tabs_are_found_in_rust_only() {
-        let tree = tree_of(&[
-            ("a.rs", "fn a() {\n\tb();\n}\n"),
-            ("Makefile", "all:\n\tcargo build\n"),
-        ]);
+        let tree = tree_of(&[("a.rs", "fn a() {\n\tb();\n}\n"), ("Makefile", "all:\n\tcargo build\n")]);
         let found = tabs(&tree);
         assert_eq!(found.len(), 1);
         assert!(found[0].to_string().starts_with("a.rs:2: "), "{found:?}");

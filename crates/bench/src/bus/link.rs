@@ -1,0 +1,114 @@
+//! One blocking connection to the server under test.
+
+use std::net::TcpStream;
+
+use millrace_wire::ServerFrame;
+use tungstenite::stream::MaybeTlsStream;
+use tungstenite::{Message, Utf8Bytes, WebSocket};
+
+use crate::error::BenchError;
+
+pub(crate) struct Link {
+    socket: WebSocket<MaybeTlsStream<TcpStream>>,
+}
+
+impl Link {
+    pub(crate) fn open(url: &str) -> Result<Link, BenchError> {
+        let (socket, _) = tungstenite::connect(url)?;
+        if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
+            stream.set_nodelay(true).map_err(|source| BenchError::io("setting up a socket", source))?;
+        }
+        Ok(Link { socket })
+    }
+
+    /// Puts a frame into the buffer; `flush` sends what is there.
+    pub(crate) fn feed(&mut self, frame: String) -> Result<(), BenchError> {
+        Ok(self.socket.write(Message::Text(Utf8Bytes::from(frame)))?)
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), BenchError> {
+        Ok(self.socket.flush()?)
+    }
+
+    /// The next text frame.
+    pub(crate) fn text(&mut self) -> Result<Utf8Bytes, BenchError> {
+        loop {
+            if let Message::Text(text) = self.socket.read()? {
+                return Ok(text);
+            }
+        }
+    }
+
+    /// The next frame must begin like this; anything else, an ERROR above all, ends the run.
+    pub(crate) fn expect(&mut self, kind: &str) -> Result<Utf8Bytes, BenchError> {
+        let text = self.text()?;
+        match text.starts_with(kind) {
+            true => Ok(text),
+            false => Err(BenchError::Unexpected(text.to_string())),
+        }
+    }
+
+    pub(crate) fn published(&mut self) -> Result<(), BenchError> {
+        self.expect("{\"type\":\"PUBLISHED\"").map(|_| ())
+    }
+
+    pub(crate) fn subscribe(
+        &mut self,
+        topic: &str,
+        group: &str,
+        from: &str,
+        window: u32,
+    ) -> Result<(), BenchError> {
+        self.feed(format!(
+            "{{\"type\":\"SUBSCRIBE\",\"topic\":\"{topic}\",\"group\":\"{group}\",\"from\":{{\"kind\":\"{from}\"}},\
+             \"max_inflight\":{window}}}"
+        ))?;
+        self.flush()?;
+        self.expect("{\"type\":\"OK\"").map(|_| ())
+    }
+
+    pub(crate) fn message(&mut self) -> Result<millrace_wire::Message, BenchError> {
+        let text = self.text()?;
+        match ServerFrame::parse(&text) {
+            Ok(ServerFrame::Message(message)) => Ok(*message),
+            _ => Err(BenchError::Unexpected(text.to_string())),
+        }
+    }
+}
+
+pub(crate) fn publish_frame(topic: &str, payload: &str) -> String {
+    format!("{{\"type\":\"PUBLISH\",\"topic\":\"{topic}\",\"payload\":{payload}}}")
+}
+
+pub(crate) fn ack_frame(topic: &str, group: &str, offset: u64) -> String {
+    format!(
+        "{{\"type\":\"ACK\",\"topic\":\"{topic}\",\"partition\":0,\"group\":\"{group}\",\"offset\":{offset}}}"
+    )
+}
+
+/// A JSON string of exactly `bytes` bytes, quotes included.
+pub(crate) fn payload(bytes: usize) -> String {
+    format!("\"{}\"", "x".repeat(bytes.saturating_sub(2)))
+}
+
+/// Fills a topic quickly.
+pub(crate) fn fill(url: &str, topic: &str, events: u64, payload: &str) -> Result<(), BenchError> {
+    const PER_FRAME: u64 = 500;
+    const FRAMES_IN_FLIGHT: u64 = 4;
+    let mut link = Link::open(url)?;
+    let (mut sent, mut waiting) = (0, 0);
+    while sent < events || waiting > 0 {
+        if sent < events && waiting < FRAMES_IN_FLIGHT {
+            let count = PER_FRAME.min(events - sent) as usize;
+            let list = vec![format!("{{\"payload\":{payload}}}"); count].join(",");
+            link.feed(format!("{{\"type\":\"PUBLISH_BATCH\",\"topic\":\"{topic}\",\"events\":[{list}]}}"))?;
+            link.flush()?;
+            sent += count as u64;
+            waiting += 1;
+        } else {
+            link.published()?;
+            waiting -= 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The server under test.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde::Deserialize;
+
+use crate::error::BenchError;
+
+pub(crate) struct Server {
+    program: PathBuf,
+    folder: PathBuf,
+    child: Child,
+    ready: Ready,
+}
+
+#[derive(Deserialize)]
+struct Ready {
+    http: String,
+    ws: String,
+}
+
+impl Server {
+    pub(crate) fn start(program: &Path, folder: &Path) -> Result<Server, BenchError> {
+        let (child, ready) = spawn(program, folder)?;
+        Ok(Server { program: program.to_owned(), folder: folder.to_owned(), child, ready })
+    }
+
+    /// SIGKILL, then a new process on the same store.
+    pub(crate) fn kill_and_restart(&mut self) -> Result<(), BenchError> {
+        self.kill();
+        (self.child, self.ready) = spawn(&self.program, &self.folder)?;
+        Ok(())
+    }
+
+    pub(crate) fn ws(&self) -> &str {
+        &self.ready.ws
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<String, BenchError> {
+        let mut response = ureq::get(format!("{}{path}", self.ready.http)).call()?;
+        Ok(response.body_mut().with_config().limit(64 << 20).read_to_string()?)
+    }
+
+    /// Commits so far: every one of them is a sync.
+    pub(crate) fn commits(&self) -> Result<f64, BenchError> {
+        let metrics = self.get("/metrics")?;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("millrace_commits_total "));
+        line.and_then(|value| value.trim().parse().ok())
+            .ok_or_else(|| BenchError::Unexpected("no millrace_commits_total in /metrics".to_owned()))
+    }
+
+    /// Resident memory in MiB, where the system tells.
+    pub(crate) fn memory_mib(&self) -> Option<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().split(' ').next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
+    }
+
+    pub(crate) fn stop(mut self) -> Result<(), BenchError> {
+        self.kill();
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        // Both fail only if the process is gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(program: &Path, folder: &Path) -> Result<(Child, Ready), BenchError> {
+    let doing = "starting the server under test";
+    let mut child = Command::new(program)
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", "sqlite:///bench.db"])
+        .current_dir(folder)
+        .env_remove("BUS_PORT")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|source| BenchError::io(doing, source))?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line).map_err(|source| BenchError::io(doing, source))?;
+    }
+    match serde_json::from_str(&line) {
+        Ok(ready) => Ok((child, ready)),
+        Err(_) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(BenchError::NotReady(line))
+        }
+    }
+}

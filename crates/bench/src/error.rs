@@ -1,0 +1,41 @@
+//! Why a benchmark could not be run to its end.
+
+use millrace_store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error("there is no scenario {name:?}: known are {known}")]
+    UnknownScenario { name: String, known: String },
+    #[error("{doing}: {source}")]
+    Io { doing: &'static str, source: std::io::Error },
+    #[error("the server under test did not start: it printed {0:?}")]
+    NotReady(String),
+    #[error("the connection to the server under test broke: {0}")]
+    Socket(#[from] Box<tungstenite::Error>),
+    #[error("the server under test could not be asked: {0}")]
+    Http(#[from] Box<ureq::Error>),
+    #[error("the server under test answered with something else than expected: {0}")]
+    Unexpected(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("a load thread panicked")]
+    Panicked,
+}
+
+impl BenchError {
+    pub(crate) fn io(doing: &'static str, source: std::io::Error) -> BenchError {
+        BenchError::Io { doing, source }
+    }
+}
+
+impl From<tungstenite::Error> for BenchError {
+    fn from(error: tungstenite::Error) -> Self {
+        BenchError::Socket(Box::new(error))
+    }
+}
+
+impl From<ureq::Error> for BenchError {
+    fn from(error: ureq::Error) -> Self {
+        BenchError::Http(Box::new(error))
+    }
+}

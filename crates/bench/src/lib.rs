@@ -1,0 +1,68 @@
+//! Measured paths of Millrace. Every figure stands beside a raw `fdatasync` probe of the same disk in the same run:
+//! machines differ and are noisy, ratios are the result.
+//!
+//! What is not here: limits that fail a run. A benchmark reports; tests judge.
+//!
+//! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
+//! alone).
+
+mod bus;
+mod error;
+mod figures;
+mod probe;
+mod report;
+mod store;
+
+pub use bus::{BUS_SCENARIOS, bench_bus};
+pub use error::BenchError;
+pub use report::{Report, Row};
+pub use store::{STORE_SCENARIOS, bench_store};
+
+use std::path::PathBuf;
+
+/// What to run, how long and where.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// Where the temporary folder goes: the disk that is measured. `None` = the system's place for such folders.
+    pub folder: Option<PathBuf>,
+    /// Every scenario is run this often, interleaved with the others; medians are reported.
+    pub rounds: usize,
+    /// How long a timed load runs.
+    pub seconds: f64,
+    pub payload_bytes: usize,
+    /// Names out of [`BUS_SCENARIOS`] or [`STORE_SCENARIOS`]; empty = those that run by default.
+    pub scenarios: Vec<String>,
+    /// How many events `recovery` (bus) and `reads` (store) put into the log.
+    pub log_events: u64,
+    /// The program whose `serve` is measured.
+    pub program: PathBuf,
+}
+
+impl BenchOptions {
+    fn wants(&self, all: &[(&str, bool)], name: &str) -> bool {
+        match self.scenarios.is_empty() {
+            true => all.iter().any(|(known, by_default)| *known == name && *by_default),
+            false => self.scenarios.iter().any(|wanted| wanted == name),
+        }
+    }
+
+    fn check(&self, all: &[(&str, bool)]) -> Result<(), BenchError> {
+        match self.scenarios.iter().find(|wanted| !all.iter().any(|(known, _)| known == wanted)) {
+            Some(unknown) => Err(BenchError::UnknownScenario {
+                name: unknown.clone(),
+                known: all.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn scratch(&self) -> Result<tempfile::TempDir, BenchError> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("millrace-bench-");
+        let made = match &self.folder {
+            Some(folder) => builder.tempdir_in(folder),
+            None => builder.tempdir(),
+        };
+        made.map_err(|source| BenchError::io("making a temporary folder", source))
+    }
+}

@@ -1,0 +1,110 @@
+//! What is printed: a line per figure with its spread, the probe beside it, and their ratio.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::figures::Rounds;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub scenario: String,
+    pub figure: String,
+    pub unit: &'static str,
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+    /// Median of the disk probe beside the same rounds, in milliseconds.
+    pub probe_ms: Option<f64>,
+    /// For latencies: how many probes one operation takes. For rates: how many operations one probe's time yields.
+    pub per_probe: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    pub title: String,
+    pub rows: Vec<Row>,
+}
+
+/// Collects figures over rounds in the order they were first seen.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    order: Vec<(String, String, &'static str)>,
+    values: BTreeMap<(String, String), Rounds>,
+    probes: BTreeMap<String, Rounds>,
+}
+
+impl Collector {
+    pub(crate) fn add(&mut self, scenario: &str, figure: &str, unit: &'static str, value: f64) {
+        let key = (scenario.to_owned(), figure.to_owned());
+        if !self.values.contains_key(&key) {
+            self.order.push((scenario.to_owned(), figure.to_owned(), unit));
+        }
+        self.values.entry(key).or_default().push(value);
+    }
+
+    pub(crate) fn add_probe(&mut self, scenario: &str, p50_ms: f64) {
+        self.probes.entry(scenario.to_owned()).or_default().push(p50_ms);
+    }
+
+    pub(crate) fn median(&self, scenario: &str, figure: &str) -> Option<f64> {
+        self.values.get(&(scenario.to_owned(), figure.to_owned())).map(Rounds::median)
+    }
+
+    pub(crate) fn report(self, title: &str) -> Report {
+        let rows = self.order.iter().filter_map(|(scenario, figure, unit)| {
+            let rounds = self.values.get(&(scenario.clone(), figure.clone()))?;
+            let probe_ms = self.probes.get(scenario).map(Rounds::median);
+            let median = rounds.median();
+            let per_probe = probe_ms.filter(|probe| *probe > 0.0).and_then(|probe| match *unit {
+                "ms" => Some(median / probe),
+                "events/s" => Some(median * probe / 1000.0),
+                _ => None,
+            });
+            Some(Row {
+                scenario: scenario.clone(),
+                figure: figure.clone(),
+                unit,
+                median,
+                min: rounds.min(),
+                max: rounds.max(),
+                probe_ms,
+                per_probe,
+            })
+        });
+        Report { title: title.to_owned(), rows: rows.collect() }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        writeln!(
+            f,
+            "{:<12} {:<34} {:>12} {:>25} {:>10} {:>20}",
+            "scenario", "figure", "median", "min .. max", "probe p50", "ratio to probe"
+        )?;
+        for row in &self.rows {
+            let spread = format!("{} .. {}", number(row.min), number(row.max));
+            let probe = row.probe_ms.map_or(String::new(), |ms| format!("{ms:.3} ms"));
+            let ratio = match (row.per_probe, row.unit) {
+                (Some(ratio), "ms") => format!("{ratio:.2} probes"),
+                (Some(ratio), _) => format!("{ratio:.1} events/probe"),
+                (None, _) => String::new(),
+            };
+            let figure = format!("{} ({})", row.figure, row.unit);
+            let (scenario, median) = (&row.scenario, number(row.median));
+            writeln!(f, "{scenario:<12} {figure:<34} {median:>12} {spread:>25} {probe:>10} {ratio:>20}")?;
+        }
+        Ok(())
+    }
+}
+
+fn number(value: f64) -> String {
+    match value {
+        v if v >= 1000.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.3}"),
+    }
+}

@@ -1,0 +1,23 @@
+//! `millrace completions SHELL`.
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use clap_complete::{Shell, generate};
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+pub(super) fn command() -> Command {
+    Command::new("completions")
+        .about("Print a completion script for a shell")
+        .arg(Arg::new("shell").value_name("SHELL").required(true).value_parser(value_parser!(Shell)))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some(shell) = matches.get_one::<Shell>("shell") else { return Ok(()) };
+    // Into memory first, because the generator panics when a pipe closes under it.
+    let mut script = Vec::new();
+    generate(*shell, &mut super::command(), "millrace", &mut script);
+    let mut out = Output::new();
+    out.line(String::from_utf8_lossy(&script).trim_end())?;
+    out.flush()
+}

@@ -1,0 +1,58 @@
+//! What the commands that talk to a server share: a runtime, a connection, and an end on Ctrl-C.
+
+use std::time::Duration;
+
+use clap::ArgMatches;
+use millrace_client::{Client, ClientOptions};
+use millrace_model::Namespace;
+
+use crate::failure::Failure;
+use crate::log;
+use crate::settings::{Config, resolve};
+
+/// Runs `work` with a connected client until it is done or interrupted; in both cases what was asked of the client
+/// before is written to the socket.
+pub(super) fn with_client<W>(matches: &ArgMatches, work: impl FnOnce(Client) -> W) -> Result<(), Failure>
+where
+    W: Future<Output = Result<(), Failure>>,
+{
+    let config = resolve(matches)?.config;
+    log::start(&config, "warn");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(async {
+        let client = tokio::select! {
+            client = Client::connect(options(&config)?) => client?,
+            () = interrupted() => return Err(Failure::Interrupted),
+        };
+        let result = tokio::select! {
+            result = work(client.clone()) => result,
+            () = interrupted() => Err(Failure::Interrupted),
+        };
+        client.close().await;
+        result
+    });
+    // A thread may still be waiting for a line of stdin that never comes.
+    runtime.shutdown_background();
+    result
+}
+
+fn options(config: &Config) -> Result<ClientOptions, Failure> {
+    let mut options = ClientOptions::new(&config.url);
+    options.token = (!config.token.is_empty()).then(|| config.token.clone());
+    options.namespace =
+        Namespace::new(&config.namespace).map_err(|error| Failure::Usage(error.to_string()))?;
+    options.reconnect = config.reconnect_ms > 0;
+    options.give_up_after = Some(Duration::from_millis(config.reconnect_ms));
+    options.frame_bytes_max = config.server.frame_bytes_max;
+    Ok(options)
+}
+
+/// Without a handler for the signal there is nothing to wait for: the system ends the process itself.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,65 @@
+//! The commands, one file each. This one only names and forwards.
+
+mod bench;
+mod completions;
+mod config;
+mod connect;
+mod progress;
+mod publish;
+mod serve;
+mod subscribe;
+mod topics;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::failure::Failure;
+
+pub(crate) fn command() -> Command {
+    Command::new("millrace")
+        .version(clap::crate_version!())
+        .about("A durable event broker: acked means it is on disk")
+        .after_help("Exit codes: 0 done, 1 failed, 2 wrong usage, 3 cannot reach the server or store, 130 interrupted")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .args_override_self(true)
+        .max_term_width(120)
+        .subcommands([
+            serve::command(),
+            publish::command(),
+            subscribe::command(),
+            topics::command(),
+            config::command(),
+            completions::command(),
+            bench::command(),
+        ])
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    match matches.subcommand() {
+        Some(("serve", matches)) => serve::run(matches),
+        Some(("pub", matches)) => publish::run(matches),
+        Some(("sub", matches)) => subscribe::run(matches),
+        Some(("topics", matches)) => topics::run(matches),
+        Some(("config", matches)) => config::run(matches),
+        Some(("completions", matches)) => completions::run(matches),
+        Some(("bench", matches)) => bench::run(matches),
+        _ => Err(Failure::Usage("no such command: see `millrace --help`".into())),
+    }
+}
+
+fn json_flag() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")
+}
+
+/// An argument that was given, as text; `None` also for one the command does not have.
+fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    matches.try_get_one::<String>(name).ok().flatten().map(String::as_str)
+}
+
+/// `NAME=VALUE`, as a header is given.
+fn name_and_value(flag: &str, text: &str) -> Result<(String, String), Failure> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| Failure::Usage(format!("{flag} is {text:?}: it must be NAME=VALUE")))?;
+    Ok((name.into(), value.into()))
+}

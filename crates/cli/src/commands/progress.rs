@@ -1,0 +1,76 @@
+//! How far a long operation is: a bar on a terminal, plain lines in a pipe. On stderr, always.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+pub(super) enum Progress {
+    Bar(ProgressBar),
+    Lines { done: u64, total: Option<u64>, last: Instant },
+}
+
+impl Progress {
+    pub(super) fn new(total: Option<u64>) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress::Lines { done: 0, total, last: Instant::now() };
+        }
+        let (bar, template) = match total {
+            Some(total) => (ProgressBar::new(total), "{bar:40} {human_pos}/{human_len} {per_sec} {eta}"),
+            None => (ProgressBar::new_spinner(), "{spinner} {human_pos} {per_sec}"),
+        };
+        bar.set_style(
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        Progress::Bar(bar)
+    }
+
+    pub(super) fn one_more(&mut self) {
+        match self {
+            Progress::Bar(bar) => bar.inc(1),
+            Progress::Lines { done, total, last } => {
+                *done += 1;
+                if last.elapsed() >= LINE_INTERVAL {
+                    *last = Instant::now();
+                    let of = total.map_or_else(String::new, |total| format!(" of {total}"));
+                    eprintln!("{done}{of} events confirmed");
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(self) {
+        if let Progress::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// An operation of named steps: the current one on a terminal, a line each in a pipe.
+pub(super) struct Steps(Option<ProgressBar>);
+
+impl Steps {
+    pub(super) fn new() -> Steps {
+        Steps(std::io::stderr().is_terminal().then(ProgressBar::new_spinner))
+    }
+
+    pub(super) fn say(&self, step: &str) {
+        match &self.0 {
+            Some(bar) => {
+                bar.set_message(step.to_owned());
+                bar.tick();
+            }
+            None => eprintln!("{step}"),
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

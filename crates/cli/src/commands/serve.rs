@@ -1,0 +1,158 @@
+//! `millrace serve`: the broker.
+
+use std::net::SocketAddr;
+
+use clap::{ArgMatches, Command};
+use millrace_server::{OpenError, Server, StoreUrl, open_store};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::log;
+use crate::output::Output;
+use crate::settings::{Config, Effective, Scope, Source, args, resolve};
+
+pub(super) fn command() -> Command {
+    Command::new("serve")
+        .about("Run the broker: WebSocket and HTTP on one port")
+        .long_about(
+            "Run the broker: WebSocket and HTTP on one port.\n\nWhen it accepts, one line of JSON on stdout says where. \
+             SIGTERM or SIGINT ends it after what is in hand is finished.",
+        )
+        .args(args(&[Scope::Serve, Scope::Bound]))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let effective = resolve(matches)?;
+    log::start(&effective.config, "info");
+    warn_of_mongo(&effective);
+    let plan = Plan::of(&effective)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(plan.serve());
+    runtime.shutdown_background();
+    result
+}
+
+/// The source document's own store: to ignore the variable in silence would lose somebody's data elsewhere.
+fn warn_of_mongo(effective: &Effective) {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if (set("MONGO_URL") || set("MONGO_DB")) && *effective.source("store") == Source::Default {
+        let store = &effective.config.store;
+        tracing::warn!("MONGO_URL is set, but the MongoDB store is not part of this version: using {store}");
+    }
+}
+
+struct Plan {
+    config: Config,
+    listen: SocketAddr,
+    store: StoreUrl,
+    /// Whether somebody asked for the durability, as against leaving it to the default.
+    durability_asked: bool,
+}
+
+impl Plan {
+    fn of(effective: &Effective) -> Result<Plan, Failure> {
+        let config = effective.config.clone();
+        let listen: SocketAddr = config
+            .listen
+            .parse()
+            .map_err(|error| Failure::Usage(format!("listen is {:?}: {error}", config.listen)))?;
+        if !listen.ip().is_loopback() && !config.insecure {
+            return Err(Failure::Usage(format!(
+                "listen is {listen}, which others can reach, and no access control is configured: give a loopback \
+                 address such as 127.0.0.1:{}, or --insecure if this is meant",
+                listen.port()
+            )));
+        }
+        let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
+        let durability_asked = *effective.source("durability") != Source::Default;
+        Ok(Plan { config, listen, store, durability_asked })
+    }
+
+    async fn serve(mut self) -> Result<(), Failure> {
+        // Before anything else, so that a signal during the start is not lost.
+        let mut signals = Signals::new()?;
+        let store_url = self.store.clone();
+        let opened = tokio::task::spawn_blocking(move || open_store(&store_url))
+            .await
+            .map_err(|error| Failure::Failed(error.to_string()))?
+            .map_err(|error| self.store_failure(&error))?;
+        let limits = &mut self.config.limits;
+        if limits.durability > opened.durability_max {
+            let (wanted, max) = (limits.durability.as_str(), opened.durability_max.as_str());
+            if self.durability_asked {
+                return Err(Failure::Usage(format!(
+                    "durability is {wanted}: the store {} can promise {max} at most",
+                    self.store
+                )));
+            }
+            tracing::warn!("the store {} promises no more than durability {max}", self.store);
+            limits.durability = opened.durability_max;
+        }
+        let listener = TcpListener::bind(self.listen)
+            .await
+            .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", self.listen)))?;
+        let server = Server::start(self.config.server, opened.store.clone(), self.config.limits, listener)
+            .await
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+        say_ready(server.addr(), &self.store)?;
+        signals.next().await;
+        tracing::info!("stopping: a second signal ends it at once");
+        tokio::select! {
+            stopped = server.stop() => stopped.map_err(|error| Failure::Failed(error.to_string())),
+            () = signals.next() => Err(Failure::Interrupted),
+        }
+    }
+
+    /// A store that another server serves is there, only not for us.
+    fn store_failure(&self, error: &OpenError) -> Failure {
+        Failure::Failed(format!("store {}: {error}", self.store))
+    }
+}
+
+fn say_ready(addr: SocketAddr, store: &StoreUrl) -> Result<(), Failure> {
+    #[derive(serde::Serialize)]
+    struct Ready {
+        ready: bool,
+        http: String,
+        ws: String,
+        socket: Option<String>,
+        store: String,
+    }
+    let mut out = Output::new();
+    out.json(&Ready {
+        ready: true,
+        http: format!("http://{addr}"),
+        ws: format!("ws://{addr}/"),
+        socket: None,
+        store: store.to_string(),
+    })?;
+    out.flush()
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
+        };
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How a command ends when it does not end well.
+
+use millrace_client::ClientError;
+
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// 1
+    Failed(String),
+    /// 2
+    Usage(String),
+    /// 3
+    Unreachable(String),
+    /// 130
+    Interrupted,
+    /// Whoever read our output has seen enough, which is a success.
+    PipeClosed,
+}
+
+impl Failure {
+    pub(crate) const USAGE: u8 = 2;
+
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::Failed(_) => 1,
+            Failure::Usage(_) => Failure::USAGE,
+            Failure::Unreachable(_) => 3,
+            Failure::Interrupted => 130,
+            Failure::PipeClosed => 0,
+        }
+    }
+
+    pub(crate) fn message(&self) -> Option<&str> {
+        match self {
+            Failure::Failed(message) | Failure::Usage(message) | Failure::Unreachable(message) => {
+                Some(message)
+            }
+            Failure::Interrupted | Failure::PipeClosed => None,
+        }
+    }
+
+    pub(crate) fn output(error: &std::io::Error) -> Failure {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::PipeClosed,
+            _ => Failure::Failed(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        match error {
+            ClientError::BadUrl { .. }
+            | ClientError::BadName(_)
+            | ClientError::BadId(_)
+            | ClientError::BadPayload(_) => Failure::Usage(error.to_string()),
+            error if error.is_unreachable() => Failure::Unreachable(error.to_string()),
+            error => Failure::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The few HTTP requests the command line makes. Blocking, because each command makes one or two and ends.
+
+use std::time::Duration;
+
+use millrace_client::Endpoint;
+use millrace_wire::http::Problem;
+use ureq::Agent;
+use ureq::http::{Method, Request, Response};
+
+use crate::failure::Failure;
+use crate::settings::Config;
+
+/// An answer is waited for this long.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+const BODY_BYTES_MAX: u64 = 256 << 20;
+
+pub(crate) struct Http {
+    agent: Agent,
+    base: String,
+    token: String,
+    namespace: String,
+}
+
+impl Http {
+    pub(crate) fn new(config: &Config) -> Result<Http, Failure> {
+        let endpoint = Endpoint::parse(&config.url)?;
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(ANSWER_MAX))
+            .proxy(None)
+            .build()
+            .new_agent();
+        Ok(Http {
+            agent,
+            base: format!("http://{}", endpoint.authority()),
+            token: config.token.clone(),
+            namespace: config.namespace.clone(),
+        })
+    }
+
+    /// The body of a good answer; a bad one becomes a failure that quotes it. Names need no escaping in a path.
+    pub(crate) fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, Failure> {
+        let url = format!("{}{path}?namespace={}", self.base, self.namespace);
+        let mut request =
+            Request::builder().method(method).uri(&url).header("content-type", "application/json");
+        if !self.token.is_empty() {
+            request = request.header("authorization", format!("Bearer {}", self.token));
+        }
+        let request = request.body(body.to_owned()).map_err(|error| Failure::Usage(error.to_string()))?;
+        let response = self
+            .agent
+            .run(request)
+            .map_err(|error| Failure::Unreachable(format!("cannot reach {}: {error}", self.base)))?;
+        answer(response, &self.base)
+    }
+}
+
+fn answer(mut response: Response<ureq::Body>, base: &str) -> Result<String, Failure> {
+    let status = response.status();
+    let body = response
+        .body_mut()
+        .with_config()
+        .limit(BODY_BYTES_MAX)
+        .read_to_string()
+        .map_err(|error| Failure::Unreachable(format!("{base} broke off its answer: {error}")))?;
+    if status.is_success() {
+        return Ok(body);
+    }
+    Err(Failure::Failed(match serde_json::from_str::<Problem>(&body) {
+        Ok(problem) => format!("{} ({})", problem.detail, problem.code),
+        Err(_) => format!("{base} answered with status {status}"),
+    }))
+}

@@ -1,0 +1,38 @@
+//! The `millrace` command: the broker and the tools around it.
+//!
+//! Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 the operation failed, 2 wrong usage,
+//! 3 cannot reach the server or store, 130 interrupted.
+//!
+//! Settings are declared once, in [`settings`]; flags, environment, file and help derive from that table. One file
+//! per command, in [`commands`].
+
+mod commands;
+mod failure;
+mod http;
+mod log;
+mod output;
+mod settings;
+
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let matches = match commands::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Help and version are answers, on stdout and with code 0; the rest is wrong usage.
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { Failure::USAGE } else { 0 });
+        }
+    };
+    match commands::run(&matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                eprintln!("millrace: {message}");
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}

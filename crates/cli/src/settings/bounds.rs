@@ -1,0 +1,292 @@
+//! The bounds of the server: a catalogue of equal entries. Defaults are those of the crates that keep them.
+
+use millrace_model::PARTITIONS_MAX;
+
+use crate::settings::{Also, Kind, Scope, Setting, Value};
+
+/// A number in the config: its name, place and type, its least and largest value.
+macro_rules! bound {
+    ($name:literal, $($field:ident).+, $type:ident, $min:literal, $help:literal) => {
+        bound!($name, $($field).+, $type, $min, largest!($type), &[], $help)
+    };
+    ($name:literal, $($field:ident).+, $type:ident, $min:literal, $max:expr, $also:expr, $help:literal) => {
+        Setting {
+            name: $name,
+            help: $help,
+            kind: Kind::Number { min: $min, max: $max },
+            scope: Scope::Bound,
+            also: $also,
+            get: |config| Value::Number(config.$($field).+ as u64),
+            set: |config, value| {
+                if let Value::Number(number) = value {
+                    config.$($field).+ = number as $type;
+                }
+            },
+        }
+    };
+}
+
+/// Whole numbers of a TOML file are signed.
+macro_rules! largest {
+    (u32) => {
+        u32::MAX as u64
+    };
+    ($type:ident) => {
+        i64::MAX as u64
+    };
+}
+
+pub(super) static SETTINGS: &[Setting] = &[
+    bound!(
+        "ack-timeout-ms",
+        limits.ack_timeout_ms,
+        u64,
+        1,
+        largest!(u64),
+        &[("BUS_ACK_TIMEOUT_MS", Also::SameValue)],
+        "An event not acknowledged after this long is delivered again"
+    ),
+    bound!("max-attempts", limits.max_attempts, u32, 1, "Deliveries of an event before it is dead-lettered"),
+    bound!(
+        "max-inflight",
+        limits.max_inflight,
+        u32,
+        1,
+        largest!(u32),
+        &[("BUS_MAX_INFLIGHT", Also::SameValue)],
+        "Window of a subscription that does not ask for one"
+    ),
+    bound!(
+        "max-inflight-max",
+        limits.max_inflight_max,
+        u32,
+        1,
+        "Largest window a subscription may ask for: bad_frame"
+    ),
+    bound!(
+        "dedupe-window-ms",
+        limits.dedupe_window_ms,
+        u64,
+        0,
+        "How long an id makes a second event a duplicate"
+    ),
+    bound!("grace-ms", server.grace_ms, u64, 0, "How long a stop may take to finish what is in hand"),
+    bound!("topics-max", limits.topics_max, usize, 1, "Topics: limit_reached"),
+    bound!("groups-per-topic-max", limits.groups_per_topic_max, usize, 1, "Groups of a topic: limit_reached"),
+    bound!(
+        "members-per-group-max",
+        limits.members_per_group_max,
+        usize,
+        1,
+        "Members of a group: limit_reached"
+    ),
+    bound!(
+        "subscriptions-per-connection-max",
+        limits.subscriptions_per_connection_max,
+        usize,
+        1,
+        "Subscriptions of a connection: limit_reached"
+    ),
+    bound!(
+        "partitions-max",
+        limits.partitions_max,
+        u32,
+        1,
+        PARTITIONS_MAX as u64,
+        &[],
+        "Partitions of a topic: bad_frame"
+    ),
+    bound!("delay-ms-max", limits.delay_ms_max, u64, 0, "How far ahead a delayed event may lie: bad_frame"),
+    bound!("credits-max", limits.credits_max, u64, 1, "Delivery credits of a connection: more are cut off"),
+    bound!("batch-events-max", limits.batch_events_max, usize, 1, "Events of one batch: limit_reached"),
+    bound!(
+        "fetched-max",
+        limits.fetched_max,
+        usize,
+        1,
+        "Events read ahead per group and partition: reading pauses"
+    ),
+    bound!(
+        "fetched-bytes-max",
+        limits.fetched_bytes_max,
+        usize,
+        1,
+        "Bytes read ahead per group and partition"
+    ),
+    bound!("tail-events-max", limits.tail_events_max, usize, 1, "Fresh events kept in memory per partition"),
+    bound!(
+        "tail-bytes-max",
+        limits.tail_bytes_max,
+        usize,
+        1,
+        "Bytes of fresh events kept in memory per partition"
+    ),
+    bound!(
+        "delivered-flush-ms",
+        limits.delivered_flush_ms,
+        u64,
+        1,
+        "How long a delivery's count may wait to be written"
+    ),
+    bound!("read-retry-ms", limits.read_retry_ms, u64, 1, "Pause before a failed read is tried again"),
+    bound!(
+        "retention-interval-ms",
+        limits.retention_interval_ms,
+        u64,
+        1,
+        "How often retention looks at each topic"
+    ),
+    bound!("due-rows-max", limits.due_rows_max, usize, 1, "Delayed events moved to their topics per commit"),
+    bound!("reason-bytes-max", limits.reason_bytes_max, usize, 0, "Bytes of a NACK's reason that are kept"),
+    bound!(
+        "connections-max",
+        server.connections_max,
+        usize,
+        1,
+        u32::MAX as u64 >> 3,
+        &[],
+        "WebSocket connections: more are refused with 503"
+    ),
+    bound!(
+        "http-connections-max",
+        server.http_connections_max,
+        usize,
+        1,
+        u32::MAX as u64 >> 3,
+        &[],
+        "HTTP connections at a time: more wait"
+    ),
+    bound!("frame-bytes-max", server.frame_bytes_max, usize, 1024, "Bytes of a frame or body: too_large"),
+    bound!(
+        "batch-body-bytes-max",
+        server.batch_body_bytes_max,
+        usize,
+        1024,
+        "Bytes of a body with an array of events: too_large"
+    ),
+    bound!(
+        "bodies-bytes-max",
+        server.bodies_bytes_max,
+        usize,
+        1024,
+        u32::MAX as u64 >> 3,
+        &[],
+        "Bytes of bodies being read at a time: more wait"
+    ),
+    bound!(
+        "request-read-ms-max",
+        server.request_read_ms_max,
+        u64,
+        1,
+        "How long a request may take to arrive"
+    ),
+    bound!(
+        "unanswered-max",
+        server.unanswered_max,
+        usize,
+        1,
+        "Unanswered requests of a connection: reading pauses"
+    ),
+    bound!(
+        "slice-frames-max",
+        server.slice_frames_max,
+        usize,
+        1,
+        "Frames of a connection handed over together"
+    ),
+    bound!(
+        "slow-reader-ms",
+        server.slow_reader_ms,
+        u64,
+        1,
+        "A connection whose reader takes nothing for this long is dropped"
+    ),
+    bound!("ping-ms", server.ping_ms, u64, 1, "A silent connection is asked for a sign of life this often"),
+    bound!("pings-missed-max", server.pings_missed_max, u32, 1, "Signs of life a connection may owe"),
+    bound!("page-events-max", server.page_events_max, usize, 1, "Events of one page of GET /topics/T/events"),
+    bound!("page-bytes-max", server.page_bytes_max, usize, 1, "Bytes of one page of GET /topics/T/events"),
+    bound!(
+        "reads-max",
+        server.reads_max,
+        usize,
+        1,
+        u32::MAX as u64 >> 3,
+        &[],
+        "Pages read at a time: more wait"
+    ),
+    bound!(
+        "topic-labels-max",
+        server.topic_labels_max,
+        usize,
+        0,
+        "Topics with metrics of their own: the rest is summed up"
+    ),
+    bound!(
+        "outbound-bytes-pause",
+        server.runtime.outbox_soft_bytes,
+        usize,
+        1,
+        "Bytes waiting for a reader: deliveries pause"
+    ),
+    bound!(
+        "outbound-bytes-max",
+        server.runtime.outbox_hard_bytes,
+        usize,
+        1,
+        "Bytes waiting for a reader: it is dropped"
+    ),
+    bound!(
+        "request-units-max",
+        server.runtime.request_units_max,
+        u32,
+        1,
+        u32::MAX as u64 >> 3,
+        &[],
+        "Requests waiting, each one plus one per KiB: askers wait"
+    ),
+    bound!(
+        "turn-requests-max",
+        server.runtime.turn_requests_max,
+        usize,
+        1,
+        "Requests decided before effects leave"
+    ),
+    bound!(
+        "backlog-batches-max",
+        server.runtime.backlog_batches_max,
+        usize,
+        1,
+        "Batches waiting for the disk: requests wait"
+    ),
+    bound!(
+        "backlog-bytes-max",
+        server.runtime.backlog_bytes_max,
+        usize,
+        1,
+        "Bytes waiting for the disk: requests wait"
+    ),
+    bound!(
+        "commit-batches-max",
+        server.runtime.commit_batches_max,
+        usize,
+        1,
+        "Batches merged into one commit"
+    ),
+    bound!("commit-bytes-max", server.runtime.commit_bytes_max, usize, 1, "Bytes merged into one commit"),
+    bound!("maintain-rows-max", server.runtime.maintain_rows_max, usize, 1, "Rows of housekeeping at a time"),
+    bound!(
+        "maintain-interval-ms",
+        server.runtime.maintain_interval_ms,
+        u64,
+        1,
+        "Pause between slices of housekeeping"
+    ),
+    bound!("readers", server.runtime.readers, usize, 1, 1024, &[], "Threads that read"),
+    bound!(
+        "wait-ms-max",
+        server.runtime.wait_ms_max,
+        u64,
+        1,
+        "How often the wall clock is looked at, at least"
+    ),
+];

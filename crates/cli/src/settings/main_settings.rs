@@ -1,0 +1,150 @@
+//! The settings people use.
+
+use std::net::SocketAddr;
+
+use millrace_client::Endpoint;
+use millrace_model::{Durability, Namespace};
+use millrace_server::StoreUrl;
+
+use crate::settings::{Also, Kind, Scope, Setting, Value};
+
+/// A setting that is a text field of the config.
+macro_rules! text {
+    ($name:literal, $scope:ident, $field:ident, $kind:expr, $also:expr, $help:literal) => {
+        Setting {
+            name: $name,
+            help: $help,
+            kind: $kind,
+            scope: Scope::$scope,
+            also: $also,
+            get: |config| Value::Text(config.$field.clone()),
+            set: |config, value| config.$field = value.to_string(),
+        }
+    };
+}
+
+pub(super) static SETTINGS: &[Setting] = &[
+    text!(
+        "listen",
+        Serve,
+        listen,
+        Kind::Text {
+            what: "an address such as 127.0.0.1:7070",
+            check: |text| text.parse::<SocketAddr>().is_ok()
+        },
+        &[("BUS_PORT", Also::Port)],
+        "Address for WebSocket and HTTP; port 0 picks a free one"
+    ),
+    text!(
+        "store",
+        Serve,
+        store,
+        Kind::Text {
+            what: "sqlite:///FILE (relative), sqlite:////DIR/FILE (absolute) or memory:",
+            check: |text| text.parse::<StoreUrl>().is_ok(),
+        },
+        &[],
+        "Where events are kept"
+    ),
+    text!(
+        "socket",
+        Serve,
+        socket,
+        Kind::Text {
+            what: "none: the NDJSON socket is not part of this version",
+            check: |text| text == "none"
+        },
+        &[],
+        "Path of the NDJSON socket; this version has none"
+    ),
+    Setting {
+        name: "durability",
+        help: "What a confirmed publish has survived, for topics that do not set their own",
+        kind: Kind::Choice(&["fsync", "os", "memory"]),
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::Text(config.limits.durability.as_str().into()),
+        set: |config, value| {
+            config.limits.durability = match value.to_string().as_str() {
+                "memory" => Durability::Memory,
+                "os" => Durability::Os,
+                _ => Durability::Fsync,
+            };
+        },
+    },
+    Setting {
+        name: "insecure",
+        help: "Serve everyone who can reach a non-loopback address, without access control",
+        kind: Kind::Flag,
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::Flag(config.insecure),
+        set: |config, value| config.insecure = value == Value::Flag(true),
+    },
+    Setting {
+        name: "allow-origin",
+        help: "Web pages of other hosts that may connect, as browsers write their origin; * for all",
+        kind: Kind::List {
+            what: "origins such as https://example.org, or *",
+            check: |text| text == "*" || text.split_once("://").is_some_and(|(_, host)| !host.is_empty()),
+        },
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::List(config.server.allow_origins.clone()),
+        set: |config, value| {
+            if let Value::List(items) = value {
+                config.server.allow_origins = items;
+            }
+        },
+    },
+    Setting {
+        name: "no-auto-create",
+        help: "Do not create topics on first publish or subscribe",
+        kind: Kind::Flag,
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::Flag(!config.limits.auto_create),
+        set: |config, value| config.limits.auto_create = value != Value::Flag(true),
+    },
+    text!(
+        "url",
+        Client,
+        url,
+        Kind::Text { what: "ws://HOST:PORT/", check: |text| Endpoint::parse(text).is_ok() },
+        &[("BUS_URL", Also::SameValue)],
+        "The server's address"
+    ),
+    text!("token", Client, token, Kind::Secret, &[], "Bearer token, if the server wants one"),
+    text!(
+        "namespace",
+        Client,
+        namespace,
+        Kind::Text {
+            what: "1 to 255 characters of A-Z a-z 0-9 . _ : - without empty dot segments",
+            check: |text| Namespace::new(text).is_ok(),
+        },
+        &[],
+        "Namespace of the topics"
+    ),
+    Setting {
+        name: "reconnect-ms",
+        help: "How long to try to reconnect after a connection is lost; 0 gives up at once",
+        kind: Kind::Number { min: 0, max: u32::MAX as u64 },
+        scope: Scope::Client,
+        also: &[],
+        get: |config| Value::Number(config.reconnect_ms),
+        set: |config, value| {
+            if let Value::Number(number) = value {
+                config.reconnect_ms = number;
+            }
+        },
+    },
+    text!(
+        "log-format",
+        Everywhere,
+        log_format,
+        Kind::Choice(&["text", "json"]),
+        &[],
+        "Form of the log on stderr"
+    ),
+];

@@ -1,0 +1,91 @@
+//! Every setting, declared once. Flags, environment names, keys of the file, help and `config print` derive from it.
+//!
+//! A setting `ack-timeout-ms` is the flag `--ack-timeout-ms`, the environment variable `MILLRACE_ACK_TIMEOUT_MS` and
+//! the key `ack_timeout_ms` of the file. Flags beat the environment, which beats the file, which beats the default.
+
+mod bounds;
+mod config;
+mod flags;
+mod kind;
+mod main_settings;
+mod sources;
+
+pub(crate) use config::Config;
+pub(crate) use flags::args;
+pub(crate) use kind::{Kind, Value};
+pub(crate) use sources::{Effective, Source, resolve};
+
+/// One setting: what it may hold, and where it goes.
+pub(crate) struct Setting {
+    /// As a flag, without the dashes.
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) scope: Scope,
+    /// Environment variables of the source document that mean the same.
+    pub(crate) also: &'static [(&'static str, Also)],
+    pub(crate) get: fn(&Config) -> Value,
+    pub(crate) set: fn(&mut Config, Value),
+}
+
+/// Which commands a setting is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Serve,
+    /// A bound of the server: shown by `--help`, not by `-h`.
+    Bound,
+    /// For the commands that talk to a server.
+    Client,
+    Everywhere,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Also {
+    SameValue,
+    /// Only the port of an address.
+    Port,
+}
+
+impl Setting {
+    pub(crate) fn env_name(&self) -> String {
+        format!("MILLRACE_{}", self.name.to_uppercase().replace('-', "_"))
+    }
+
+    pub(crate) fn file_key(&self) -> String {
+        self.name.replace('-', "_")
+    }
+}
+
+pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
+    main_settings::SETTINGS.iter().chain(bounds::SETTINGS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_legal_value_and_every_value_can_be_set() {
+        for setting in all() {
+            let mut config = Config::default();
+            let value = (setting.get)(&config);
+            let shown = value.to_string();
+            if shown.is_empty() {
+                continue;
+            }
+            let read = setting.kind.read(&shown).unwrap_or_else(|| panic!("{}: {shown}", setting.name));
+            assert_eq!(read, value, "{}", setting.name);
+            (setting.set)(&mut config, read);
+            assert_eq!((setting.get)(&config), value, "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn no_name_stands_twice() {
+        let mut names: Vec<_> = all().map(|setting| setting.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

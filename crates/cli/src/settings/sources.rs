@@ -1,0 +1,205 @@
+//! Where settings come from: defaults, then the file, then the environment, then flags.
+
+use std::net::SocketAddr;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+use crate::failure::Failure;
+use crate::settings::flags::CONFIG_FLAG;
+use crate::settings::{Also, Config, Kind, Setting, Value, all};
+
+const ENV_PREFIX: &str = "MILLRACE_";
+const ENV_CONFIG: &str = "MILLRACE_CONFIG";
+/// What Kubernetes puts into the environment of every container beside a service called `millrace`.
+const ENV_FOREIGN: [&str; 3] = ["MILLRACE_SERVICE_", "MILLRACE_PORT", "MILLRACE_PORT_"];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Default,
+    File(String),
+    Env(String),
+    Flag,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File(path) => write!(f, "file {path}"),
+            Source::Env(name) => write!(f, "environment {name}"),
+            Source::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// The config, and for each setting where its value came from.
+pub(crate) struct Effective {
+    pub(crate) config: Config,
+    sources: Vec<Source>,
+}
+
+impl Effective {
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static Setting, Value, &Source)> {
+        all().zip(&self.sources).map(|(setting, source)| (setting, (setting.get)(&self.config), source))
+    }
+
+    pub(crate) fn source(&self, name: &str) -> &Source {
+        let at = all().position(|setting| setting.name == name).unwrap_or(usize::MAX);
+        self.sources.get(at).unwrap_or(&Source::Default)
+    }
+
+    fn set(&mut self, at: usize, setting: &Setting, value: Value, source: Source) {
+        (setting.set)(&mut self.config, value);
+        self.sources[at] = source;
+    }
+}
+
+pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
+    let mut effective =
+        Effective { config: Config::default(), sources: vec![Source::Default; all().count()] };
+    if let Some(path) = config_path(matches)? {
+        apply_file(&mut effective, &path)?;
+    }
+    refuse_unknown_env()?;
+    for (at, setting) in all().enumerate() {
+        if let Some((value, name)) = from_env(setting, &effective.config)? {
+            effective.set(at, setting, value, Source::Env(name));
+        }
+        if let Some(value) = from_flags(setting, matches)? {
+            effective.set(at, setting, value, Source::Flag);
+        }
+    }
+    Ok(effective)
+}
+
+fn bad_value(setting: &Setting, found: &str, source: &Source) -> Failure {
+    let found = if matches!(setting.kind, Kind::Secret) { "(secret)" } else { found };
+    let accepted = setting.kind.accepted();
+    Failure::Usage(format!("{} is {found:?} ({source}): it must be {accepted}", setting.name))
+}
+
+fn config_path(matches: &ArgMatches) -> Result<Option<String>, Failure> {
+    match matches.try_get_one::<String>(CONFIG_FLAG) {
+        Ok(Some(path)) => Ok(Some(path.clone())),
+        _ => env(ENV_CONFIG),
+    }
+}
+
+fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("config is {path:?}: the file cannot be read: {error}")))?;
+    let table: toml::Table = text.parse().map_err(|error| {
+        Failure::Usage(format!("config is {path:?}: the file is not valid TOML: {error}"))
+    })?;
+    let source = Source::File(path.into());
+    for (key, found) in table {
+        let Some((at, setting)) = all().enumerate().find(|(_, setting)| setting.file_key() == key) else {
+            return Err(Failure::Usage(format!(
+                "{key} = {found} ({source}) is no setting{}",
+                meant(&key, Setting::file_key)
+            )));
+        };
+        let value = from_toml(setting, &found).ok_or_else(|| bad_value(setting, &shown(&found), &source))?;
+        effective.set(at, setting, value, source.clone());
+    }
+    Ok(())
+}
+
+fn from_toml(setting: &Setting, found: &toml::Value) -> Option<Value> {
+    match (found, setting.kind) {
+        (toml::Value::Integer(number), Kind::Number { .. }) => setting.kind.read(&number.to_string()),
+        (toml::Value::Boolean(flag), Kind::Flag) => Some(Value::Flag(*flag)),
+        (toml::Value::Array(items), Kind::List { check, .. }) => {
+            let items: Option<Vec<_>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            items.filter(|items| items.iter().all(|item| check(item))).map(Value::List)
+        }
+        (
+            toml::Value::String(text),
+            Kind::Text { .. } | Kind::Choice(_) | Kind::List { .. } | Kind::Secret,
+        ) => setting.kind.read(text),
+        _ => None,
+    }
+}
+
+fn shown(found: &toml::Value) -> String {
+    found.as_str().map_or_else(|| found.to_string(), str::to_owned)
+}
+
+fn from_env(setting: &Setting, config: &Config) -> Result<Option<(Value, String)>, Failure> {
+    let own = std::iter::once((setting.env_name(), Also::SameValue));
+    let also = setting.also.iter().map(|(name, how)| ((*name).to_owned(), *how));
+    // Our own name is the more deliberate one.
+    for (name, how) in own.chain(also) {
+        let Some(text) = env(&name)? else { continue };
+        let read = match how {
+            Also::SameValue => setting.kind.read(&text),
+            Also::Port => with_port(&(setting.get)(config).to_string(), &text).map(Value::Text),
+        };
+        return match (read, how) {
+            (Some(value), _) => Ok(Some((value, name))),
+            (None, Also::SameValue) => Err(bad_value(setting, &text, &Source::Env(name))),
+            (None, Also::Port) => {
+                Err(Failure::Usage(format!("{name} is {text:?}: it must be a port from 0 to 65535")))
+            }
+        };
+    }
+    Ok(None)
+}
+
+fn with_port(address: &str, port: &str) -> Option<String> {
+    let mut address: SocketAddr = address.parse().ok()?;
+    address.set_port(port.parse().ok()?);
+    Some(address.to_string())
+}
+
+/// A variable that is set to nothing counts as not set.
+fn env(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => Ok(Some(text)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(found)) => {
+            Err(Failure::Usage(format!("the environment variable {name} is {found:?}: it must be UTF-8")))
+        }
+    }
+}
+
+fn refuse_unknown_env() -> Result<(), Failure> {
+    for (name, found) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(ENV_PREFIX)) else { continue };
+        let foreign = ENV_FOREIGN
+            .iter()
+            .any(|foreign| name == *foreign || foreign.ends_with('_') && name.starts_with(foreign));
+        if name != ENV_CONFIG && !foreign && !all().any(|setting| setting.env_name() == name) {
+            let hint = meant(name, Setting::env_name);
+            return Err(Failure::Usage(format!(
+                "{name}={} (environment) is no setting{hint}",
+                found.to_string_lossy()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Some text after «is no setting» that helps.
+fn meant(found: &str, spelled: fn(&Setting) -> String) -> String {
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
+    let near = all().map(spelled).find(|name| plain(name) == plain(found));
+    let near = near.or_else(|| {
+        all()
+            .map(spelled)
+            .find(|name| plain(name).starts_with(&plain(found)) || plain(found).starts_with(&plain(name)))
+    });
+    let hint = near.map_or_else(String::new, |name| format!(", {name} is"));
+    format!("{hint}: `millrace config print` shows all of them")
+}
+
+fn from_flags(setting: &Setting, matches: &ArgMatches) -> Result<Option<Value>, Failure> {
+    let Ok(Some(given)) = matches.try_get_many::<String>(setting.name) else { return Ok(None) };
+    if matches.value_source(setting.name) != Some(ValueSource::CommandLine) {
+        return Ok(None);
+    }
+    let text = given.cloned().collect::<Vec<_>>().join(",");
+    setting.kind.read(&text).map(Some).ok_or_else(|| bad_value(setting, &text, &Source::Flag))
+}

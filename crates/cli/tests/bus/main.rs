@@ -1,0 +1,16 @@
+//! The bus from the outside: the real binary, its sockets, SIGKILL.
+
+// Every module uses its own part of the harness.
+#![allow(dead_code, unreachable_pub)]
+
+mod answers_delivery;
+mod answers_protocol;
+mod bad_http;
+mod bad_input;
+mod crash;
+mod http;
+mod recipe;
+mod server;
+mod socket;
+mod stop;
+mod storage;

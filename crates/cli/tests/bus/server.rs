@@ -1,0 +1,166 @@
+//! The real binary as a process of its own, with its store in a folder of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::socket::Socket;
+
+pub struct Server {
+    folder: TempDir,
+    flags: Vec<String>,
+    child: Child,
+    ready: Value,
+}
+
+impl Server {
+    pub fn start() -> Server {
+        Server::with(&[])
+    }
+
+    pub fn with(flags: &[&str]) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let (child, ready) = spawn(folder.path(), command(&flags));
+        Server { folder, flags, child, ready }
+    }
+
+    /// Under a limit on the size of files: a disk that becomes full, without needing a disk of its own.
+    pub fn with_file_blocks(blocks: u64) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut shell = Command::new("sh");
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        shell.arg("-c").arg(script).arg(program()).args(serve_args(&[]));
+        let (child, ready) = spawn(folder.path(), shell);
+        Server { folder, flags: Vec::new(), child, ready }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the child can be killed");
+        self.child.wait().expect("the child can be waited for");
+    }
+
+    /// SIGTERM; answers the exit code.
+    pub fn terminate(&mut self) -> Option<i32> {
+        let status =
+            Command::new("kill").arg("-TERM").arg(self.pid().to_string()).status().expect("kill runs");
+        assert!(status.success());
+        self.child.wait().expect("the child can be waited for").code()
+    }
+
+    pub fn restart(&mut self) {
+        (self.child, self.ready) = spawn(self.folder.path(), command(&self.flags));
+    }
+
+    pub fn kill_and_restart(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    pub fn ws_url(&self) -> String {
+        self.ready["ws"].as_str().expect("a ws address").to_owned()
+    }
+
+    pub fn http_url(&self) -> String {
+        self.ready["http"].as_str().expect("an http address").to_owned()
+    }
+
+    pub fn socket(&self) -> Socket {
+        Socket::open(&self.ws_url())
+    }
+
+    pub fn get(&self, path: &str) -> (u16, Value) {
+        let (status, text) = self.request("GET", path, None);
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        self.send_json("POST", path, body)
+    }
+
+    pub fn send_json(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let (status, text) = self.request(method, path, Some(body.to_string()));
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    pub fn request(&self, method: &str, path: &str, body: Option<String>) -> (u16, String) {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true)
+            .build()
+            .into();
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.http_url()))
+            .header("content-type", "application/json")
+            .body(body.unwrap_or_default())
+            .expect("a request");
+        let mut response = agent.run(request).expect("the server answers");
+        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().expect("a body");
+        (response.status().as_u16(), text)
+    }
+
+    /// The durable commit of a group in a partition.
+    #[track_caller]
+    pub fn committed(&self, topic: &str, group: &str, partition: usize) -> u64 {
+        let (status, offsets) = self.get(&format!("/topics/{topic}/offsets"));
+        assert_eq!(status, 200, "{offsets}");
+        let committed = &offsets["partitions"][partition]["groups"][group]["committed"];
+        committed.as_u64().unwrap_or_else(|| panic!("no group {group} in {offsets}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Gone already is fine too.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_millrace"))
+}
+
+fn serve_args(flags: &[String]) -> Vec<String> {
+    let mut args = vec!["serve".to_owned(), "--listen".to_owned(), "127.0.0.1:0".to_owned()];
+    if !flags.iter().any(|flag| flag == "--store") {
+        args.extend(["--store".to_owned(), "sqlite:///test.db".to_owned()]);
+    }
+    args.extend_from_slice(flags);
+    args
+}
+
+fn command(flags: &[String]) -> Command {
+    let mut command = Command::new(program());
+    command.args(serve_args(flags));
+    command
+}
+
+fn spawn(folder: &Path, mut command: Command) -> (Child, Value) {
+    let mut child = command
+        .current_dir(folder)
+        .env_remove("BUS_PORT")
+        .env("RUST_LOG", "warn")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    let ready = serde_json::from_str(&line).unwrap_or_else(|_| panic!("a ready line, not {line:?}"));
+    (child, ready)
+}

@@ -1,0 +1,168 @@
+//! The handle.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use millrace_model::{EventId, Timestamp, TopicName};
+use millrace_wire::{Publish, PublishBatch, Published, PublishedBatch};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::command::Command;
+use crate::endpoint::Endpoint;
+use crate::error::ClientError;
+use crate::inbox::Inbox;
+use crate::message::NewMessage;
+use crate::options::{ClientOptions, SubscribeOptions};
+use crate::receipt::{BatchReceipt, Receipt};
+use crate::room::Room;
+use crate::subscription::Subscription;
+use crate::task;
+
+/// Cheap to clone; all clones share one connection. When the last clone and subscription are dropped, the connection
+/// is closed.
+#[derive(Clone, Debug)]
+pub struct Client {
+    requests: Requests,
+    room: Room,
+    attach_ids: bool,
+}
+
+/// The way to the background task, and why it ended if it has.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    sender: mpsc::Sender<Command>,
+    ended: Arc<OnceLock<ClientError>>,
+}
+
+impl Requests {
+    pub(crate) fn new(sender: mpsc::Sender<Command>, ended: Arc<OnceLock<ClientError>>) -> Requests {
+        Requests { sender, ended }
+    }
+
+    pub(crate) async fn send(&self, command: Command) -> Result<(), ClientError> {
+        self.sender.send(command).await.map_err(|_| self.end())
+    }
+
+    /// For places that cannot wait.
+    pub(crate) fn try_send(&self, command: Command) {
+        drop(self.sender.try_send(command));
+    }
+
+    pub(crate) async fn answer<T>(
+        &self,
+        answer: oneshot::Receiver<Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        answer.await.unwrap_or_else(|_| Err(self.end()))
+    }
+
+    fn end(&self) -> ClientError {
+        self.ended.get().cloned().unwrap_or(ClientError::Closed)
+    }
+}
+
+impl Client {
+    /// Resolves once connected. A failure here is final; only connections that stood are made again.
+    pub async fn connect(options: ClientOptions) -> Result<Client, ClientError> {
+        let endpoint = Endpoint::parse(&options.url)?;
+        let (sender, receiver) = mpsc::channel(options.requests_max.max(1));
+        let ended = Arc::new(OnceLock::new());
+        let client = Client {
+            requests: Requests::new(sender, ended.clone()),
+            room: Room::new(&options),
+            attach_ids: options.resend,
+        };
+        task::start(endpoint, options, receiver, ended).await?;
+        Ok(client)
+    }
+
+    /// Resolves when the event is as durable as the answer says.
+    pub async fn publish(&self, topic: &str, message: NewMessage) -> Result<Published, ClientError> {
+        self.publish_nowait(topic, message).await?.await
+    }
+
+    /// Resolves when the publish is queued, which waits only for room; the receipt resolves when it is confirmed.
+    pub async fn publish_nowait(&self, topic: &str, message: NewMessage) -> Result<Receipt, ClientError> {
+        let topic = TopicName::new(topic)?;
+        let deliver_at = message.deliver_at;
+        let event = message.into_event(self.new_id());
+        let room = self.room.take(event.body.bytes()).await?;
+        let (reply, answer) = oneshot::channel();
+        self.requests
+            .send(Command::Publish { publish: Publish { topic, event, deliver_at }, reply, room })
+            .await?;
+        Ok(Receipt(answer))
+    }
+
+    /// All of them or none. `deliver_at` has no meaning in a batch and is not sent.
+    pub async fn publish_batch(
+        &self,
+        topic: &str,
+        messages: impl IntoIterator<Item = NewMessage>,
+    ) -> Result<PublishedBatch, ClientError> {
+        self.publish_batch_nowait(topic, messages).await?.await
+    }
+
+    pub async fn publish_batch_nowait(
+        &self,
+        topic: &str,
+        messages: impl IntoIterator<Item = NewMessage>,
+    ) -> Result<BatchReceipt, ClientError> {
+        let topic = TopicName::new(topic)?;
+        let events: Vec<_> = messages.into_iter().map(|message| message.into_event(self.new_id())).collect();
+        let room = self.room.take(events.iter().map(|event| event.body.bytes()).sum()).await?;
+        let (reply, answer) = oneshot::channel();
+        self.requests
+            .send(Command::PublishBatch { batch: PublishBatch { topic, events }, reply, room })
+            .await?;
+        Ok(BatchReceipt(answer))
+    }
+
+    /// Resolves when the server has confirmed the subscription.
+    pub async fn subscribe(&self, options: SubscribeOptions) -> Result<Subscription, ClientError> {
+        let inbox = Arc::new(Inbox::new(options.max_inflight));
+        let (reply, answer) = oneshot::channel();
+        let subscribe = options.request();
+        // Made before the answer, so that a caller who stops waiting leaves nothing behind.
+        let mut subscription = Subscription::new(options, inbox.clone(), self.requests.clone());
+        self.requests.send(Command::Subscribe { subscribe, inbox, reply }).await?;
+        match self.requests.answer(answer).await {
+            Ok(positions) => {
+                subscription.start = positions;
+                Ok(subscription)
+            }
+            Err(error) => {
+                subscription.forget();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the server deliver this many more events on the whole connection. The first call switches the connection
+    /// to credits; without any, only the windows of the subscriptions count. What was delivered and not taken when a
+    /// connection is lost gives its credits back.
+    pub async fn flow(&self, credits: u64) -> Result<(), ClientError> {
+        self.requests.send(Command::Flow { credits }).await
+    }
+
+    /// Resolves when the server has answered.
+    pub async fn ping(&self) -> Result<(), ClientError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(Command::Ping { reply }).await?;
+        self.requests.answer(answer).await
+    }
+
+    /// Writes what was asked before, then ends the connection. Publishes that are not confirmed by then fail with
+    /// [`ClientError::Closed`]: await their receipts first.
+    pub async fn close(&self) {
+        let (done, ended) = oneshot::channel();
+        if self.requests.send(Command::Close { done }).await.is_ok() {
+            drop(ended.await);
+        }
+    }
+
+    fn new_id(&self) -> Option<EventId> {
+        let since_epoch =
+            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+        self.attach_ids.then(|| EventId::mint(Timestamp(since_epoch()), rand::random(), 0))
+    }
+}

@@ -1,0 +1,57 @@
+//! What the handles ask of the background task.
+
+use std::sync::Arc;
+
+use millrace_wire::{
+    Ack, Nack, Position, Publish, PublishBatch, Published, PublishedBatch, Subscribe, Unsubscribe,
+};
+use tokio::sync::oneshot;
+
+use crate::error::ClientError;
+use crate::inbox::Inbox;
+use crate::room::RoomTaken;
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ClientError>>;
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    Publish {
+        publish: Publish,
+        reply: Reply<Published>,
+        room: RoomTaken,
+    },
+    PublishBatch {
+        batch: PublishBatch,
+        reply: Reply<PublishedBatch>,
+        room: RoomTaken,
+    },
+    Subscribe {
+        subscribe: Subscribe,
+        inbox: Arc<Inbox>,
+        reply: Reply<Vec<Position>>,
+    },
+    Unsubscribe {
+        unsubscribe: Unsubscribe,
+        reply: Option<Reply<()>>,
+    },
+    Ack {
+        ack: Ack,
+        epoch: u64,
+        reply: Option<Reply<()>>,
+    },
+    Nack {
+        nack: Nack,
+        epoch: u64,
+        reply: Option<Reply<()>>,
+    },
+    Flow {
+        credits: u64,
+    },
+    Ping {
+        reply: Reply<()>,
+    },
+    /// Write what was asked before, say goodbye, end.
+    Close {
+        done: oneshot::Sender<()>,
+    },
+}

@@ -1,0 +1,93 @@
+//! What has been delivered to a subscription and not yet taken.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use millrace_wire::Message;
+use tokio::sync::Notify;
+
+use crate::error::ClientError;
+
+/// One task puts in, one subscription takes out. A std mutex, because it is held for a push or a pop only.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    ready: Notify,
+    messages_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    messages: VecDeque<Box<Message>>,
+    /// The connection that the messages came on.
+    epoch: u64,
+    end: Option<ClientError>,
+    abandoned: bool,
+}
+
+impl Inbox {
+    /// The server's window bounds what is unacknowledged; twice that leaves room for redeliveries after timeouts.
+    pub(crate) fn new(max_inflight: u32) -> Inbox {
+        let messages_max = (max_inflight as usize).saturating_mul(2);
+        Inbox { state: Mutex::default(), ready: Notify::new(), messages_max }
+    }
+
+    /// The state is never left half changed, so a panic elsewhere does not spoil it.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `false` when nobody will take it any more. A message without room is dropped: its lease runs out and the
+    /// server delivers it again.
+    pub(crate) fn put(&self, message: Box<Message>, epoch: u64) -> bool {
+        let mut state = self.state();
+        if state.abandoned {
+            return false;
+        }
+        state.epoch = epoch;
+        if state.messages.len() < self.messages_max {
+            state.messages.push_back(message);
+            drop(state);
+            self.ready.notify_one();
+        }
+        true
+    }
+
+    /// The connection is gone: what was not taken will be delivered again, perhaps to another member. Answers how much
+    /// it was.
+    pub(crate) fn clear(&self) -> usize {
+        std::mem::take(&mut self.state().messages).len()
+    }
+
+    pub(crate) fn end(&self, error: ClientError) {
+        let mut state = self.state();
+        state.messages.clear();
+        state.end.get_or_insert(error);
+        drop(state);
+        self.ready.notify_one();
+    }
+
+    pub(crate) fn abandon(&self) {
+        let mut state = self.state();
+        state.abandoned = true;
+        state.messages.clear();
+    }
+
+    pub(crate) async fn take(&self) -> Result<(Box<Message>, u64), ClientError> {
+        loop {
+            if let Some(taken) = self.try_take()? {
+                return Ok(taken);
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    pub(crate) fn try_take(&self) -> Result<Option<(Box<Message>, u64)>, ClientError> {
+        let mut state = self.state();
+        match (state.messages.pop_front(), &state.end) {
+            (Some(message), _) => Ok(Some((message, state.epoch))),
+            (None, Some(error)) => Err(error.clone()),
+            (None, None) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What the client owes and is owed: pending requests, subscriptions, frames to write. No I/O in it: it is told what
+//! was asked, what arrived and when a connection came or went.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use millrace_wire::{ClientFrame, ClientRequest, ErrorCode, Flow, Message, Rid, ServerFrame, Unsubscribe};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use crate::command::{Command, Reply};
+use crate::error::ClientError;
+use crate::pending::Pending;
+use crate::subscriptions::{Key, Subscriptions};
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    resend: bool,
+    frame_bytes_max: usize,
+    connected: bool,
+    /// The server said that a frame was too large, which it follows by closing the connection.
+    oversize: bool,
+    /// Which connection this is, counted from 1.
+    epoch: u64,
+    last_rid: u64,
+    /// Deliveries the server may still make; `None` before the first FLOW.
+    credits: Option<u64>,
+    /// In the order they were asked, which is the order in which they are sent again.
+    pending: BTreeMap<u64, Pending>,
+    /// Which request asked for which subscription on this connection.
+    subscribing: BTreeMap<u64, Key>,
+    subscriptions: Subscriptions,
+    outgoing: VecDeque<Utf8Bytes>,
+}
+
+impl Ledger {
+    pub(crate) fn new(resend: bool, frame_bytes_max: usize) -> Ledger {
+        Ledger {
+            resend,
+            frame_bytes_max,
+            connected: false,
+            oversize: false,
+            epoch: 0,
+            last_rid: 0,
+            credits: None,
+            pending: BTreeMap::new(),
+            subscribing: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
+            outgoing: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn outgoing(&mut self) -> &mut VecDeque<Utf8Bytes> {
+        &mut self.outgoing
+    }
+
+    /// A new connection: subscribe again, then send again what was not confirmed.
+    pub(crate) fn connected(&mut self) {
+        self.connected = true;
+        self.epoch += 1;
+        // Before any subscription, so that nothing is delivered without one.
+        if let Some(credits) = self.credits {
+            self.plain(ClientRequest::Flow(Flow { credits }), None);
+        }
+        for key in self.subscriptions.keys() {
+            self.subscribe(key);
+        }
+        self.outgoing.extend(self.pending.values().filter_map(Pending::publish_frame).cloned());
+    }
+
+    pub(crate) fn lost(&mut self, reason: &str) {
+        self.connected = false;
+        self.outgoing.clear();
+        self.subscribing.clear();
+        let untaken = self.subscriptions.lost() as u64;
+        self.credits = self.credits.map(|credits| credits.saturating_add(untaken));
+        if std::mem::take(&mut self.oversize) {
+            self.fail_largest();
+        }
+        for (rid, pending) in std::mem::take(&mut self.pending) {
+            if self.resend && pending.publish_frame().is_some() {
+                self.pending.insert(rid, pending);
+            } else {
+                pending.fail(ClientError::Disconnected(reason.into()));
+            }
+        }
+    }
+
+    pub(crate) fn oversize(&mut self) {
+        self.oversize = true;
+    }
+
+    /// Which frame was too large the server cannot say, having refused to read it; it was none but the largest. Sent
+    /// again it would cost the next connection too.
+    fn fail_largest(&mut self) {
+        let length = |pending: &Pending| pending.publish_frame().map_or(0, |frame| frame.len());
+        let largest = self.pending.iter().max_by_key(|(_, pending)| length(pending)).map(|(rid, _)| *rid);
+        if let Some(pending) = largest.and_then(|rid| self.pending.remove(&rid)) {
+            let bytes = length(&pending);
+            pending.fail(ClientError::TooLarge { bytes, max: "fewer than the server's limit".into() });
+        }
+    }
+
+    /// The end: nobody waits any longer.
+    pub(crate) fn fail_all(&mut self, error: &ClientError) {
+        for (_, pending) in std::mem::take(&mut self.pending) {
+            pending.fail(error.clone());
+        }
+        self.subscriptions.fail_all(error);
+    }
+
+    /// Everything but `Close`, which is the task's own business.
+    pub(crate) fn command(&mut self, command: Command) {
+        match command {
+            Command::Publish { publish, reply, room } => {
+                let (rid, frame) = self.frame(ClientRequest::Publish(publish));
+                self.publish(rid, frame.clone(), Pending::Publish { frame, reply, _room: room });
+            }
+            Command::PublishBatch { batch, reply, room } => {
+                let (rid, frame) = self.frame(ClientRequest::PublishBatch(batch));
+                self.publish(rid, frame.clone(), Pending::PublishBatch { frame, reply, _room: room });
+            }
+            Command::Subscribe { subscribe, inbox, reply } => {
+                if let Some(key) = self.subscriptions.add(subscribe, inbox, reply) {
+                    self.subscribe(key);
+                }
+            }
+            Command::Unsubscribe { unsubscribe, reply } => self.unsubscribe(unsubscribe, reply),
+            Command::Ack { ack, epoch, reply } => self.about_delivery(ClientRequest::Ack(ack), epoch, reply),
+            Command::Nack { nack, epoch, reply } => {
+                self.about_delivery(ClientRequest::Nack(nack), epoch, reply);
+            }
+            Command::Flow { credits } => {
+                self.credits = Some(self.credits.unwrap_or(0).saturating_add(credits));
+                self.plain(ClientRequest::Flow(Flow { credits }), None);
+            }
+            Command::Ping { reply } => self.plain(ClientRequest::Ping, Some(reply)),
+            Command::Close { done } => drop(done.send(())),
+        }
+    }
+
+    pub(crate) fn answer(&mut self, frame: ServerFrame) {
+        let rid = match &frame {
+            ServerFrame::Message(_) => None,
+            ServerFrame::Published(published) => published.rid.as_ref(),
+            ServerFrame::PublishedBatch(published) => published.rid.as_ref(),
+            ServerFrame::Ok(ok) => ok.rid.as_ref(),
+            ServerFrame::Pong(rid) => rid.as_ref(),
+            ServerFrame::Error(error) => error.rid.as_ref(),
+        };
+        match (rid.and_then(Rid::as_number), frame) {
+            (Some(rid), answer) => self.settle(rid, answer),
+            (None, ServerFrame::Message(message)) => self.deliver(message),
+            (None, ServerFrame::Error(error)) => {
+                tracing::warn!(code = %error.code, message = error.message, "the server reports an error");
+                self.oversize |= error.code == ErrorCode::TooLarge;
+                self.subscriptions.notice(&error);
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// A sign of life.
+    pub(crate) fn beat(&mut self) {
+        self.plain(ClientRequest::Ping, None);
+    }
+
+    fn deliver(&mut self, message: Box<Message>) {
+        self.credits = self.credits.map(|credits| credits.saturating_sub(1));
+        let (topic, group) = (message.topic.clone(), message.group.clone());
+        if !self.subscriptions.deliver(message, self.epoch) {
+            self.unsubscribe(Unsubscribe { topic, group }, None);
+        }
+    }
+
+    fn settle(&mut self, rid: u64, answer: ServerFrame) {
+        // A server that is about to go answers like one that is gone: the next connection gets the request again.
+        let stopping = matches!(&answer, ServerFrame::Error(error) if error.code == ErrorCode::ShuttingDown);
+        if let Some(key) = self.subscribing.remove(&rid) {
+            match answer {
+                ServerFrame::Ok(ok) => self.subscriptions.subscribed(&key, ok),
+                ServerFrame::Error(error) if !stopping => self.subscriptions.refused(&key, error),
+                _ => {}
+            }
+            return;
+        }
+        let Some(pending) = self.pending.remove(&rid) else { return };
+        if stopping && self.resend && pending.publish_frame().is_some() {
+            self.pending.insert(rid, pending);
+        } else {
+            pending.settle(answer);
+        }
+    }
+
+    fn publish(&mut self, rid: u64, frame: Utf8Bytes, pending: Pending) {
+        if frame.len() > self.frame_bytes_max {
+            let max = format!("at most {}", self.frame_bytes_max);
+            return pending.fail(ClientError::TooLarge { bytes: frame.len(), max });
+        }
+        self.send(frame);
+        self.pending.insert(rid, pending);
+    }
+
+    fn subscribe(&mut self, key: Key) {
+        let Some(subscribe) = self.subscriptions.request(&key).filter(|_| self.connected) else { return };
+        let (rid, frame) = self.frame(ClientRequest::Subscribe(subscribe));
+        self.send(frame);
+        self.subscribing.insert(rid, key);
+    }
+
+    /// Offline it is enough not to subscribe again.
+    fn unsubscribe(&mut self, unsubscribe: Unsubscribe, reply: Option<Reply<()>>) {
+        self.subscriptions.remove(&(unsubscribe.topic.clone(), unsubscribe.group.clone()));
+        match reply {
+            Some(reply) if !self.connected => drop(reply.send(Ok(()))),
+            reply => self.plain(ClientRequest::Unsubscribe(unsubscribe), reply),
+        }
+    }
+
+    fn about_delivery(&mut self, request: ClientRequest, epoch: u64, reply: Option<Reply<()>>) {
+        if self.connected && epoch == self.epoch {
+            return self.plain(request, reply);
+        }
+        if let Some(reply) = reply {
+            drop(reply.send(Err(ClientError::Stale)));
+        }
+    }
+
+    /// Without somebody who waits the frame has no request id, and the server answers it only to refuse.
+    fn plain(&mut self, request: ClientRequest, reply: Option<Reply<()>>) {
+        match reply {
+            None => self.send(written(&ClientFrame { rid: None, request })),
+            Some(reply) if self.connected => {
+                let (rid, frame) = self.frame(request);
+                self.send(frame);
+                self.pending.insert(rid, Pending::Plain { reply });
+            }
+            Some(reply) => drop(reply.send(Err(ClientError::Disconnected("not connected just now".into())))),
+        }
+    }
+
+    fn frame(&mut self, request: ClientRequest) -> (u64, Utf8Bytes) {
+        self.last_rid += 1;
+        let rid = Some(Rid::number(self.last_rid));
+        (self.last_rid, written(&ClientFrame { rid, request }))
+    }
+
+    /// Offline there is nobody to send to: what outlives a connection is in `pending` and `subscriptions`.
+    fn send(&mut self, frame: Utf8Bytes) {
+        if self.connected {
+            self.outgoing.push_back(frame);
+        }
+    }
+}
+
+fn written(frame: &ClientFrame) -> Utf8Bytes {
+    let mut out = String::with_capacity(256);
+    frame.write(&mut out);
+    out.into()
+}

@@ -1,0 +1,62 @@
+//! Rust client of the Millrace wire protocol.
+//!
+//! A [`Client`] is a handle on one background task that owns one connection. A publish resolves when the server has
+//! confirmed it; many may be in flight at once. When the connection is lost the task connects again, subscribes
+//! again and sends again what was not confirmed, each event with the id it had, so that it is stored once.
+//!
+//! Every queue has a bound named in [`ClientOptions`]; where one is full, the caller waits.
+//!
+//! What is not here: the HTTP interface, and decisions about retrying what the server refused.
+//!
+//! ```no_run
+//! use millrace_client::{Client, ClientOptions, NewMessage, SubscribeOptions};
+//!
+//! # async fn example() -> Result<(), millrace_client::ClientError> {
+//! let client = Client::connect(ClientOptions::new("ws://127.0.0.1:7070/")).await?;
+//!
+//! let mut orders = client.subscribe(SubscribeOptions::new("orders", "billing")?).await?;
+//! let confirmed = client.publish("orders", NewMessage::json(&["duck", "pond"])?.key("duck-1")).await?;
+//! println!("on disk: {:?}", confirmed.place);
+//!
+//! let delivery = orders.next().await?;
+//! println!("{}", delivery.payload().as_str());
+//! delivery.ack().await?;
+//! client.close().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod backoff;
+mod client;
+mod command;
+mod delivery;
+mod endpoint;
+mod error;
+mod inbox;
+mod ledger;
+mod message;
+mod options;
+mod pending;
+mod receipt;
+mod room;
+mod session;
+mod subscription;
+mod subscriptions;
+mod task;
+
+pub use client::Client;
+pub use delivery::Delivery;
+pub use endpoint::Endpoint;
+pub use error::ClientError;
+pub use message::NewMessage;
+pub use options::{ClientOptions, SubscribeOptions};
+pub use receipt::{BatchReceipt, Receipt};
+pub use subscription::Subscription;
+
+// The words a caller needs to read an answer, so that one dependency is enough.
+pub use millrace_model::{
+    Durability, EventId, Filter, Group, JsonText, Offset, Partition, Timestamp, TopicName,
+};
+pub use millrace_wire::{
+    AckMode, DeliverAt, ErrorCode, FrameError, Message, Place, Position, Published, PublishedBatch, StartFrom,
+};

@@ -1,0 +1,113 @@
+//! Settings of a client and of a subscription: plain values.
+
+use std::fmt;
+use std::time::Duration;
+
+use millrace_model::{Filter, Group, Namespace, TopicName};
+use millrace_wire::{AckMode, StartFrom, Subscribe};
+
+use crate::error::ClientError;
+
+/// Any value is usable; start with [`ClientOptions::new`] and change what matters.
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// `ws://HOST:PORT/`.
+    pub url: String,
+    pub token: Option<String>,
+    pub namespace: Namespace,
+    /// Connect again when the connection is lost. If not, everything ends with it.
+    pub reconnect: bool,
+    /// Send unconfirmed publishes again after a reconnect. The client gives each event an id for this, so that the
+    /// server stores it once. If not, they fail with [`ClientError::Disconnected`].
+    pub resend: bool,
+    /// Publishes that are not confirmed yet; at this number the next one waits.
+    pub publishes_inflight_max: usize,
+    /// Bytes of publishes that are not confirmed yet; a larger event is sent alone.
+    pub publish_bytes_inflight_max: usize,
+    /// Largest frame: a larger publish is refused here. The server closes connections that send more than it allows.
+    pub frame_bytes_max: usize,
+    /// Requests waiting for the background task; at this number the next one waits.
+    pub requests_max: usize,
+    /// The delay before the first attempt to reconnect is twice this; it doubles up to the largest.
+    pub backoff_start: Duration,
+    pub backoff_max: Duration,
+    /// After trying to reconnect for this long everything ends with [`ClientError::Unreachable`]; `None` = never.
+    pub give_up_after: Option<Duration>,
+    /// A connection on which nothing arrives for this long, pongs included, is given up.
+    pub idle_timeout: Duration,
+}
+
+impl ClientOptions {
+    pub fn new(url: impl Into<String>) -> ClientOptions {
+        ClientOptions {
+            url: url.into(),
+            token: None,
+            namespace: Namespace::default(),
+            reconnect: true,
+            resend: true,
+            publishes_inflight_max: 1024,
+            publish_bytes_inflight_max: 64 << 20,
+            frame_bytes_max: 1 << 20,
+            requests_max: 1024,
+            backoff_start: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(10),
+            give_up_after: None,
+            idle_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Without the token.
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("url", &self.url)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What to receive, as which group, and how.
+#[derive(Clone, Debug)]
+pub struct SubscribeOptions {
+    pub topic: TopicName,
+    pub group: Group,
+    /// Where a group without a commit begins; `None` = at the tail.
+    pub from: Option<StartFrom>,
+    /// Seek to `from` although the group has a commit. Done once, not at every reconnect.
+    pub reset: bool,
+    /// Events delivered and not acknowledged; at this number the server waits.
+    pub max_inflight: u32,
+    pub ack_mode: AckMode,
+    pub filter: Filter,
+}
+
+impl SubscribeOptions {
+    pub fn new(topic: &str, group: &str) -> Result<SubscribeOptions, ClientError> {
+        Ok(SubscribeOptions {
+            topic: TopicName::new(topic)?,
+            group: Group::new(group)?,
+            from: None,
+            reset: false,
+            max_inflight: 32,
+            ack_mode: AckMode::default(),
+            filter: Filter::default(),
+        })
+    }
+
+    pub fn from(self, from: StartFrom) -> SubscribeOptions {
+        SubscribeOptions { from: Some(from), ..self }
+    }
+
+    pub(crate) fn request(&self) -> Subscribe {
+        Subscribe {
+            topic: self.topic.clone(),
+            group: self.group.clone(),
+            from: self.from,
+            reset: self.reset,
+            max_inflight: Some(self.max_inflight),
+            ack_mode: self.ack_mode,
+            filter: self.filter.clone(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Room for unconfirmed publishes: a number of them and a number of bytes.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::ClientError;
+use crate::options::ClientOptions;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    count: Arc<Semaphore>,
+    kibibytes: Arc<Semaphore>,
+    kibibytes_max: u32,
+}
+
+/// Taken until the publish is settled.
+#[derive(Debug)]
+pub(crate) struct RoomTaken {
+    _count: OwnedSemaphorePermit,
+    _kibibytes: OwnedSemaphorePermit,
+}
+
+impl Room {
+    pub(crate) fn new(options: &ClientOptions) -> Room {
+        let kibibytes_max =
+            (options.publish_bytes_inflight_max / 1024).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
+        Room {
+            count: Arc::new(Semaphore::new(options.publishes_inflight_max.clamp(1, Semaphore::MAX_PERMITS))),
+            kibibytes: Arc::new(Semaphore::new(kibibytes_max)),
+            kibibytes_max: kibibytes_max as u32,
+        }
+    }
+
+    /// The number first, so that of many waiters only one can wait for bytes with a number in hand at a time it
+    /// could block others: semaphores are fair.
+    pub(crate) async fn take(&self, bytes: usize) -> Result<RoomTaken, ClientError> {
+        let kibibytes = (bytes / 1024).clamp(1, self.kibibytes_max as usize) as u32;
+        let count = self.count.clone().acquire_owned().await;
+        let kibibytes = self.kibibytes.clone().acquire_many_owned(kibibytes).await;
+        match (count, kibibytes) {
+            (Ok(count), Ok(kibibytes)) => Ok(RoomTaken { _count: count, _kibibytes: kibibytes }),
+            _ => Err(ClientError::Closed),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One connection: reads whatever comes, writes whatever is asked, neither waiting for the other. A server that is
+//! busy writing to us must never find us busy writing to it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{Sink, SinkExt, StreamExt};
+use millrace_wire::ServerFrame;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
+
+use crate::command::Command;
+use crate::ledger::Ledger;
+use crate::task::Socket;
+
+/// Frames waiting for the socket: above, no more commands are taken.
+const OUTGOING_MAX: usize = 4096;
+/// Commands taken before the socket gets a turn; what they write leaves with one flush.
+const TURN_COMMANDS_MAX: usize = 256;
+/// How long a goodbye may take.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+pub(crate) enum End {
+    /// On request, or because every handle is gone.
+    Closed(Option<oneshot::Sender<()>>),
+    Lost(String),
+}
+
+type Writer = SplitSink<Socket, Message>;
+
+pub(crate) async fn run(
+    socket: Socket,
+    commands: &mut mpsc::Receiver<Command>,
+    ledger: &mut Ledger,
+    idle_timeout: Duration,
+) -> End {
+    let (mut writer, mut reader) = socket.split();
+    let mut unflushed = false;
+    let mut heard = Instant::now();
+    let beat = (idle_timeout / 3).max(Duration::from_millis(10));
+    let mut ticks = interval_at(Instant::now() + beat, beat);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let room = ledger.outgoing().len() < OUTGOING_MAX;
+        unflushed |= !ledger.outgoing().is_empty();
+        tokio::select! {
+            frame = reader.next() => {
+                heard = Instant::now();
+                match frame {
+                    Some(Ok(Message::Text(text))) => take(ledger, &text),
+                    Some(Ok(Message::Close(close))) => return End::Lost(said_goodbye(close, ledger)),
+                    // tungstenite queues the pong itself; it leaves with the next flush.
+                    Some(Ok(Message::Ping(_))) => unflushed = true,
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return End::Lost(error.to_string()),
+                    None => return End::Lost("the server closed the connection".into()),
+                }
+            }
+            written = write_all(&mut writer, ledger.outgoing()), if unflushed => match written {
+                Ok(()) => unflushed = false,
+                Err(error) => return End::Lost(error.to_string()),
+            },
+            command = commands.recv(), if room => {
+                if let Some(done) = take_commands(command, commands, ledger) {
+                    close(writer, reader, ledger).await;
+                    return End::Closed(done);
+                }
+            }
+            now = ticks.tick() => {
+                if now.duration_since(heard) >= idle_timeout {
+                    return End::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
+                }
+                // Anything the server says proves that it lives; only silence needs a question.
+                if now.duration_since(heard) >= beat {
+                    ledger.beat();
+                }
+            }
+        }
+    }
+}
+
+fn take(ledger: &mut Ledger, text: &str) {
+    match ServerFrame::parse(text) {
+        Ok(frame) => ledger.answer(frame),
+        // A newer server may say more than this client understands.
+        Err(error) => tracing::debug!(%error, "a frame was not understood"),
+    }
+}
+
+fn said_goodbye(close: Option<CloseFrame>, ledger: &mut Ledger) -> String {
+    if close.as_ref().is_some_and(|close| close.code == CloseCode::Size) {
+        ledger.oversize();
+    }
+    let reason = close.map(|close| close.reason).filter(|reason| !reason.is_empty());
+    reason.map_or_else(
+        || "the server closed the connection".into(),
+        |reason| format!("the server said: {reason}"),
+    )
+}
+
+/// `Some` when the session is to end.
+fn take_commands(
+    first: Option<Command>,
+    commands: &mut mpsc::Receiver<Command>,
+    ledger: &mut Ledger,
+) -> Option<Option<oneshot::Sender<()>>> {
+    let mut next = first;
+    for _ in 0..TURN_COMMANDS_MAX {
+        match next {
+            None => return Some(None),
+            Some(Command::Close { done }) => return Some(Some(done)),
+            Some(command) => ledger.command(command),
+        }
+        next = match commands.try_recv() {
+            Ok(command) => Some(command),
+            Err(_) => return None,
+        };
+    }
+    match next {
+        Some(Command::Close { done }) => Some(Some(done)),
+        Some(command) => {
+            ledger.command(command);
+            None
+        }
+        None => None,
+    }
+}
+
+/// May be dropped at any await: a frame leaves the queue only when the socket has taken it.
+async fn write_all(writer: &mut Writer, outgoing: &mut VecDeque<Utf8Bytes>) -> Result<(), Error> {
+    while !outgoing.is_empty() {
+        poll_fn(|context| Pin::new(&mut *writer).poll_ready(context)).await?;
+        if let Some(frame) = outgoing.pop_front() {
+            writer.start_send_unpin(Message::Text(frame))?;
+        }
+    }
+    writer.flush().await
+}
+
+/// Everything asked so far is written, and the server's goodbye awaited: then it has read it all.
+async fn close(mut writer: Writer, mut reader: SplitStream<Socket>, ledger: &mut Ledger) {
+    let goodbye = async {
+        write_all(&mut writer, ledger.outgoing()).await?;
+        writer.send(Message::Close(None)).await?;
+        while let Some(Ok(frame)) = reader.next().await {
+            match frame {
+                Message::Text(text) => take(ledger, &text),
+                Message::Close(_) => break,
+                _ => {}
+            }
+        }
+        Ok::<_, Error>(())
+    };
+    drop(tokio::time::timeout(CLOSE_MAX, goodbye).await);
+}

@@ -1,0 +1,113 @@
+//! The subscriptions of a client. They outlive connections: each new one is told of all of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_model::{Group, TopicName};
+use millrace_wire::{ErrorCode, FrameError, Message, OkFrame, Position, Subscribe};
+
+use crate::command::Reply;
+use crate::error::ClientError;
+use crate::inbox::Inbox;
+
+pub(crate) type Key = (TopicName, Group);
+
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    entries: BTreeMap<Key, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    subscribe: Subscribe,
+    inbox: Arc<Inbox>,
+    /// Waits for the first answer.
+    asker: Option<Reply<Vec<Position>>>,
+}
+
+impl Entry {
+    fn end(self, error: &ClientError) {
+        self.inbox.end(error.clone());
+        if let Some(asker) = self.asker {
+            drop(asker.send(Err(error.clone())));
+        }
+    }
+}
+
+impl Subscriptions {
+    /// `None` if there is one already; the asker is told.
+    pub(crate) fn add(
+        &mut self,
+        subscribe: Subscribe,
+        inbox: Arc<Inbox>,
+        asker: Reply<Vec<Position>>,
+    ) -> Option<Key> {
+        let key = (subscribe.topic.clone(), subscribe.group.clone());
+        if self.entries.contains_key(&key) {
+            let (topic, group) = (key.0.to_string(), key.1.to_string());
+            drop(asker.send(Err(ClientError::AlreadySubscribed { topic, group })));
+            return None;
+        }
+        self.entries.insert(key.clone(), Entry { subscribe, inbox, asker: Some(asker) });
+        Some(key)
+    }
+
+    pub(crate) fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            entry.end(&ClientError::Closed);
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.entries.keys().cloned().collect()
+    }
+
+    pub(crate) fn request(&self, key: &Key) -> Option<Subscribe> {
+        self.entries.get(key).map(|entry| entry.subscribe.clone())
+    }
+
+    /// `false` when its subscription is no longer wanted by anyone.
+    pub(crate) fn deliver(&self, message: Box<Message>, epoch: u64) -> bool {
+        let key = (message.topic.clone(), message.group.clone());
+        self.entries.get(&key).is_none_or(|entry| entry.inbox.put(message, epoch))
+    }
+
+    pub(crate) fn subscribed(&mut self, key: &Key, answer: OkFrame) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        // A seek is asked for once; after a reconnect the group goes on from its commit.
+        entry.subscribe.reset = false;
+        if let Some(asker) = entry.asker.take() {
+            let positions = answer.subscribed.map(|subscribed| subscribed.partitions).unwrap_or_default();
+            drop(asker.send(Ok(positions)));
+        }
+    }
+
+    pub(crate) fn refused(&mut self, key: &Key, error: FrameError) {
+        if let Some(entry) = self.entries.remove(key) {
+            entry.end(&ClientError::Refused(error));
+        }
+    }
+
+    /// The connection is gone, and with it every delivery that came on it. Answers how many were not taken.
+    pub(crate) fn lost(&self) -> usize {
+        self.entries.values().map(|entry| entry.inbox.clear()).sum()
+    }
+
+    /// An error nobody asked for. If it says that a topic or group is gone, its subscriptions end with it.
+    pub(crate) fn notice(&mut self, error: &FrameError) {
+        let fatal = matches!(error.code, ErrorCode::BadTopic | ErrorCode::BadGroup | ErrorCode::Forbidden);
+        let Some(topic) = error.about.topic.as_deref().filter(|_| fatal) else { return };
+        let group = error.about.group.as_deref();
+        let meant = |(t, g): &&Key| t.as_str() == topic && group.is_none_or(|group| g.as_str() == group);
+        let keys: Vec<_> = self.entries.keys().filter(meant).cloned().collect();
+        for key in keys {
+            self.refused(&key, error.clone());
+        }
+    }
+
+    pub(crate) fn fail_all(&mut self, error: &ClientError) {
+        for (_, entry) in std::mem::take(&mut self.entries) {
+            entry.end(error);
+        }
+    }
+}

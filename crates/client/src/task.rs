@@ -1,0 +1,165 @@
+//! The background task: one connection after another, and what happens between them.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::{self, http};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+use crate::backoff::Backoff;
+use crate::command::Command;
+use crate::endpoint::Endpoint;
+use crate::error::ClientError;
+use crate::ledger::Ledger;
+use crate::options::ClientOptions;
+use crate::session::{self, End};
+
+pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Longest piece of a refusal's body that is shown.
+const DETAIL_BYTES_MAX: usize = 300;
+
+struct Task {
+    endpoint: Endpoint,
+    options: ClientOptions,
+    commands: mpsc::Receiver<Command>,
+    ledger: Ledger,
+}
+
+/// Why there is no connection any more and will not be.
+enum Stop {
+    Closed(Option<oneshot::Sender<()>>),
+    Failed(ClientError),
+}
+
+/// Connects, then goes on in the background.
+pub(crate) async fn start(
+    endpoint: Endpoint,
+    options: ClientOptions,
+    commands: mpsc::Receiver<Command>,
+    ended: Arc<OnceLock<ClientError>>,
+) -> Result<(), ClientError> {
+    let socket = connect(&endpoint, &options).await?;
+    let ledger = Ledger::new(options.resend, options.frame_bytes_max);
+    let mut task = Task { endpoint, options, commands, ledger };
+    tokio::spawn(async move {
+        let (error, done) = match task.run(socket).await {
+            Stop::Closed(done) => (ClientError::Closed, done),
+            Stop::Failed(error) => (error, None),
+        };
+        // Set before the queue goes, so that whoever finds the queue gone finds the reason.
+        ended.get_or_init(|| error.clone());
+        task.ledger.fail_all(&error);
+        task.refuse_queued(&error);
+        if let Some(done) = done {
+            let _ = done.send(());
+        }
+    });
+    Ok(())
+}
+
+impl Task {
+    async fn run(&mut self, mut socket: Socket) -> Stop {
+        let mut backoff = Backoff::new(self.options.backoff_start, self.options.backoff_max);
+        loop {
+            self.ledger.connected();
+            let idle_timeout = self.options.idle_timeout;
+            let reason = match session::run(socket, &mut self.commands, &mut self.ledger, idle_timeout).await
+            {
+                End::Closed(done) => return Stop::Closed(done),
+                End::Lost(reason) => reason,
+            };
+            self.ledger.lost(&reason);
+            if !self.options.reconnect {
+                return Stop::Failed(ClientError::Disconnected(reason));
+            }
+            tracing::info!(reason, "connection lost, connecting again");
+            backoff.reset();
+            socket = match self.reconnect(&mut backoff).await {
+                Ok(socket) => socket,
+                Err(stop) => return stop,
+            };
+        }
+    }
+
+    async fn reconnect(&mut self, backoff: &mut Backoff) -> Result<Socket, Stop> {
+        let lost = Instant::now();
+        loop {
+            let delay = backoff.next(rand::random());
+            self.meanwhile(tokio::time::sleep(delay)).await?;
+            let (endpoint, options) = (self.endpoint.clone(), self.options.clone());
+            match self.meanwhile(async move { connect(&endpoint, &options).await }).await? {
+                Ok(socket) => return Ok(socket),
+                // Waiting does not make a wrong token right. Any other status may come from a proxy.
+                Err(error @ ClientError::Rejected { status: 401 | 403 | 404, .. }) => {
+                    return Err(Stop::Failed(error));
+                }
+                Err(error) if self.options.give_up_after.is_some_and(|max| lost.elapsed() >= max) => {
+                    return Err(Stop::Failed(error));
+                }
+                Err(error) => tracing::info!(%error, "cannot connect yet"),
+            }
+        }
+    }
+
+    /// Takes commands while something else is waited for, so that no caller hangs on a full queue.
+    async fn meanwhile<F: Future>(&mut self, work: F) -> Result<F::Output, Stop> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                output = &mut work => return Ok(output),
+                command = self.commands.recv() => match command {
+                    Some(Command::Close { done }) => return Err(Stop::Closed(Some(done))),
+                    Some(command) => self.ledger.command(command),
+                    None => return Err(Stop::Closed(None)),
+                },
+            }
+        }
+    }
+
+    fn refuse_queued(&mut self, error: &ClientError) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            self.ledger.command(command);
+            self.ledger.fail_all(error);
+        }
+    }
+}
+
+async fn connect(endpoint: &Endpoint, options: &ClientOptions) -> Result<Socket, ClientError> {
+    let url = endpoint.ws_url(&options.namespace);
+    let bad = |reason: String| ClientError::BadUrl { url: options.url.clone(), reason };
+    let mut request = url.as_str().into_client_request().map_err(|error| bad(error.to_string()))?;
+    if let Some(token) = &options.token {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| bad("the token holds characters that no header may hold".into()))?;
+        value.set_sensitive(true);
+        request.headers_mut().insert(http::header::AUTHORIZATION, value);
+    }
+    let disable_nagle = true;
+    match connect_async_with_config(request, None, disable_nagle).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(tungstenite::Error::Http(response)) => Err(rejected(&options.url, &response)),
+        Err(error) => Err(ClientError::Unreachable { url: options.url.clone(), reason: reason_of(&error) }),
+    }
+}
+
+fn rejected(url: &str, response: &http::Response<Option<Vec<u8>>>) -> ClientError {
+    let body = response.body().as_deref().unwrap_or_default();
+    let detail = serde_json::from_slice::<millrace_wire::http::Problem>(body)
+        .map(|problem| problem.detail)
+        .unwrap_or_else(|_| String::from_utf8_lossy(&body[..body.len().min(DETAIL_BYTES_MAX)]).into_owned());
+    ClientError::Rejected { url: url.into(), status: response.status().as_u16(), detail }
+}
+
+fn reason_of(error: &tungstenite::Error) -> String {
+    match error {
+        tungstenite::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}

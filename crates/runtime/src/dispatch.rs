@@ -1,0 +1,167 @@
+//! Carries effects out: batches to the writer, reads to the readers, items to outboxes, answers to callers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_bus::{ConnId, Effect, Reply, ReplyTo, Token};
+use millrace_model::Batch;
+use millrace_store::{ReadLimit, Retention};
+use tokio::sync::oneshot;
+
+use crate::outbox::{Item, Outbox, Pressure};
+use crate::readers::{Job, Jobs};
+use crate::writer::Backlog;
+
+/// The owner's side of everything effects lead to. Gathers during a turn and hands over once at its end.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    backlog: Arc<Backlog>,
+    jobs: Arc<Jobs>,
+    conns: HashMap<ConnId, Conn>,
+    calls: HashMap<u64, oneshot::Sender<Reply>>,
+    next_call: u64,
+    stopped: Vec<oneshot::Sender<()>>,
+    has_stopped: bool,
+    commits: Vec<(Token, Batch)>,
+    reads: Vec<Job>,
+    /// Connections with something staged.
+    touched: Vec<ConnId>,
+}
+
+#[derive(Debug)]
+struct Conn {
+    outbox: Arc<Outbox>,
+    staged: Vec<Item>,
+}
+
+/// What handing over brought to light: the engine must hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feedback {
+    Congested(ConnId),
+    Overrun(ConnId),
+}
+
+impl Dispatch {
+    pub(crate) fn new(backlog: Arc<Backlog>, jobs: Arc<Jobs>) -> Dispatch {
+        Dispatch {
+            backlog,
+            jobs,
+            conns: HashMap::new(),
+            calls: HashMap::new(),
+            next_call: 0,
+            stopped: Vec::new(),
+            has_stopped: false,
+            commits: Vec::new(),
+            reads: Vec::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    pub(crate) fn open(&mut self, conn: ConnId, outbox: Arc<Outbox>) {
+        self.conns.insert(conn, Conn { outbox, staged: Vec::new() });
+    }
+
+    /// False if the connection was dropped before.
+    pub(crate) fn close(&mut self, conn: ConnId) -> bool {
+        self.conns.remove(&conn).inspect(|conn| conn.outbox.close()).is_some()
+    }
+
+    /// The number under which the engine is to answer a call.
+    pub(crate) fn expect(&mut self, answer: oneshot::Sender<Reply>) -> ReplyTo {
+        self.next_call += 1;
+        self.calls.insert(self.next_call, answer);
+        ReplyTo::Call { call: self.next_call }
+    }
+
+    pub(crate) fn expect_stop(&mut self, stopped: oneshot::Sender<()>) {
+        self.stopped.push(stopped);
+    }
+
+    /// The engine has given everything back, or cannot any more: whoever waits for that is told at the end of the
+    /// turn, when its last answers are in their outboxes.
+    pub(crate) fn set_stopped(&mut self) {
+        self.has_stopped = true;
+    }
+
+    /// Whether a connection that reported relief is not under pressure again already.
+    pub(crate) fn relieved(&self, conn: ConnId) -> bool {
+        self.conns.get(&conn).is_some_and(|conn| !conn.outbox.congested())
+    }
+
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Commit { token, batch } => self.commits.push((token, batch)),
+            Effect::Read { token, stream, from, events_max, bytes_max } => {
+                self.reads.push(Job::Read {
+                    token,
+                    stream,
+                    from,
+                    limit: ReadLimit { events_max, bytes_max },
+                });
+            }
+            Effect::Seek { token, streams, ts } => self.reads.push(Job::Seek { token, streams, ts }),
+            Effect::FindStart { token, stream, older_than, bytes_max } => {
+                let rule = Retention { older_than, bytes_max };
+                self.reads.push(Job::FindStart { token, stream, rule });
+            }
+            Effect::ScanDue { token, rows_max } => self.reads.push(Job::ScanDue { token, rows_max }),
+            Effect::Reply { to, reply } => self.reply(to, reply),
+            Effect::Deliver { conn, group, event, attempts } => {
+                self.stage(conn, Item::Delivery { group, event, attempts });
+            }
+            Effect::Notice { conn, error, group } => self.stage(conn, Item::Notice { error, group }),
+            Effect::Stopped => self.set_stopped(),
+        }
+    }
+
+    /// Hands everything over, the writer first: its sync takes longest.
+    pub(crate) fn hand_over(&mut self, feedback: &mut Vec<Feedback>) {
+        self.backlog.push(&mut self.commits);
+        self.jobs.push(&mut self.reads);
+        for id in self.touched.drain(..) {
+            let Some(conn) = self.conns.get_mut(&id) else { continue };
+            match conn.outbox.fill(&mut conn.staged) {
+                Pressure::Fine => {}
+                Pressure::Rising => feedback.push(Feedback::Congested(id)),
+                Pressure::Overrun => feedback.push(Feedback::Overrun(id)),
+            }
+        }
+        if self.has_stopped {
+            for stopped in self.stopped.drain(..) {
+                // Whoever asked for the stop may have lost patience.
+                let _ = stopped.send(());
+            }
+        }
+    }
+
+    fn reply(&mut self, to: ReplyTo, reply: Reply) {
+        match to {
+            ReplyTo::Conn { conn, request } => self.stage(conn, Item::Reply { request, reply }),
+            ReplyTo::Call { call } => {
+                if let Some(answer) = self.calls.remove(&call) {
+                    // The caller may have given up; then nobody wants the answer.
+                    let _ = answer.send(reply);
+                }
+            }
+            ReplyTo::Nobody => {}
+        }
+    }
+
+    fn stage(&mut self, id: ConnId, item: Item) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            if conn.staged.is_empty() {
+                self.touched.push(id);
+            }
+            conn.staged.push(item);
+        }
+    }
+}
+
+impl Drop for Dispatch {
+    /// The owner has ended, perhaps by a panic: connections must not wait for it.
+    fn drop(&mut self) {
+        for conn in self.conns.values() {
+            conn.outbox.close();
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The edges' way to the owner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use millrace_bus::{ConnId, Reply, Request};
+use millrace_model::Namespace;
+use tokio::sync::{oneshot, watch};
+
+use crate::clock::SystemClock;
+use crate::health::Health;
+use crate::inbox::Inbox;
+use crate::link::{Asked, Link, units};
+use crate::metrics::{self, Metrics, ShellView};
+use crate::outbox::Outbox;
+use crate::settings::RuntimeSettings;
+use crate::writer::Backlog;
+
+/// The runtime is gone: nothing will be answered any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the runtime has ended")]
+pub struct Ended;
+
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: RuntimeSettings,
+    pub(crate) clock: SystemClock,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) backlog: Arc<Backlog>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) conns: AtomicU64,
+    /// Turns true when the owner is gone.
+    pub(crate) ended: watch::Sender<bool>,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Handle {
+        Handle { shared }
+    }
+
+    /// A new connection.
+    pub fn open(&self, namespace: Namespace) -> Result<Link, Ended> {
+        let shared = &self.shared;
+        let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
+        let outbox = Outbox::new(shared.settings.outbox_soft_bytes, shared.settings.outbox_hard_bytes);
+        Link::open(conn, namespace, shared.inbox.clone(), outbox)
+    }
+
+    /// One request, one answer; waits while the owner has its hands full. Giving up on it does not undo it.
+    pub async fn call(&self, request: Request) -> Result<Reply, Ended> {
+        let (answer, reply) = oneshot::channel();
+        let units = units(&request);
+        self.shared.inbox.reserve(units).await?;
+        self.shared.inbox.push(std::iter::once((Asked::Call { answer, request }, units)))?;
+        reply.await.map_err(|_| Ended)
+    }
+
+    /// Waits until the owner is gone: ended, or fallen over a bug.
+    pub async fn ended(&self) {
+        // The sender lives as long as this handle.
+        let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    pub fn health(&self) -> &Health {
+        &self.shared.health
+    }
+
+    pub fn metrics(&self) -> ShellView {
+        ShellView {
+            uptime_ms: self.shared.clock.now().mono.0,
+            requests_waiting: self.shared.inbox.requests_waiting() as u64,
+            backlog_batches: self.shared.backlog.batches() as u64,
+            backlog_bytes: self.shared.backlog.bytes() as u64,
+            ..metrics::view(&self.shared.metrics)
+        }
+    }
+
+    /// For edges that drop a connection because it does not read.
+    pub fn count_dropped_slow(&self) {
+        self.shared.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// For edges that read the store themselves and meet damaged events.
+    pub fn count_damaged(&self, events: usize) {
+        self.shared.metrics.damaged.fetch_add(events as u64, Ordering::Relaxed);
+    }
+}

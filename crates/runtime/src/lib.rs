@@ -1,0 +1,41 @@
+//! The shell that drives the bus engine: one owner thread, one writer, a few readers.
+//!
+//! ```text
+//! edges --requests--> owner --batches--> writer --one commit, one sync--> store
+//!   ^                 |  ^ ^                |
+//!   |                 |  | '---outcomes-----'
+//!   '----outboxes-----'  '-----pages------- readers <--reads-- owner
+//! ```
+//!
+//! The owner alone touches the engine. It takes what has happened, lets the engine decide, and carries the effects
+//! out; it never waits for a disk or a socket. A slow disk fills the writer's backlog, at whose bound the owner takes
+//! no more requests, so the edges stop reading their sockets. A slow reader fills its own outbox and nobody else's.
+//!
+//! What it does not do: it parses no frames and knows no sockets (the server does), it decides nothing (the engine
+//! does), it knows no database (the store port does).
+//!
+//! Start with [`Runtime::start`], then [`Handle`].
+
+mod boot;
+mod clock;
+mod dispatch;
+mod handle;
+mod health;
+mod inbox;
+mod link;
+mod metrics;
+mod outbox;
+mod owner;
+mod readers;
+mod runtime;
+mod settings;
+mod writer;
+
+pub use clock::SystemClock;
+pub use handle::{Ended, Handle};
+pub use health::Health;
+pub use link::Link;
+pub use metrics::{HistogramView, SYNC_BUCKETS_US, ShellView};
+pub use outbox::{Item, Taken};
+pub use runtime::{Runtime, StartError, StopOutcome};
+pub use settings::RuntimeSettings;

@@ -1,0 +1,117 @@
+//! A connection's end of the runtime: requests in, items out.
+
+use std::sync::Arc;
+
+use millrace_bus::{ConnId, Input, Reply, ReplyTo, Request};
+use millrace_model::Namespace;
+use tokio::sync::oneshot;
+
+use crate::handle::Ended;
+use crate::inbox::Inbox;
+use crate::outbox::{Item, Outbox, Taken};
+
+/// Share of the owner's inbox one connection asks for at a time, so that none fills it alone.
+const ASK_UNITS_MAX: u32 = 1024;
+
+/// Whatever edges tell the owner, in order.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Open { conn: ConnId, namespace: Namespace, outbox: Arc<Outbox> },
+    Request { to: ReplyTo, request: Request },
+    Call { answer: oneshot::Sender<Reply>, request: Request },
+    Close { conn: ConnId },
+    Stop { stopped: oneshot::Sender<()> },
+}
+
+/// What a request takes of the inbox's room.
+pub(crate) fn units(request: &Request) -> u32 {
+    const UNIT_BYTES: usize = 1024;
+    let bytes = match request {
+        Request::Publish(publish) => publish.event.body.bytes(),
+        Request::PublishBatch(batch) => batch.events.iter().map(|event| event.body.bytes()).sum(),
+        _ => 0,
+    };
+    u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX)
+}
+
+/// One connection. Dropping it closes the connection for the engine, behind everything it asked for before.
+#[derive(Debug)]
+pub struct Link {
+    conn: ConnId,
+    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
+}
+
+impl Link {
+    pub(crate) fn open(
+        conn: ConnId,
+        namespace: Namespace,
+        inbox: Arc<Inbox>,
+        outbox: Outbox,
+    ) -> Result<Link, Ended> {
+        let outbox = Arc::new(outbox);
+        inbox.tell(Asked::Open { conn, namespace, outbox: outbox.clone() })?;
+        Ok(Link { conn, inbox, outbox })
+    }
+
+    pub fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`].
+    /// Waits while the owner has its hands full; what was not handed over stays in `requests` if that is cut short.
+    pub async fn ask(&self, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
+        let units_max = ASK_UNITS_MAX.min(self.inbox.room_max());
+        while !requests.is_empty() {
+            let (mut count, mut total) = (0, 0u32);
+            for (_, request) in requests.iter() {
+                let sum = total.saturating_add(units(request));
+                if count > 0 && sum > units_max {
+                    break;
+                }
+                (count, total) = (count + 1, sum);
+            }
+            self.inbox.reserve(total).await?;
+            let conn = self.conn;
+            self.inbox.push(requests.drain(..count).map(|(number, request)| {
+                let units = units(&request);
+                (Asked::Request { to: ReplyTo::Conn { conn, request: number }, request }, units)
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for items and takes as many as there are, within the bounds.
+    pub async fn take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
+        self.outbox.take(items, items_max, bytes_max).await
+    }
+
+    /// Takes what is there now; `None` if there is nothing.
+    pub fn try_take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Option<Taken> {
+        self.outbox.try_take(items, items_max, bytes_max)
+    }
+
+    /// What was taken is on the socket.
+    pub fn written(&self, bytes: usize) {
+        if self.outbox.written(bytes) {
+            self.inbox.complete([Input::Drained { conn: self.conn }]);
+        }
+    }
+
+    /// Waits while too much waits for the other side to read it.
+    pub async fn relieved(&self) {
+        self.outbox.relieved().await;
+    }
+
+    pub fn congested(&self) -> bool {
+        self.outbox.congested()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.outbox.close();
+        // When the runtime has ended there is nobody left to tell.
+        let _ = self.inbox.tell(Asked::Close { conn: self.conn });
+    }
+}

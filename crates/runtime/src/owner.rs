@@ -1,0 +1,125 @@
+//! The owner thread: the only one that touches the engine.
+//!
+//! One turn: take what has happened, hand it to the engine, settle once, carry the effects out, wait. Completions come
+//! first, because they free what requests need. While the writer's backlog is over its bounds requests stay in the
+//! inbox, whose room then runs out, so the edges stop reading.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use millrace_bus::{Bus, Input};
+use millrace_model::Now;
+
+use crate::dispatch::{Dispatch, Feedback};
+use crate::handle::Shared;
+use crate::inbox::Turn;
+use crate::link::Asked;
+
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) bus: Bus,
+    pub(crate) dispatch: Dispatch,
+}
+
+impl Owner {
+    pub(crate) fn run(mut self) {
+        // Nobody may wait for an owner that is gone, however it went.
+        let _ended = EndInbox(self.shared.clone());
+        let mut turn = Turn::default();
+        let mut feedback = Vec::new();
+        // The engine may have work from before the restart.
+        let mut wait = Duration::ZERO;
+        loop {
+            self.shared.inbox.take(&mut turn, self.requests_max(), wait);
+            if turn.ended {
+                return;
+            }
+            let now = self.shared.clock.now();
+            self.shared.metrics.turns.fetch_add(1, Relaxed);
+            for input in turn.completions.drain(..) {
+                self.completion(now, input);
+            }
+            for asked in turn.requests.drain(..) {
+                self.asked(now, asked);
+            }
+            self.bus.settle(now);
+            for effect in self.bus.drain() {
+                self.dispatch.effect(effect);
+            }
+            self.dispatch.hand_over(&mut feedback);
+            wait = if feedback.is_empty() { self.wait() } else { Duration::ZERO };
+            for news in feedback.drain(..) {
+                self.feedback(now, news);
+            }
+        }
+    }
+
+    fn requests_max(&self) -> usize {
+        let Shared { settings, backlog, .. } = &*self.shared;
+        let full = backlog.batches() >= settings.backlog_batches_max
+            || backlog.bytes() >= settings.backlog_bytes_max;
+        if full { 0 } else { settings.turn_requests_max }
+    }
+
+    fn wait(&self) -> Duration {
+        let longest = Duration::from_millis(self.shared.settings.wait_ms_max);
+        self.bus.next_deadline().map_or(longest, |at| self.shared.clock.until(at).min(longest))
+    }
+
+    fn completion(&mut self, now: Now, input: Input) {
+        match &input {
+            // Relief that pressure has overtaken: the connection will report again.
+            Input::Drained { conn } if !self.dispatch.relieved(*conn) => return,
+            Input::StorageFailed { reason } => {
+                self.shared.health.set_storage_failed(reason.clone());
+                // Nothing can become durable any more: a stop has nothing to wait for.
+                self.dispatch.set_stopped();
+            }
+            _ => {}
+        }
+        self.bus.handle(now, input);
+    }
+
+    fn asked(&mut self, now: Now, asked: Asked) {
+        let input = match asked {
+            Asked::Request { to, request } => Input::Request { to, request },
+            Asked::Call { answer, request } => Input::Request { to: self.dispatch.expect(answer), request },
+            Asked::Open { conn, namespace, outbox } => {
+                self.dispatch.open(conn, outbox);
+                Input::Open { conn, namespace }
+            }
+            Asked::Close { conn } if self.dispatch.close(conn) => Input::Close { conn },
+            Asked::Close { .. } => return,
+            Asked::Stop { stopped } => {
+                self.dispatch.expect_stop(stopped);
+                Input::Stop
+            }
+        };
+        self.bus.handle(now, input);
+    }
+
+    fn feedback(&mut self, now: Now, news: Feedback) {
+        match news {
+            Feedback::Congested(conn) => self.bus.handle(now, Input::Congested { conn }),
+            Feedback::Overrun(conn) => {
+                tracing::warn!(conn = conn.0, "a connection was dropped: it did not read what it asked for");
+                self.shared.metrics.dropped_slow.fetch_add(1, Relaxed);
+                self.dispatch.close(conn);
+                self.bus.handle(now, Input::Close { conn });
+            }
+        }
+    }
+}
+
+struct EndInbox(Arc<Shared>);
+
+impl Drop for EndInbox {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.health.set_storage_failed("the owner thread fell over a bug".to_owned());
+        }
+        self.0.inbox.end();
+        self.0.ended.send_replace(true);
+    }
+}

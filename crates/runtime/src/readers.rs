@@ -1,0 +1,127 @@
+//! The reader threads: whatever the engine needs from the store to go on.
+//!
+//! The queue needs no bound of its own: the engine has at most one read under way per group and partition, one
+//! retention look per partition and one scan of delayed events.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use millrace_bus::{Input, ReadPage, Token};
+use millrace_model::{Offset, Space, Stream, Timestamp};
+use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
+
+use crate::inbox::Inbox;
+use crate::metrics::Metrics;
+
+#[derive(Debug)]
+pub(crate) enum Job {
+    Read { token: Token, stream: Stream, from: Offset, limit: ReadLimit },
+    Seek { token: Token, streams: Vec<Stream>, ts: Timestamp },
+    FindStart { token: Token, stream: Stream, rule: Retention },
+    ScanDue { token: Token, rows_max: usize },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Job>,
+    ended: bool,
+}
+
+impl Jobs {
+    pub(crate) fn push(&self, jobs: &mut Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        self.lock().waiting.extend(jobs.drain(..));
+        self.wake.notify_all();
+    }
+
+    /// Queued jobs are dropped: whoever ends the readers no longer needs their answers.
+    pub(crate) fn end(&self) {
+        let mut queue = self.lock();
+        queue.ended = true;
+        queue.waiting.clear();
+        drop(queue);
+        self.wake.notify_all();
+    }
+
+    fn next(&self, metrics: &Metrics) -> Option<Job> {
+        let idle = |queue: &mut Queue| queue.waiting.is_empty() && !queue.ended;
+        let mut queue = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+        let job = queue.waiting.pop_front();
+        metrics.reads_waiting.store(queue.waiting.len() as u64, Relaxed);
+        job
+    }
+
+    /// Every section leaves the queue consistent, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) struct Reader {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Reader {
+    pub(crate) fn run(self) {
+        while let Some(job) = self.jobs.next(&self.metrics) {
+            self.metrics.reads.fetch_add(1, Relaxed);
+            let input = match job {
+                Job::Read { token, stream, from, limit } => {
+                    Input::Page { token, page: self.answer(|| self.page(&stream, from, limit)) }
+                }
+                Job::Seek { token, streams, ts } => {
+                    let seek = || streams.iter().map(|stream| self.store.seek(stream, ts)).collect();
+                    Input::Found { token, offsets: self.answer(seek) }
+                }
+                Job::FindStart { token, stream, rule } => {
+                    let find = || Ok(vec![self.store.retention_start(&stream, rule)?]);
+                    Input::Found { token, offsets: self.answer(find) }
+                }
+                Job::ScanDue { token, rows_max } => {
+                    Input::DueRows { token, rows: self.answer(|| self.due(rows_max)) }
+                }
+            };
+            self.inbox.complete([input]);
+        }
+    }
+
+    fn page(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<ReadPage, StoreError> {
+        let page = self.store.read(stream, from, limit)?;
+        if !page.damaged.is_empty() {
+            self.metrics.damaged.fetch_add(page.damaged.len() as u64, Relaxed);
+            tracing::error!(%stream, offsets = ?page.damaged, "damaged events were set aside and cannot be delivered");
+        }
+        Ok(ReadPage { events: page.events, through: page.through })
+    }
+
+    fn due(&self, rows_max: usize) -> Result<Vec<(String, bytes::Bytes)>, StoreError> {
+        let rows = self.store.scan(Space::Due, &KeyRange::all(), rows_max)?;
+        Ok(rows.into_iter().map(|row| (row.key, row.value)).collect())
+    }
+
+    /// `None` when the store cannot be read just now. A panic counts as that: the engine waits for every answer it
+    /// asked for, and a reader that vanished would leave a group waiting for ever.
+    fn answer<T>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> Option<T> {
+        let reason = match catch_unwind(AssertUnwindSafe(read)) {
+            Ok(Ok(value)) => return Some(value),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store panicked".to_owned(),
+        };
+        self.metrics.reads_failed.fetch_add(1, Relaxed);
+        tracing::warn!(reason, "a read failed, it will be tried again");
+        None
+    }
+}

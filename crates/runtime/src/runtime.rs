@@ -1,0 +1,150 @@
+//! The lifecycle: start the threads, stop the engine, end the threads.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use millrace_bus::{Bus, BusLimits};
+use millrace_model::RowError;
+use millrace_store::{Store, StoreError};
+use tokio::sync::{oneshot, watch};
+
+use crate::boot;
+use crate::clock::SystemClock;
+use crate::dispatch::Dispatch;
+use crate::handle::{Handle, Shared};
+use crate::health::Health;
+use crate::inbox::Inbox;
+use crate::link::Asked;
+use crate::metrics::Metrics;
+use crate::owner::Owner;
+use crate::readers::{Jobs, Reader};
+use crate::settings::RuntimeSettings;
+use crate::writer::Writer;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be read: see what it says.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store holds something this version does not understand.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    #[error("a thread could not be started: {0}")]
+    Thread(io::Error),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopOutcome {
+    /// Everything in hand was finished and is durable.
+    Finished,
+    /// The grace ran out, or the store had failed. What was confirmed is durable all the same.
+    CutShort,
+}
+
+/// Owns the threads. Dropping it ends them without waiting for them.
+#[derive(Debug)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+    jobs: Arc<Jobs>,
+    owner: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Reads what the engine must know and starts. Blocks while it reads.
+    pub fn start(
+        settings: RuntimeSettings,
+        store: &Arc<dyn Store>,
+        limits: BusLimits,
+    ) -> Result<Runtime, StartError> {
+        let clock = SystemClock::start();
+        let bus = Bus::restore(limits, boot::snapshot(&**store)?, clock.now())?;
+        let shared = Arc::new(Shared {
+            clock,
+            inbox: Arc::new(Inbox::new(settings.request_units_max)),
+            backlog: Arc::default(),
+            metrics: Arc::new(Metrics::default()),
+            health: Arc::new(Health::default()),
+            conns: AtomicU64::new(1),
+            ended: watch::Sender::new(false),
+            settings,
+        });
+        let jobs = Arc::new(Jobs::default());
+        let mut runtime =
+            Runtime { shared: shared.clone(), jobs: jobs.clone(), owner: None, workers: Vec::new() };
+        runtime.start_workers(store)?;
+        let dispatch = Dispatch::new(shared.backlog.clone(), jobs);
+        let owner = Owner { shared, bus, dispatch };
+        runtime.owner = Some(spawn("owner", move || owner.run())?);
+        Ok(runtime)
+    }
+
+    fn start_workers(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
+        let Shared { settings, inbox, backlog, metrics, .. } = &*self.shared;
+        let writer = Writer {
+            store: store.clone(),
+            backlog: backlog.clone(),
+            inbox: inbox.clone(),
+            metrics: metrics.clone(),
+            settings: settings.clone(),
+        };
+        self.workers.push(spawn("writer", move || writer.run())?);
+        for _ in 0..settings.readers.max(1) {
+            let reader = Reader {
+                store: store.clone(),
+                jobs: self.jobs.clone(),
+                inbox: inbox.clone(),
+                metrics: metrics.clone(),
+            };
+            self.workers.push(spawn("reader", move || reader.run())?);
+        }
+        Ok(())
+    }
+
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.shared.clone())
+    }
+
+    /// Tells the engine to stop, behind everything that was asked before, and waits until it has given everything
+    /// back. The owner goes on answering (that it is shutting down) until [`Runtime::end`].
+    pub async fn stop(&self, grace: Duration) -> StopOutcome {
+        self.shared.health.set_stopping();
+        let (stopped, has_stopped) = oneshot::channel();
+        if self.shared.inbox.tell(Asked::Stop { stopped }).is_err() {
+            return StopOutcome::CutShort;
+        }
+        match tokio::time::timeout(grace, has_stopped).await {
+            Ok(Ok(())) if self.shared.health.storage_failed().is_none() => StopOutcome::Finished,
+            _ => StopOutcome::CutShort,
+        }
+    }
+
+    /// Ends the threads and waits for them. What the writer was handed is still committed, but nobody hears of it.
+    pub fn end(mut self) {
+        self.finish();
+        for thread in self.owner.take().into_iter().chain(self.workers.drain(..)) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the runtime had panicked");
+            }
+        }
+    }
+
+    fn finish(&self) {
+        self.shared.inbox.end();
+        self.shared.backlog.end();
+        self.jobs.end();
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    thread::Builder::new().name(format!("millrace-{name}")).spawn(run).map_err(StartError::Thread)
+}

@@ -1,0 +1,269 @@
+//! The shell around the engine: group commit, push-back, failure, drain.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use millrace_bus::{BusError, BusLimits, From, Publish, Reply, Request, Subscribe};
+use millrace_model::{
+    Batch, EventBody, Filter, Group, JsonText, Namespace, NewEvent, Offset, Outcome, Space, Stream,
+    Timestamp, TopicKey,
+};
+use millrace_runtime::{Handle, Item, Link, Runtime, RuntimeSettings, StopOutcome, Taken};
+use millrace_store::{
+    Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
+    StoreError, StreamBounds,
+};
+
+/// A disk with a gate: commits wait while it is shut, and fail or panic on demand.
+struct Disk {
+    store: MemoryStore,
+    shut: Mutex<bool>,
+    opened: Condvar,
+    fails: AtomicBool,
+    panics: AtomicBool,
+    commits: AtomicUsize,
+    unreadable: AtomicUsize,
+}
+
+impl Disk {
+    fn new() -> Arc<Disk> {
+        Arc::new(Disk {
+            store: MemoryStore::new(),
+            shut: Mutex::new(false),
+            opened: Condvar::new(),
+            fails: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
+            commits: AtomicUsize::new(0),
+            unreadable: AtomicUsize::new(0),
+        })
+    }
+
+    fn shut(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+}
+
+impl Store for Disk {
+    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
+        drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
+        assert!(!self.panics.load(SeqCst), "a bug in the store");
+        if self.fails.load(SeqCst) {
+            return Err(StoreError::Poisoned("disk full".to_owned()));
+        }
+        self.commits.fetch_add(1, SeqCst);
+        self.store.commit(batches)
+    }
+    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
+        let fails = self.unreadable.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        match fails {
+            Ok(_) => Err(StoreError::Unreadable("just now".to_owned())),
+            Err(_) => self.store.read(stream, from, limit),
+        }
+    }
+    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
+        self.store.seek(stream, ts)
+    }
+    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
+        self.store.retention_start(stream, rule)
+    }
+    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
+        self.store.scan(space, range, rows_max)
+    }
+    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
+        self.store.streams()
+    }
+    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
+        self.store.watch(after, commits_max)
+    }
+    fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
+        self.store.maintain(rows_max)
+    }
+}
+
+fn start(settings: RuntimeSettings, disk: &Arc<Disk>) -> Runtime {
+    let store: Arc<dyn Store> = disk.clone();
+    Runtime::start(settings, &store, BusLimits::default()).unwrap()
+}
+
+fn topic() -> TopicKey {
+    TopicKey::parse("default/t").unwrap()
+}
+
+fn publish(bytes: usize) -> Request {
+    let payload = JsonText::parse(&format!("{:?}", "x".repeat(bytes))).unwrap();
+    let event = NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
+    Request::Publish(Publish { topic: topic(), event, deliver_at: None })
+}
+
+fn subscribe() -> Request {
+    Request::Subscribe(Subscribe {
+        topic: topic(),
+        group: Group::new("g").unwrap(),
+        from: Some(From::Earliest),
+        reset: false,
+        max_inflight: Some(1000),
+        ack_mode: millrace_bus::AckMode::default(),
+        filter: Filter::default(),
+    })
+}
+
+fn open(handle: &Handle) -> Link {
+    handle.open(Namespace::default()).unwrap()
+}
+
+/// Takes and writes until `count` items have come.
+async fn items(link: &Link, count: usize) -> Vec<Item> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        let mut items = Vec::new();
+        let taken = tokio::time::timeout(Duration::from_secs(5), link.take(&mut items, 64, 1 << 20)).await;
+        match taken.expect("items in time") {
+            Taken::Items { bytes } => link.written(bytes),
+            Taken::Closed => panic!("closed after {} of {count}", all.len()),
+        }
+        all.append(&mut items);
+    }
+    all
+}
+
+#[tokio::test]
+async fn what_gathers_during_a_sync_shares_the_next() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let link = open(&runtime.handle());
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    items(&link, 1).await;
+    disk.shut(true);
+    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    link.ask(&mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = disk.commits.load(SeqCst);
+    disk.shut(false);
+    let answers = items(&link, 201).await;
+    for (at, item) in answers.iter().enumerate() {
+        let Item::Reply { request, reply: Reply::Published { at: Some((_, offset)), .. } } = item else {
+            panic!("{item:?}")
+        };
+        assert_eq!((*request, offset.0), (at as u64 + 2, at as u64 + 2));
+    }
+    assert_eq!(disk.commits.load(SeqCst) - before, 2, "one that was under way, one for all the rest");
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_slow_disk_pushes_back_to_whoever_asks() {
+    let disk = Disk::new();
+    let settings =
+        RuntimeSettings { backlog_bytes_max: 10_000, request_units_max: 20, ..RuntimeSettings::default() };
+    let runtime = start(settings, &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    disk.shut(true);
+    let mut requests: Vec<_> = (1..=100).map(|number| (number, publish(2000))).collect();
+    let asked = tokio::time::timeout(Duration::from_millis(300), link.ask(&mut requests)).await;
+    assert!(asked.is_err(), "100 requests found room");
+    let view = handle.metrics();
+    assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
+    disk.shut(false);
+    // Nobody takes the answers while this asks, and none of them is lost.
+    link.ask(&mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
+    let stopped = runtime.stop(Duration::from_secs(5)).await;
+    assert_eq!(stopped, StopOutcome::Finished);
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    disk.fails.store(true, SeqCst);
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    disk.fails.store(false, SeqCst);
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    assert!(handle.health().storage_failed().unwrap().contains("disk full"));
+    assert!(!handle.health().ready());
+    let started = Instant::now();
+    assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::CutShort);
+    assert!(started.elapsed() < Duration::from_secs(1), "there is nothing to wait for");
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_store_that_panics_counts_as_failed() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    disk.panics.store(true, SeqCst);
+    let reply = runtime.handle().call(publish(1)).await;
+    assert!(matches!(reply, Ok(Reply::Refused(BusError::StorageFailed(_)))), "{reply:?}");
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_tried_again() {
+    let disk = Disk::new();
+    let first = start(RuntimeSettings::default(), &disk);
+    first.handle().call(publish(1)).await.unwrap();
+    first.end();
+    disk.unreadable.store(1, SeqCst);
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    let answers = items(&link, 2).await;
+    assert!(matches!(&answers[1], Item::Delivery { event, .. } if event.offset == Offset(1)), "{answers:?}");
+    assert_eq!(handle.metrics().reads_failed, 1);
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_read_is_held_back_and_goes_on_when_it_does() {
+    let disk = Disk::new();
+    let settings = RuntimeSettings {
+        outbox_soft_bytes: 20_000,
+        outbox_hard_bytes: 1_000_000,
+        ..RuntimeSettings::default()
+    };
+    let runtime = start(settings, &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    items(&link, 1).await;
+    for _ in 0..200 {
+        handle.call(publish(1000)).await.unwrap();
+    }
+    assert!(link.congested());
+    let relieved = tokio::time::timeout(Duration::from_millis(50), link.relieved()).await;
+    assert!(relieved.is_err(), "relieved without having read");
+    let offsets: Vec<_> = items(&link, 200)
+        .await
+        .into_iter()
+        .map(|item| match item {
+            Item::Delivery { event, .. } => event.offset.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(offsets, (1..=200).collect::<Vec<_>>());
+    link.relieved().await;
+    runtime.end();
+}
+
+#[tokio::test]
+async fn everyone_learns_that_the_runtime_has_ended() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::Finished);
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::ShuttingDown))));
+    runtime.end();
+    assert!(handle.call(publish(1)).await.is_err());
+    assert!(handle.open(Namespace::default()).is_err());
+    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
+    assert!(link.ask(&mut vec![(1, publish(1))]).await.is_err());
+}

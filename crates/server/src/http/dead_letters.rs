@@ -1,0 +1,172 @@
+//! Dead letters: which topics have some, what they are, and sending them round again.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use millrace_bus::{PublishBatch, Reply, Request, TopicView};
+use millrace_model::{DLQ_SUFFIX, Event, EventBody, EventId, Headers, Lineage, NewEvent, Offset, TopicKey};
+use millrace_store::ReadLimit;
+use millrace_wire::ErrorCode;
+use millrace_wire::http::{DeadLetterTopic, DeadLetters, Replay, Replayed};
+
+use crate::app::{App, SharedApp};
+use crate::body::read_text;
+use crate::http::events::{self, PageQuery, Start};
+use crate::http::{damaged_name, document};
+use crate::params::{AtTopic, Params, topic_key};
+use crate::refusal::Refusal;
+use crate::to_wire;
+
+/// Headers that tell the story of the dead letter, not of the event.
+const DLQ_HEADER_PREFIX: &str = "x-dlq-";
+/// Letters published by one commit.
+const REPLAY_SLICE: usize = 500;
+
+/// All dead-letter topics, or with `?topic=` a page of the letters of one.
+pub(crate) async fn list(
+    State(app): State<SharedApp>,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    if let Some(topic) = params.text("topic") {
+        let (_, dlq) = pair(&topic_key(&params, topic)?)?;
+        let query = PageQuery::of(&app, &params)?;
+        let (page, next) = events::page(&app, dlq.clone(), query).await?;
+        return Ok(events::answer(&dlq, query.partition, &page, next, events::wants_lines(&headers)));
+    }
+    match app.ask(Request::ListTopics { namespace: params.namespace()? }).await? {
+        Reply::Topics(topics) => {
+            let letters = topics.iter().filter(|view| view.topic.is_dead_letter()).map(dead_letter_topic);
+            Ok(document(StatusCode::OK, &DeadLetters { dead_letters: letters.collect::<Result<_, _>>()? }))
+        }
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {
+    let (topic, dlq) = pair(&view.topic)?;
+    let count = |(start, next): (Offset, Offset)| next.0.saturating_sub(start.0.max(1));
+    Ok(DeadLetterTopic {
+        topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,
+        dlq: to_wire::topic_name(&dlq).map_err(|error| damaged_name(&error))?,
+        count: view.partitions.iter().map(|view| count((view.start, view.next))).sum(),
+        streams: to_wire::streams(view),
+    })
+}
+
+/// Publishes letters to their topic again. Doing it twice is harmless within the dedupe window: the copy's id
+/// derives from the letter's.
+pub(crate) async fn replay(
+    State(app): State<SharedApp>,
+    at: AtTopic,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let Replay { partition, offset, limit } = Replay::parse(&body.text)?;
+    let (topic, dlq) = pair(&at.topic)?;
+    let mut next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
+    let mut replayed = 0;
+    while replayed < limit as usize {
+        let limit = ReadLimit {
+            events_max: REPLAY_SLICE.min(limit as usize - replayed),
+            bytes_max: app.settings.page_bytes_max,
+        };
+        let query = PageQuery { partition, start: Start::Offset(next), limit };
+        let (page, after) = events::page(&app, dlq.clone(), query).await?;
+        next = after;
+        if page.events.is_empty() {
+            break;
+        }
+        replayed += page.events.len();
+        publish(&app, &topic, &page.events).await?;
+    }
+    let replayed = Replayed {
+        topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,
+        dlq: to_wire::topic_name(&dlq).map_err(|error| damaged_name(&error))?,
+        partition,
+        replayed: replayed as u64,
+        next,
+    };
+    Ok(document(StatusCode::OK, &replayed))
+}
+
+async fn publish(app: &App, topic: &TopicKey, letters: &[Arc<Event>]) -> Result<(), Refusal> {
+    let events = letters.iter().map(|letter| original(letter)).collect();
+    match app.ask(Request::PublishBatch(PublishBatch { topic: topic.clone(), events })).await? {
+        Reply::PublishedBatch { .. } => Ok(()),
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+/// The event as its author wrote it, caused by the letter.
+fn original(letter: &Event) -> NewEvent {
+    let body = &letter.body;
+    let mut headers = body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
+    headers.retain(|name, _| !name.starts_with(DLQ_HEADER_PREFIX));
+    // A letter whose id leaves no room for the prefix is told by its place instead.
+    let id = EventId::parse(&format!("replay:{}", letter.id))
+        .or_else(|_| EventId::parse(&format!("replay:{}:{}", letter.stream.partition, letter.offset)));
+    NewEvent {
+        id: id.ok(),
+        body: Arc::new(EventBody {
+            key: body.key.clone(),
+            headers: (!headers.is_empty()).then(|| Headers::from_map(&headers)),
+            priority: body.priority,
+            lineage: Lineage { causation: Some(letter.id.clone()), ..body.lineage.clone() },
+            payload: body.payload.clone(),
+        }),
+    }
+}
+
+/// A topic and its dead-letter topic, whichever of the two was named.
+fn pair(named: &TopicKey) -> Result<(TopicKey, TopicKey), Refusal> {
+    if let Some(dlq) = named.dead_letters() {
+        return Ok((named.clone(), dlq));
+    }
+    let topic = named.as_str().strip_suffix(DLQ_SUFFIX).unwrap_or(named.as_str());
+    let topic =
+        TopicKey::parse(topic).map_err(|error| Refusal::new(ErrorCode::BadTopic, error.to_string()))?;
+    Ok((topic, named.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_model::{JsonText, Namespace, Partition, Timestamp, TopicName};
+
+    fn key(topic: &str) -> TopicKey {
+        TopicKey::new(&Namespace::default(), &TopicName::new(topic).unwrap())
+    }
+
+    #[test]
+    fn either_name_finds_the_pair() {
+        assert_eq!(pair(&key("a")).unwrap(), (key("a"), key("a.DLQ")));
+        assert_eq!(pair(&key("a.DLQ")).unwrap(), (key("a"), key("a.DLQ")));
+    }
+
+    #[test]
+    fn a_replayed_letter_is_the_original_with_its_cause() {
+        let headers =
+            [("x-dlq-reason", "boom"), ("trace", "7")].map(|(name, value)| (name.into(), value.into()));
+        let body = EventBody {
+            headers: Some(Headers::from_map(&headers.into())),
+            key: Some("k".into()),
+            ..EventBody::of(JsonText::parse("{\"a\": 1}").unwrap())
+        };
+        let letter = Event {
+            stream: key("a.DLQ").stream(Partition(0)),
+            offset: Offset(3),
+            ts: Timestamp(9),
+            id: EventId::parse("letter-3").unwrap(),
+            body: Arc::new(body),
+        };
+        let event = original(&letter);
+        assert_eq!(event.id, Some(EventId::parse("replay:letter-3").unwrap()));
+        assert_eq!(event.body.lineage.causation, Some(letter.id.clone()));
+        assert_eq!(event.body.headers.as_ref().unwrap().json().as_str(), "{\"trace\":\"7\"}");
+        assert_eq!(event.body.payload.as_str(), "{\"a\": 1}");
+    }
+}

@@ -1,0 +1,29 @@
+//! Moving a group.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use millrace_bus::{Reply, Request};
+use millrace_wire::http::Seek;
+
+use crate::app::SharedApp;
+use crate::body::read_text;
+use crate::http::{damaged_name, document};
+use crate::params::AtGroup;
+use crate::refusal::Refusal;
+use crate::{from_wire, to_wire};
+
+pub(crate) async fn seek(State(app): State<SharedApp>, at: AtGroup, body: Body) -> Result<Response, Refusal> {
+    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let Seek { from, partition } = Seek::parse(&body.text)?;
+    let from = from_wire::from(from);
+    let request = Request::SeekGroup { topic: at.topic, group: at.group, partition, from };
+    match app.ask(request).await? {
+        Reply::Sought { topic, group, partitions } => {
+            let sought = to_wire::sought(&topic, group, &partitions).map_err(|error| damaged_name(&error))?;
+            Ok(document(StatusCode::OK, &sought))
+        }
+        other => Err(Refusal::unexpected(&other)),
+    }
+}

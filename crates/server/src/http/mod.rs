@@ -1,0 +1,36 @@
+//! The endpoints, one file per thing they are about.
+
+pub(crate) mod dead_letters;
+pub(crate) mod events;
+pub(crate) mod groups;
+pub(crate) mod metrics;
+pub(crate) mod topics;
+pub(crate) mod watch;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use millrace_model::NameError;
+use millrace_wire::ErrorCode;
+use serde::Serialize;
+
+use crate::refusal::Refusal;
+
+/// A JSON document with a status.
+pub(crate) fn document(status: StatusCode, doc: &impl Serialize) -> Response {
+    match serde_json::to_string(doc) {
+        Ok(text) => json(status, text),
+        Err(error) => Refusal::new(ErrorCode::StorageFailed, format!("the answer has no JSON form: {error}"))
+            .status(StatusCode::INTERNAL_SERVER_ERROR)
+            .into_response(),
+    }
+}
+
+/// Text that is JSON already.
+pub(crate) fn json(status: StatusCode, text: String) -> Response {
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
+}
+
+/// A name that was checked once and is no longer legal: nothing but damage explains it.
+pub(crate) fn damaged_name(error: &NameError) -> Refusal {
+    Refusal::new(ErrorCode::StorageFailed, error.to_string()).status(StatusCode::INTERNAL_SERVER_ERROR)
+}

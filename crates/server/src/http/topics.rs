@@ -1,0 +1,82 @@
+//! Topics: create, list, show, change, delete, and how far their groups are.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use millrace_bus::{Reply, Request, TopicView};
+use millrace_model::TopicKey;
+use millrace_wire::http::{TopicBody, TopicList, parse_topic_patch};
+
+use crate::app::SharedApp;
+use crate::body::read_text;
+use crate::http::{damaged_name, document};
+use crate::params::{AtTopic, Params};
+use crate::refusal::Refusal;
+use crate::to_wire;
+
+pub(crate) async fn create(
+    State(app): State<SharedApp>,
+    params: Params,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let namespace = params.namespace()?;
+    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let TopicBody { topic, config } = TopicBody::parse(&body.text)?;
+    let topic = TopicKey::new(&namespace, &topic);
+    match app.ask(Request::CreateTopic { topic, config }).await? {
+        Reply::Topic { created: true, topic } => shown(StatusCode::CREATED, topic),
+        Reply::Topic { created: false, topic } => shown(StatusCode::OK, topic),
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+pub(crate) async fn list(State(app): State<SharedApp>, params: Params) -> Result<Response, Refusal> {
+    match app.ask(Request::ListTopics { namespace: params.namespace()? }).await? {
+        Reply::Topics(topics) => {
+            let topics = topics.into_iter().map(to_wire::topic).collect::<Result<_, _>>();
+            Ok(document(StatusCode::OK, &TopicList { topics: topics.map_err(|error| damaged_name(&error))? }))
+        }
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+pub(crate) async fn show(State(app): State<SharedApp>, at: AtTopic) -> Result<Response, Refusal> {
+    match app.ask(Request::DescribeTopic { topic: at.topic }).await? {
+        Reply::Topic { topic, .. } => shown(StatusCode::OK, topic),
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+pub(crate) async fn patch(
+    State(app): State<SharedApp>,
+    at: AtTopic,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let patch = parse_topic_patch(&body.text)?;
+    match app.ask(Request::PatchTopic { topic: at.topic, patch }).await? {
+        Reply::Topic { topic, .. } => shown(StatusCode::OK, topic),
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+pub(crate) async fn delete(State(app): State<SharedApp>, at: AtTopic) -> Result<Response, Refusal> {
+    match app.ask(Request::DeleteTopic { topic: at.topic }).await? {
+        Reply::TopicDeleted { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+pub(crate) async fn offsets(State(app): State<SharedApp>, at: AtTopic) -> Result<Response, Refusal> {
+    match app.ask(Request::Offsets { topic: at.topic }).await? {
+        Reply::Offsets(view) => {
+            Ok(document(StatusCode::OK, &to_wire::offsets(view).map_err(|error| damaged_name(&error))?))
+        }
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+fn shown(status: StatusCode, topic: TopicView) -> Result<Response, Refusal> {
+    Ok(document(status, &to_wire::topic(topic).map_err(|error| damaged_name(&error))?))
+}

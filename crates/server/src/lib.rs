@@ -1,0 +1,29 @@
+//! The network edges of the bus: WebSocket and HTTP on one port.
+//!
+//! Edges parse, check and translate; they decide nothing. A frame becomes a request of the engine (`from_wire`), an
+//! answer or delivery becomes a frame (`to_wire`), and everything in between is bounds: how many connections, how
+//! large a frame, how much may wait for a slow reader, how long a silent peer is believed to be there.
+//!
+//! What it does not do: no decisions (the engine makes them), no JSON shapes (the wire crate has them), no threads of
+//! the store (the runtime has them), no command line.
+//!
+//! Start with [`Server::start`].
+
+mod accept;
+mod app;
+mod body;
+mod from_wire;
+mod http;
+mod origin;
+mod params;
+mod refusal;
+mod routes;
+mod server;
+mod settings;
+mod store_url;
+mod to_wire;
+mod ws;
+
+pub use server::{ServeError, Server};
+pub use settings::ServerSettings;
+pub use store_url::{OpenError, OpenedStore, StoreUrl, StoreUrlError, open_store};

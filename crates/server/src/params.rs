@@ -1,0 +1,104 @@
+//! What a request says outside its body: names in the path, parameters behind the question mark.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use millrace_model::{Group, NameError, Namespace, TopicKey, TopicName};
+use millrace_wire::ErrorCode;
+
+use crate::refusal::Refusal;
+
+/// The parameters of a request. One that stands twice means its last value.
+#[derive(Debug)]
+pub(crate) struct Params(HashMap<String, String>);
+
+impl Params {
+    pub(crate) fn of(parts: &Parts) -> Result<Params, Refusal> {
+        let Query(given) = Query::try_from_uri(&parts.uri).map_err(|error| {
+            Refusal::new(ErrorCode::BadFrame, format!("the query cannot be read: {error}"))
+        })?;
+        Ok(Params(given))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    pub(crate) fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Refusal> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (min, max) = range.into_inner();
+        number.map(Some).ok_or_else(|| {
+            let detail = format!("{name} is {text:.40?}: it must be a whole number from {min} to {max}");
+            Refusal::new(ErrorCode::BadFrame, detail)
+        })
+    }
+
+    pub(crate) fn namespace(&self) -> Result<Namespace, Refusal> {
+        let named = self.text("namespace").map(Namespace::new).transpose();
+        Ok(named.map_err(|error| bad_name(ErrorCode::BadFrame, &error))?.unwrap_or_default())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Params, Refusal> {
+        Params::of(parts)
+    }
+}
+
+/// The topic a path names, in the namespace the query names.
+#[derive(Debug)]
+pub(crate) struct AtTopic {
+    pub(crate) topic: TopicKey,
+    pub(crate) params: Params,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AtTopic {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<AtTopic, Refusal> {
+        let params = Params::of(parts)?;
+        let names = names(parts, state).await?;
+        let topic = topic_key(&params, names.get("topic").map_or("", String::as_str))?;
+        Ok(AtTopic { topic, params })
+    }
+}
+
+/// The group of a topic a path names.
+#[derive(Debug)]
+pub(crate) struct AtGroup {
+    pub(crate) topic: TopicKey,
+    pub(crate) group: Group,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AtGroup {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<AtGroup, Refusal> {
+        let AtTopic { topic, .. } = AtTopic::from_request_parts(parts, state).await?;
+        let names = names(parts, state).await?;
+        let group = Group::new(names.get("group").map_or("", String::as_str))
+            .map_err(|error| bad_name(ErrorCode::BadGroup, &error))?;
+        Ok(AtGroup { topic, group })
+    }
+}
+
+pub(crate) fn topic_key(params: &Params, topic: &str) -> Result<TopicKey, Refusal> {
+    let name = TopicName::new(topic).map_err(|error| bad_name(ErrorCode::BadTopic, &error))?;
+    Ok(TopicKey::new(&params.namespace()?, &name))
+}
+
+async fn names<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<HashMap<String, String>, Refusal> {
+    let Path(names) = Path::from_request_parts(parts, state)
+        .await
+        .map_err(|error| Refusal::new(ErrorCode::BadFrame, format!("the path cannot be read: {error}")))?;
+    Ok(names)
+}
+
+fn bad_name(code: ErrorCode, error: &NameError) -> Refusal {
+    Refusal::new(code, error.to_string())
+}

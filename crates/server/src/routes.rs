@@ -1,0 +1,43 @@
+//! Which path leads where.
+
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use millrace_wire::ErrorCode;
+
+use crate::app::SharedApp;
+use crate::http::{dead_letters, events, groups, metrics, topics, watch};
+use crate::refusal::Refusal;
+use crate::{origin, ws};
+
+pub(crate) fn router(app: SharedApp) -> Router {
+    Router::new()
+        .route("/", get(ws::root))
+        .route("/ws", get(ws::upgrade))
+        .route("/topics", get(topics::list).post(topics::create))
+        .route("/topics/{topic}", get(topics::show).patch(topics::patch).delete(topics::delete))
+        .route("/topics/{topic}/offsets", get(topics::offsets))
+        .route("/topics/{topic}/events", get(events::read).post(events::publish))
+        .route("/topics/{topic}/groups/{group}/seek", post(groups::seek))
+        .route("/dead-letters", get(dead_letters::list))
+        .route("/dead-letters/{topic}/replay", post(dead_letters::replay))
+        .route("/stats", get(watch::stats))
+        .route("/metrics", get(metrics::metrics))
+        .route("/healthz", get(watch::healthz))
+        .route("/readyz", get(watch::readyz))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), origin::check))
+        .with_state(app)
+}
+
+async fn unknown_path(uri: Uri) -> Refusal {
+    let detail = format!("there is nothing at {:.200}", uri.path());
+    Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::NOT_FOUND)
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Refusal {
+    let detail = format!("{method:.20} is not possible at {:.200}: see the header `allow`", uri.path());
+    Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::METHOD_NOT_ALLOWED)
+}

@@ -1,0 +1,67 @@
+//! Every bound of the edges, with its default and the answer when it is reached.
+
+use millrace_runtime::RuntimeSettings;
+
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Origins besides the server's own host that browsers may come from, as they write them (`https://example.org`);
+    /// `*` lets all in. Others get 403.
+    pub allow_origins: Vec<String>,
+    /// WebSocket connections: more are refused with 503.
+    pub connections_max: usize,
+    /// HTTP connections at a time: more wait to be accepted. A WebSocket stops counting here once it is one.
+    pub http_connections_max: usize,
+    /// One frame, or the body of a request that is not an array of events: `too_large`.
+    pub frame_bytes_max: usize,
+    /// The body of a request with an array of events: `too_large`.
+    pub batch_body_bytes_max: usize,
+    /// Bodies being read at a time, all together: more wait.
+    pub bodies_bytes_max: usize,
+    /// The head or the body of a request must have arrived after this long: the connection is closed.
+    pub request_read_ms_max: u64,
+    /// Requests of one connection that wait for an answer: reading from it pauses.
+    pub unanswered_max: usize,
+    /// Frames taken from one socket before they are handed over together.
+    pub slice_frames_max: usize,
+    /// A write that makes no progress for this long ends the connection: its leases go to others.
+    pub slow_reader_ms: u64,
+    /// A silent connection is asked for a sign of life this often.
+    pub ping_ms: u64,
+    /// Signs of life a connection may owe before it counts as gone.
+    pub pings_missed_max: u32,
+    /// Events and bytes of one page of `GET /topics/{topic}/events`. A page that is cut says where to go on.
+    pub page_events_max: usize,
+    pub page_bytes_max: usize,
+    /// Pages read at a time: more wait.
+    pub reads_max: usize,
+    /// Topics with lines of their own in `/metrics`: the rest is summed up under `topic="(other)"`.
+    pub topic_labels_max: usize,
+    /// How long a stop may take.
+    pub grace_ms: u64,
+    pub runtime: RuntimeSettings,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        ServerSettings {
+            allow_origins: Vec::new(),
+            connections_max: 1024,
+            http_connections_max: 256,
+            frame_bytes_max: 1 << 20,
+            batch_body_bytes_max: 12 << 20,
+            bodies_bytes_max: 64 << 20,
+            request_read_ms_max: 30_000,
+            unanswered_max: 4096,
+            slice_frames_max: 256,
+            slow_reader_ms: 30_000,
+            ping_ms: 60_000,
+            pings_missed_max: 2,
+            page_events_max: 10_000,
+            page_bytes_max: 4 << 20,
+            reads_max: 8,
+            topic_labels_max: 100,
+            grace_ms: 5000,
+            runtime: RuntimeSettings::default(),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The door out: answers, deliveries and refusals become frames and bodies.
+
+use millrace_bus::{self as bus, BusError, OffsetsView, PartitionView, Reply, Stats, TopicView};
+use millrace_model::{ConfigError, Group, NameError, Namespace, Offset, Partition, TopicKey, TopicName};
+use millrace_runtime::Item;
+use millrace_wire::http::{
+    GroupOffsets, PartitionOffsets, Problem, Sought, StatsDoc, StreamDoc, TopicDoc, TopicOffsets, TopicStats,
+};
+use millrace_wire::{
+    About, ErrorCode, FrameError, Place, Position, Rid, write_message, write_ok, write_published,
+    write_published_batch, write_subscribed,
+};
+
+/// A request of a connection that waits for its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) rid: Option<Rid>,
+    pub(crate) op: &'static str,
+}
+
+/// The frame an item becomes. `waiting` is whose answer it is: a request that did not want one leaves no frame
+/// unless it is refused.
+pub(crate) fn frame(item: Item, waiting: Option<&Waiting>) -> Option<String> {
+    let mut out = String::new();
+    match item {
+        Item::Delivery { group, event, attempts } => {
+            out.reserve(event.body.bytes() + 320);
+            write_message(&mut out, &group, &event, attempts);
+        }
+        Item::Reply { reply, .. } => {
+            let rid = waiting.and_then(|waiting| waiting.rid.as_ref());
+            match reply {
+                Reply::Refused(error) => refused(&error, None).rid(rid.cloned()).write(&mut out),
+                Reply::Acked | Reply::Nacked | Reply::FlowAdded | Reply::Unsubscribed { .. } => {
+                    write_ok(&mut out, waiting?.op, rid);
+                }
+                reply => answer(&mut out, &reply, rid),
+            }
+        }
+        Item::Notice { error, group } => refused(&error, group.as_ref()).write(&mut out),
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+/// An answer that carries something, as a frame; HTTP answers a publish with the same.
+pub(crate) fn answer(out: &mut String, reply: &Reply, rid: Option<&Rid>) {
+    match reply {
+        Reply::Published { topic, id, at, due, durability } => {
+            let place = match (at, due) {
+                (Some((partition, offset)), _) => Place::At { partition: *partition, offset: *offset },
+                (None, due) => Place::Due(due.unwrap_or_default()),
+            };
+            out.reserve(192);
+            write_published(out, topic.topic(), place, id, *durability, rid);
+        }
+        Reply::PublishedBatch { topic, offsets, durability } => {
+            write_published_batch(out, topic.topic(), offsets, *durability, rid);
+        }
+        Reply::Subscribed { topic, group, partitions } => {
+            write_subscribed(out, topic.topic(), group.as_str(), positions(partitions), rid);
+        }
+        reply => tracing::error!(?reply, "an answer that no frame asks for"),
+    }
+}
+
+/// `group` for a notice about a group that the error itself does not name.
+fn refused(error: &BusError, group: Option<&Group>) -> FrameError {
+    let mut about = about(error);
+    about.group = about.group.or_else(|| group.map(|group| group.as_str().into()));
+    FrameError::new(code(error), error.to_string()).about(about)
+}
+
+pub(crate) fn problem(error: &BusError) -> Problem {
+    let problem = Problem::from(refused(error, None));
+    match error {
+        BusError::UnknownTopic(_)
+        | BusError::NoAutoCreate(_)
+        | BusError::TopicDeleted(_)
+        | BusError::UnknownGroup { .. }
+        | BusError::UnknownPartition { .. } => problem.status(404),
+        BusError::BadConfig(ConfigError::Shrinks { .. }) => problem.status(409),
+        _ => problem,
+    }
+}
+
+fn code(error: &BusError) -> ErrorCode {
+    match error.code() {
+        bus::ErrorCode::BadTopic => ErrorCode::BadTopic,
+        bus::ErrorCode::BadGroup => ErrorCode::BadGroup,
+        bus::ErrorCode::BadFrame => ErrorCode::BadFrame,
+        bus::ErrorCode::UnknownOffset => ErrorCode::UnknownOffset,
+        bus::ErrorCode::FilterConflict => ErrorCode::FilterConflict,
+        bus::ErrorCode::GroupBusy => ErrorCode::GroupBusy,
+        bus::ErrorCode::LimitReached => ErrorCode::LimitReached,
+        bus::ErrorCode::TooLarge => ErrorCode::TooLarge,
+        bus::ErrorCode::StorageFailed => ErrorCode::StorageFailed,
+        bus::ErrorCode::ShuttingDown => ErrorCode::ShuttingDown,
+    }
+}
+
+fn about(error: &BusError) -> About {
+    let of = |topic: &TopicKey| About::topic(topic.topic());
+    let of_group = |topic, group: &Group| About { group: Some(group.as_str().into()), ..of(topic) };
+    match error {
+        BusError::UnknownTopic(topic) | BusError::NoAutoCreate(topic) | BusError::TopicDeleted(topic) => {
+            of(topic)
+        }
+        BusError::UnknownGroup { topic, group }
+        | BusError::NotAMember { topic, group }
+        | BusError::FilterConflict { topic, group, .. }
+        | BusError::GroupBusy { topic, group } => of_group(topic, group),
+        BusError::UnknownPartition { topic, partition, .. } => {
+            About { partition: Some(*partition), ..of(topic) }
+        }
+        BusError::UnknownOffset { topic, group, partition, offset, .. } => {
+            About { partition: Some(*partition), offset: Some(*offset), ..of_group(topic, group) }
+        }
+        BusError::BadConfig(_)
+        | BusError::LimitReached { .. }
+        | BusError::OutOfRange { .. }
+        | BusError::BatchTooLarge { .. }
+        | BusError::EmptyBatch
+        | BusError::NeedsConnection
+        | BusError::GroupGone
+        | BusError::StorageFailed(_)
+        | BusError::ShuttingDown => About::default(),
+    }
+}
+
+fn positions(partitions: &[(Partition, Offset)]) -> impl Iterator<Item = Position> + '_ {
+    partitions.iter().map(|(partition, next)| Position { partition: *partition, next: *next })
+}
+
+/// The name inside a key. Keys are made of checked names, so the check cannot fail.
+pub(crate) fn topic_name(topic: &TopicKey) -> Result<TopicName, NameError> {
+    TopicName::new(topic.topic())
+}
+
+fn stream(view: &PartitionView) -> StreamDoc {
+    StreamDoc { partition: view.partition, start: view.start, next: view.next }
+}
+
+pub(crate) fn streams(view: &TopicView) -> Vec<StreamDoc> {
+    view.partitions.iter().map(stream).collect()
+}
+
+pub(crate) fn topic(view: TopicView) -> Result<TopicDoc, NameError> {
+    Ok(TopicDoc {
+        topic: topic_name(&view.topic)?,
+        streams: streams(&view),
+        config: view.config,
+        groups: view.groups,
+    })
+}
+
+pub(crate) fn offsets(view: OffsetsView) -> Result<TopicOffsets, NameError> {
+    let group = |view: bus::GroupView| GroupOffsets {
+        committed: view.committed,
+        lag: view.lag,
+        inflight: view.inflight,
+    };
+    let partition = |(view, groups): (PartitionView, std::collections::BTreeMap<Group, bus::GroupView>)| {
+        let groups = groups.into_iter().map(|(name, view)| (name, group(view))).collect();
+        PartitionOffsets { partition: view.partition, start: view.start, next: view.next, groups }
+    };
+    Ok(TopicOffsets {
+        topic: topic_name(&view.topic)?,
+        partitions: view.partitions.into_iter().map(partition).collect(),
+    })
+}
+
+pub(crate) fn sought(
+    topic: &TopicKey,
+    group: Group,
+    partitions: &[(Partition, Offset)],
+) -> Result<Sought, NameError> {
+    Ok(Sought { topic: topic_name(topic)?, group, partitions: positions(partitions).collect() })
+}
+
+/// Counters are the server's; topics are listed for one namespace only.
+pub(crate) fn stats(stats: &Stats, uptime_ms: u64, namespace: &Namespace) -> StatsDoc {
+    let counters = &stats.counters;
+    let by_topic = stats.by_topic.iter().filter(|(key, _)| key.namespace() == namespace.as_str());
+    StatsDoc {
+        uptime_ms,
+        published: counters.published,
+        duplicates: counters.duplicates,
+        delivered: counters.delivered,
+        acks: counters.acked,
+        nacks: counters.nacked,
+        redeliveries: counters.redelivered,
+        timeouts: counters.timed_out,
+        dead_letters: counters.dead_lettered,
+        skipped: counters.skipped,
+        filtered: counters.filtered,
+        inflight: stats.inflight,
+        lag: stats.lag,
+        connections: stats.connections,
+        subscriptions: stats.subscriptions,
+        topics: stats.topics,
+        groups: stats.groups,
+        by_topic: by_topic
+            .map(|(key, topic)| {
+                let counts = TopicStats { published: topic.published, delivered: topic.delivered };
+                (key.topic().to_owned(), counts)
+            })
+            .collect(),
+    }
+}

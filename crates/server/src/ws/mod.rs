@@ -1,0 +1,80 @@
+//! The WebSocket edge: one task per connection, reading and writing side by side.
+//!
+//! ```text
+//! socket -> read: parse many frames -> Link::ask   (pauses: outbox full, too much unanswered, owner busy)
+//! socket <- write: feed many frames, flush once <- Link::take, and what the reader answers itself
+//! ```
+
+mod close;
+mod connection;
+mod pulse;
+mod read;
+mod unanswered;
+mod write;
+
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{State, WebSocketUpgrade};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use millrace_bus::BusError;
+use millrace_wire::ErrorCode;
+
+use crate::app::SharedApp;
+use crate::params::Params;
+use crate::refusal::Refusal;
+use crate::to_wire;
+
+/// The library refuses messages above this multiple of the frame bound with an error that ends its reading. What lies
+/// between is read whole and refused here, so that the sender is there to receive the reason.
+const LIBRARY_MAX_FACTOR: usize = 4;
+const READ_BUFFER_BYTES: usize = 32 << 10;
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+
+type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+
+/// `/`: WebSocket clients connect here, people get a hint.
+pub(crate) async fn root(
+    state: State<SharedApp>,
+    headers: HeaderMap,
+    params: Params,
+    upgrade: Upgrade,
+) -> Result<Response, Refusal> {
+    let asked_for = headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
+    if asked_for.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+        return self::upgrade(state, params, upgrade).await;
+    }
+    let text = "Millrace, a durable event broker.\n\nWebSocket: this address, or /ws\n\
+        HTTP: /topics /dead-letters /stats /metrics /healthz /readyz\n";
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+pub(crate) async fn upgrade(
+    State(app): State<SharedApp>,
+    params: Params,
+    upgrade: Upgrade,
+) -> Result<Response, Refusal> {
+    let namespace = params.namespace()?;
+    let upgrade = upgrade.map_err(|error| {
+        let detail = format!("this is a WebSocket address: {}", error.body_text());
+        Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::UPGRADE_REQUIRED)
+    })?;
+    if app.runtime.health().stopping() {
+        return Err(to_wire::problem(&BusError::ShuttingDown).into());
+    }
+    let Ok(permit) = app.connections.clone().try_acquire_owned() else {
+        let max = app.settings.connections_max as u64;
+        let error = BusError::LimitReached { what: "connections", max };
+        return Err(Refusal::from(to_wire::problem(&error)).status(StatusCode::SERVICE_UNAVAILABLE));
+    };
+    let bytes_max = app.settings.frame_bytes_max.saturating_mul(LIBRARY_MAX_FACTOR);
+    Ok(upgrade
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_message_size(bytes_max)
+        .max_frame_size(bytes_max)
+        .on_upgrade(async move |socket| {
+            connection::run(&app, socket, namespace).await;
+            drop(permit);
+        }))
+}

@@ -1,0 +1,142 @@
+//! From the socket: parse every frame that has arrived, hand the requests over together.
+
+use axum::extract::ws::{Message, WebSocket};
+use futures_util::stream::SplitStream;
+use futures_util::{FutureExt, StreamExt};
+use millrace_bus::Request;
+use millrace_model::Namespace;
+use millrace_wire::{ClientFrame, ClientRequest, FrameError, write_ok, write_pong};
+use tokio::sync::mpsc;
+
+use crate::from_wire::{self, Topics};
+use crate::to_wire::Waiting;
+use crate::ws::close::End;
+use crate::ws::connection::Connection;
+use crate::ws::unanswered::NO_ANSWER;
+
+/// Frames of this size together are handed over before more are read.
+const SLICE_BYTES: usize = 256 << 10;
+
+/// What one frame led to.
+enum Taken {
+    Request(u64, Request),
+    /// The edge answers it itself.
+    Answer(String),
+    Nothing,
+}
+
+/// Runs until the connection ends. Whatever has to be waited for, the socket is not read meanwhile, so a client that
+/// is too fast feels it in its own writes.
+pub(super) async fn run(
+    connection: &Connection<'_>,
+    stream: &mut SplitStream<WebSocket>,
+    namespace: Namespace,
+    answers: mpsc::Sender<String>,
+) -> End {
+    let mut reader = Reader { connection, topics: Topics::of(namespace), answers };
+    let mut requests = Vec::new();
+    loop {
+        connection.pulse.listen(false);
+        connection.link.relieved().await;
+        connection.unanswered.room().await;
+        connection.pulse.listen(true);
+        let mut next = stream.next().await;
+        let mut bytes = 0;
+        let end = loop {
+            match reader.take(next, &mut requests).await {
+                Ok(frame_bytes) => bytes += frame_bytes,
+                Err(end) => break Some(end),
+            }
+            let full = requests.len() >= connection.app.settings.slice_frames_max || bytes >= SLICE_BYTES;
+            if full || connection.unanswered.is_full() {
+                break None;
+            }
+            match stream.next().now_or_never() {
+                Some(arrived) => next = arrived,
+                None => break None,
+            }
+        };
+        connection.pulse.listen(false);
+        // Also at the end: what was sent before a goodbye counts.
+        if connection.link.ask(&mut requests).await.is_err() {
+            return End::Stopping;
+        }
+        if let Some(end) = end {
+            return end;
+        }
+    }
+}
+
+struct Reader<'a> {
+    connection: &'a Connection<'a>,
+    topics: Topics,
+    answers: mpsc::Sender<String>,
+}
+
+impl Reader<'_> {
+    /// Tells how many bytes the frame had.
+    async fn take(
+        &mut self,
+        arrived: Option<Result<Message, axum::Error>>,
+        requests: &mut Vec<(u64, Request)>,
+    ) -> Result<usize, End> {
+        let bytes_max = self.connection.app.settings.frame_bytes_max;
+        let message = match arrived {
+            Some(Ok(message)) => message,
+            Some(Err(error)) => return Err(End::of(error, bytes_max)),
+            None => return Err(End::Gone),
+        };
+        self.connection.pulse.beat();
+        let bytes = match &message {
+            Message::Text(text) => text.len(),
+            Message::Binary(bytes) => bytes.len(),
+            _ => 0,
+        };
+        if bytes > bytes_max {
+            return Err(End::Oversize { bytes_max, readable: true });
+        }
+        let taken = match message {
+            Message::Text(text) => self.frame(&text),
+            Message::Binary(_) => refused(&FrameError::binary()),
+            Message::Ping(_) | Message::Pong(_) => Taken::Nothing,
+            Message::Close(_) => return Err(End::Gone),
+        };
+        match taken {
+            Taken::Request(number, request) => requests.push((number, request)),
+            // The writer is gone only when the connection ends anyway.
+            Taken::Answer(text) => self.answers.send(text).await.map_err(|_| End::Gone)?,
+            Taken::Nothing => {}
+        }
+        Ok(bytes)
+    }
+
+    fn frame(&mut self, text: &str) -> Taken {
+        let ClientFrame { rid, request } = match ClientFrame::parse(text) {
+            Ok(frame) => frame,
+            Err(error) => return refused(&error),
+        };
+        let mut own = String::new();
+        match &request {
+            ClientRequest::Ping => write_pong(&mut own, rid.as_ref()),
+            // No tokens exist in this version: everyone is who they say.
+            ClientRequest::Auth(_) => write_ok(&mut own, request.type_name(), rid.as_ref()),
+            _ => {}
+        }
+        let answered = match &request {
+            ClientRequest::Ack(_) | ClientRequest::Nack(_) | ClientRequest::Flow(_) => rid.is_some(),
+            _ => true,
+        };
+        let op = request.type_name();
+        let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
+            return Taken::Answer(own);
+        };
+        let number = if answered { self.connection.unanswered.add(Waiting { rid, op }) } else { NO_ANSWER };
+        Taken::Request(number, request)
+    }
+}
+
+fn refused(error: &FrameError) -> Taken {
+    let mut text = String::new();
+    error.write(&mut text);
+    Taken::Answer(text)
+}

@@ -1,0 +1,69 @@
+//! Requests of a connection that wait for an answer: the client's own request id by our number.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::to_wire::Waiting;
+
+/// Requests that want no answer all have this number: if they are refused, the error stands alone.
+pub(super) const NO_ANSWER: u64 = 0;
+
+/// At `max` the connection is not read from until answers have come.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    state: Mutex<State>,
+    answered: Notify,
+    max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: u64,
+    waiting: HashMap<u64, Waiting>,
+}
+
+impl Unanswered {
+    pub(super) fn new(max: usize) -> Unanswered {
+        Unanswered { state: Mutex::default(), answered: Notify::new(), max }
+    }
+
+    pub(super) fn add(&self, waiting: Waiting) -> u64 {
+        let mut state = self.lock();
+        state.last += 1;
+        let number = state.last;
+        state.waiting.insert(number, waiting);
+        number
+    }
+
+    pub(super) fn answer(&self, number: u64) -> Option<Waiting> {
+        if number == NO_ANSWER {
+            return None;
+        }
+        let mut state = self.lock();
+        let waiting = state.waiting.remove(&number);
+        let has_room_again = state.waiting.len() + 1 == self.max;
+        drop(state);
+        if has_room_again {
+            self.answered.notify_one();
+        }
+        waiting
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.lock().waiting.len() >= self.max
+    }
+
+    /// Waits until another request may be read. For one reader.
+    pub(super) async fn room(&self) {
+        while self.is_full() {
+            self.answered.notified().await;
+        }
+    }
+
+    /// The table is consistent after every statement.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

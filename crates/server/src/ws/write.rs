@@ -1,0 +1,130 @@
+//! To the socket: everything that waits, flushed once.
+
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use futures_util::stream::SplitSink;
+use futures_util::{FutureExt, SinkExt};
+use millrace_runtime::{Item, Taken};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
+
+use crate::to_wire;
+use crate::ws::close::End;
+use crate::ws::connection::Connection;
+use crate::ws::pulse::Check;
+
+/// What is written between two looks at whether the reader still reads.
+const SLICE_ITEMS: usize = 512;
+const SLICE_BYTES: usize = 256 << 10;
+
+type Sink = SplitSink<WebSocket, Message>;
+
+pub(super) async fn run(
+    connection: &Connection<'_>,
+    sink: &mut Sink,
+    mut own_answers: mpsc::Receiver<String>,
+) -> End {
+    let mut writer = Writer { connection, sink, items: Vec::new() };
+    match writer.run(&mut own_answers).await {
+        Ok(never) => match never {},
+        Err(end) => end,
+    }
+}
+
+struct Writer<'a> {
+    connection: &'a Connection<'a>,
+    sink: &'a mut Sink,
+    items: Vec<Item>,
+}
+
+enum Never {}
+
+impl Writer<'_> {
+    async fn run(&mut self, own_answers: &mut mpsc::Receiver<String>) -> Result<Never, End> {
+        let settings = &self.connection.app.settings;
+        let every = Duration::from_millis(settings.ping_ms.max(1));
+        let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut missed = 0;
+        let mut closing = self.connection.app.closing.clone();
+        loop {
+            let link = &self.connection.link;
+            tokio::select! {
+                taken = link.take(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
+                Some(text) = own_answers.recv() => self.answers(text, own_answers).await?,
+                _ = ticks.tick() => match self.connection.pulse.check(&mut missed, settings.pings_missed_max) {
+                    Check::Fine => {}
+                    Check::Ping => self.send(Message::Ping(bytes::Bytes::new())).await?,
+                    Check::Gone => return Err(End::Dropped("it gave no sign of life")),
+                },
+                () = closing.wait_for(|closing| *closing).map(drop) => return Err(self.finish().await?),
+            }
+        }
+    }
+
+    async fn items(&mut self, taken: Taken) -> Result<(), End> {
+        let Taken::Items { bytes } = taken else {
+            return Err(match self.connection.app.runtime.health().stopping() {
+                true => End::Stopping,
+                false => End::Dropped("it did not read what it asked for"),
+            });
+        };
+        let unanswered = &self.connection.unanswered;
+        let (items, sink) = (&mut self.items, &mut *self.sink);
+        let write = async {
+            for item in items.drain(..) {
+                let waiting = match &item {
+                    Item::Reply { request, .. } => unanswered.answer(*request),
+                    _ => None,
+                };
+                if let Some(text) = to_wire::frame(item, waiting.as_ref()) {
+                    sink.feed(Message::Text(text.into())).await?;
+                }
+            }
+            sink.flush().await
+        };
+        within(self.connection, write).await?;
+        self.connection.link.written(bytes);
+        Ok(())
+    }
+
+    async fn answers(&mut self, first: String, more: &mut mpsc::Receiver<String>) -> Result<(), End> {
+        let sink = &mut *self.sink;
+        let write = async {
+            sink.feed(Message::Text(first.into())).await?;
+            while let Ok(text) = more.try_recv() {
+                sink.feed(Message::Text(text.into())).await?;
+            }
+            sink.flush().await
+        };
+        within(self.connection, write).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), End> {
+        within(self.connection, self.sink.send(message)).await
+    }
+
+    /// The engine has stopped: what it left in the outbox is all there will be.
+    async fn finish(&mut self) -> Result<End, End> {
+        while let Some(taken) = self.connection.link.try_take(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
+            self.items(taken).await?;
+        }
+        Ok(End::Stopping)
+    }
+}
+
+/// A write that takes longer than a reader may be slow ends the connection.
+async fn within(
+    connection: &Connection<'_>,
+    write: impl Future<Output = Result<(), axum::Error>>,
+) -> Result<(), End> {
+    match timeout(Duration::from_millis(connection.app.settings.slow_reader_ms), write).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(End::Gone),
+        Err(_) => {
+            connection.app.runtime.count_dropped_slow();
+            Err(End::Dropped("it did not read for too long"))
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use millrace_model::{Filter, Group, TopicName};
+use serde_json::value::RawValue;
+
+use crate::error::FrameError;
+use crate::field::Field;
+use crate::fields::{Fields, text_of};
+use crate::start::StartFrom;
+use crate::text::{push_member, push_string, push_string_member};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subscribe {
+    pub topic: TopicName,
+    pub group: Group,
+    /// Where a group without a commit begins; `None` = at the tail.
+    pub from: Option<StartFrom>,
+    /// Seek to `from` although the group has a commit.
+    pub reset: bool,
+    /// `None` = the server's default.
+    pub max_inflight: Option<u32>,
+    pub ack_mode: AckMode,
+    pub filter: Filter,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckMode {
+    /// An ack completes its offset and every lower one in flight on the same connection.
+    #[default]
+    Cumulative,
+    /// An ack completes its offset only.
+    Individual,
+}
+
+impl AckMode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AckMode::Cumulative => "cumulative",
+            AckMode::Individual => "individual",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<AckMode> {
+        [AckMode::Cumulative, AckMode::Individual].into_iter().find(|mode| mode.as_str() == text)
+    }
+
+    fn read(fields: &Fields<'_>) -> Result<AckMode, FrameError> {
+        let Some(raw) = fields.get(Field::AckMode) else {
+            return Ok(AckMode::default());
+        };
+        text_of(raw)
+            .and_then(|text| AckMode::parse(&text))
+            .ok_or_else(|| FrameError::wrong(Field::AckMode, raw))
+    }
+}
+
+impl Subscribe {
+    pub fn to(topic: TopicName, group: Group) -> Subscribe {
+        Subscribe {
+            topic,
+            group,
+            from: None,
+            reset: false,
+            max_inflight: None,
+            ack_mode: AckMode::default(),
+            filter: Filter::default(),
+        }
+    }
+
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Subscribe, FrameError> {
+        let (topic, group) = (fields.topic()?, fields.group()?);
+        let from = StartFrom::read(fields)?;
+        Ok(Subscribe {
+            topic,
+            group,
+            from: from.map(|(from, _)| from),
+            reset: from.is_some_and(|(_, reset)| reset),
+            max_inflight: fields.small(Field::MaxInflight, 1..=u32::MAX)?,
+            ack_mode: AckMode::read(fields)?,
+            filter: read_filter(fields)?,
+        })
+    }
+
+    pub(super) fn push(&self, out: &mut String) {
+        push_string_member(out, "topic", self.topic.as_str());
+        push_string_member(out, "group", self.group.as_str());
+        if let Some(from) = self.from {
+            out.push_str(",\"from\":");
+            from.push(self.reset, out);
+        }
+        if let Some(max_inflight) = self.max_inflight {
+            push_member(out, "max_inflight", max_inflight);
+        }
+        if self.ack_mode != AckMode::default() {
+            push_string_member(out, "ack_mode", self.ack_mode.as_str());
+        }
+        if !self.filter.is_empty() {
+            push_filter(&self.filter, out);
+        }
+    }
+}
+
+fn read_filter(fields: &Fields<'_>) -> Result<Filter, FrameError> {
+    let Some(raw) = fields.get(Field::Filter) else {
+        return Ok(Filter::default());
+    };
+    let inside = Fields::of_field(Field::Filter, raw)?;
+    let read = || {
+        Ok(Filter {
+            key: inside.text(Field::Key)?.map(Into::into),
+            header: inside
+                .get(Field::Header)
+                .map(|raw| header_pair(raw).ok_or_else(|| FrameError::wrong(Field::Header, raw)))
+                .transpose()?,
+        })
+    };
+    read().map_err(|error: FrameError| error.inside("filter"))
+}
+
+fn header_pair(raw: &RawValue) -> Option<(String, String)> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn push_filter(filter: &Filter, out: &mut String) {
+    out.push_str(",\"filter\":{");
+    if let Some(key) = &filter.key {
+        out.push_str("\"key\":");
+        push_string(out, key);
+    }
+    if let Some((name, value)) = &filter.header {
+        out.push_str(if filter.key.is_some() { ",\"header\":[" } else { "\"header\":[" });
+        push_string(out, name);
+        out.push(',');
+        push_string(out, value);
+        out.push(']');
+    }
+    out.push('}');
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unsubscribe {
+    pub topic: TopicName,
+    pub group: Group,
+}
+
+impl Unsubscribe {
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Unsubscribe, FrameError> {
+        Ok(Unsubscribe { topic: fields.topic()?, group: fields.group()? })
+    }
+
+    pub(super) fn push(&self, out: &mut String) {
+        push_string_member(out, "topic", self.topic.as_str());
+        push_string_member(out, "group", self.group.as_str());
+    }
+}

@@ -1,0 +1,113 @@
+//! The envelope: a committed event as subscribers and readers see it.
+
+use millrace_model::{Event, EventId, Headers, JsonText, Offset, Partition, Timestamp, TopicName};
+
+use crate::error::FrameError;
+use crate::event::{read_headers, read_id};
+use crate::field::Field;
+use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::text::{push_display, push_json_member, push_member, push_string, push_string_member};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    pub id: EventId,
+    pub ts: Timestamp,
+    pub topic: TopicName,
+    pub key: Option<Box<str>>,
+    pub partition: Partition,
+    pub offset: Offset,
+    pub headers: Option<Headers>,
+    pub payload: JsonText,
+    /// Which delivery this is; 1 where it is not shown.
+    pub attempts: u32,
+}
+
+impl Envelope {
+    pub fn parse(text: &str) -> Result<Envelope, FrameError> {
+        Envelope::read(&Fields::of_document(text)?)
+    }
+
+    pub(crate) fn read(fields: &Fields<'_>) -> Result<Envelope, FrameError> {
+        let payload = needed(Field::Payload, fields.given(Field::Payload))?;
+        Ok(Envelope {
+            id: needed(Field::Id, read_id(fields)?)?,
+            ts: Timestamp(needed(Field::Ts, fields.integer(Field::Ts, 0..=INTEGER_MAX)?)?),
+            topic: fields.topic()?,
+            key: fields.text(Field::Key)?.map(Into::into),
+            partition: Partition(needed(Field::Partition, fields.small(Field::Partition, 0..=u32::MAX)?)?),
+            offset: Offset(needed(Field::Offset, fields.integer(Field::Offset, 0..=INTEGER_MAX)?)?),
+            headers: read_headers(fields)?,
+            payload: JsonText::from_checked(payload),
+            attempts: fields.small(Field::Attempts, 1..=u32::MAX)?.unwrap_or(1),
+        })
+    }
+
+    pub fn write(&self, out: &mut String) {
+        push_parts(
+            out,
+            &Parts {
+                id: &self.id,
+                ts: self.ts,
+                topic: self.topic.as_str(),
+                key: self.key.as_deref(),
+                partition: self.partition,
+                offset: self.offset,
+                headers: self.headers.as_ref(),
+                payload: &self.payload,
+                attempts: self.attempts,
+            },
+        );
+    }
+}
+
+/// Appends the envelope of a stored event; `attempts` is shown from the second delivery on.
+pub fn write_envelope(out: &mut String, event: &Event, attempts: u32) {
+    push_parts(
+        out,
+        &Parts {
+            id: &event.id,
+            ts: event.ts,
+            topic: event.stream.topic.topic(),
+            key: event.body.key.as_deref(),
+            partition: event.stream.partition,
+            offset: event.offset,
+            headers: event.body.headers.as_ref(),
+            payload: &event.body.payload,
+            attempts,
+        },
+    );
+}
+
+struct Parts<'a> {
+    id: &'a EventId,
+    ts: Timestamp,
+    topic: &'a str,
+    key: Option<&'a str>,
+    partition: Partition,
+    offset: Offset,
+    headers: Option<&'a Headers>,
+    payload: &'a JsonText,
+    attempts: u32,
+}
+
+/// By hand, because every delivery passes here. A UUID and a topic need no escaping by their alphabets.
+fn push_parts(out: &mut String, parts: &Parts<'_>) {
+    out.push_str("{\"id\":");
+    match parts.id {
+        EventId::Uuid(_) => push_display(out, format_args!("\"{}\"", parts.id)),
+        EventId::Text(text) => push_string(out, text),
+    }
+    push_display(out, format_args!(",\"ts\":{},\"topic\":\"{}\"", parts.ts.0, parts.topic));
+    if let Some(key) = parts.key {
+        push_string_member(out, "key", key);
+    }
+    push_display(out, format_args!(",\"partition\":{},\"offset\":{}", parts.partition, parts.offset));
+    if let Some(headers) = parts.headers {
+        push_json_member(out, "headers", headers.json().as_str());
+    }
+    push_json_member(out, "payload", parts.payload.as_str());
+    if parts.attempts > 1 {
+        push_member(out, "attempts", parts.attempts);
+    }
+    out.push('}');
+}

@@ -1,0 +1,32 @@
+//! Bodies of the HTTP interface. What comes in is read by the same rules as a frame.
+
+mod dead_letters;
+mod events;
+mod offsets;
+mod problem;
+mod publish;
+mod seek;
+mod stats;
+mod topic;
+
+pub use dead_letters::{DeadLetterTopic, DeadLetters, Replay, Replayed};
+pub use events::{EventsPage, write_events_page};
+pub use offsets::{GroupOffsets, PartitionOffsets, TopicOffsets};
+pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
+pub use publish::{PublishBody, write_publish_body};
+pub use seek::{Seek, Sought};
+pub use stats::{StatsDoc, TopicStats};
+pub use topic::{StreamDoc, TopicBody, TopicDoc, TopicList, parse_topic_patch};
+
+use crate::error::FrameError;
+
+/// The text of a body.
+pub fn body_text(bytes: &[u8]) -> Result<&str, FrameError> {
+    std::str::from_utf8(bytes)
+        .map_err(|error| FrameError::bad_json(format_args!("the body is not UTF-8: {error}")))
+}
+
+/// Appends a document made of plain values, which always have a JSON form.
+fn write_doc(out: &mut String, doc: &impl serde::Serialize) {
+    out.push_str(&serde_json::to_string(doc).unwrap_or_default());
+}

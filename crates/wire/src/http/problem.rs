@@ -1,0 +1,58 @@
+//! Errors over HTTP: RFC 9457 problem details with the protocol's own code.
+
+use millrace_model::{Offset, Partition};
+use serde::{Deserialize, Serialize};
+
+use crate::code::ErrorCode;
+use crate::error::FrameError;
+
+pub const PROBLEM_CONTENT_TYPE: &str = "application/problem+json";
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// `urn:millrace:error:CODE`.
+    pub r#type: String,
+    pub title: String,
+    pub status: u16,
+    pub detail: String,
+    pub code: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Partition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<Offset>,
+}
+
+impl Problem {
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Problem {
+        FrameError::new(code, detail).into()
+    }
+
+    /// For an answer whose status says more than its code usually does, such as 404 for a topic that is not there.
+    pub fn status(self, status: u16) -> Problem {
+        Problem { status, ..self }
+    }
+
+    pub fn write(&self, out: &mut String) {
+        super::write_doc(out, self);
+    }
+}
+
+impl From<FrameError> for Problem {
+    fn from(error: FrameError) -> Problem {
+        Problem {
+            r#type: format!("urn:millrace:error:{}", error.code),
+            title: error.code.title().into(),
+            status: error.code.http_status(),
+            detail: error.message,
+            code: error.code.as_str().into(),
+            topic: error.about.topic,
+            group: error.about.group,
+            partition: error.about.partition,
+            offset: error.about.offset,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `POST /topics/{topic}/groups/{group}/seek`.
+
+use millrace_model::{Group, Partition, TopicName};
+use serde::{Deserialize, Serialize};
+
+use crate::error::FrameError;
+use crate::field::Field;
+use crate::fields::{Fields, needed};
+use crate::position::Position;
+use crate::start::StartFrom;
+
+/// `partition: None` moves all partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seek {
+    pub from: StartFrom,
+    pub partition: Option<Partition>,
+}
+
+impl Seek {
+    pub fn parse(text: &str) -> Result<Seek, FrameError> {
+        let fields = Fields::of_document(text)?;
+        let (from, _) = needed(Field::From, StartFrom::read(&fields)?)?;
+        let partition = fields.small(Field::Partition, 0..=u32::MAX)?.map(Partition);
+        Ok(Seek { from, partition })
+    }
+}
+
+/// Where the group stands after it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sought {
+    pub topic: TopicName,
+    pub group: Group,
+    pub partitions: Vec<Position>,
+}

@@ -1,0 +1,131 @@
+//! Topics and their settings.
+
+use millrace_model::{
+    Durability, Group, Offset, PARTITIONS_MAX, Partition, TopicConfig, TopicName, TopicPatch,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::FrameError;
+use crate::field::Field;
+use crate::fields::{Fields, INTEGER_MAX};
+use crate::server_frame::read_durability;
+
+/// `POST /topics`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicBody {
+    pub topic: TopicName,
+    pub config: TopicConfig,
+}
+
+impl TopicBody {
+    pub fn parse(text: &str) -> Result<TopicBody, FrameError> {
+        let fields = Fields::of_document(text)?;
+        let topic = fields.topic()?;
+        let patch = read_patch(&fields)?;
+        let config = TopicConfig {
+            partitions: patch.partitions.unwrap_or(0),
+            retention_ms: patch.retention_ms.flatten(),
+            retention_bytes: patch.retention_bytes.flatten(),
+            max_attempts: patch.max_attempts.flatten(),
+            ack_timeout_ms: patch.ack_timeout_ms.flatten(),
+            dedupe_window_ms: patch.dedupe_window_ms.flatten(),
+            durability: patch.durability.flatten(),
+        };
+        Ok(TopicBody { topic, config })
+    }
+
+    pub fn write(&self, out: &mut String) {
+        TopicDoc {
+            topic: self.topic.clone(),
+            config: self.config.clone(),
+            streams: Vec::new(),
+            groups: Vec::new(),
+        }
+        .write(out);
+    }
+}
+
+/// `PATCH /topics/{topic}`: what is absent stays, what is `null` goes back to its default (RFC 7396).
+pub fn parse_topic_patch(text: &str) -> Result<TopicPatch, FrameError> {
+    read_patch(&Fields::of_document(text)?)
+}
+
+fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
+    refuse_what_is_not_offered(fields)?;
+    let number = |field, min| {
+        let given = fields.given(field).is_some();
+        Ok::<_, FrameError>(given.then_some(fields.integer(field, min..=INTEGER_MAX)?))
+    };
+    Ok(TopicPatch {
+        partitions: read_partitions(fields)?,
+        retention_ms: number(Field::RetentionMs, 1)?,
+        retention_bytes: number(Field::RetentionBytes, 1)?,
+        max_attempts: match fields.given(Field::MaxAttempts) {
+            None => None,
+            Some(_) => Some(fields.small(Field::MaxAttempts, 1..=u32::MAX)?),
+        },
+        ack_timeout_ms: number(Field::AckTimeoutMs, 1)?,
+        dedupe_window_ms: number(Field::DedupeWindowMs, 0)?,
+        durability: match (fields.given(Field::Durability), fields.get(Field::Durability)) {
+            (None, _) => None,
+            (Some(_), None) => Some(None::<Durability>),
+            (Some(_), Some(_)) => Some(Some(read_durability(fields)?)),
+        },
+    })
+}
+
+/// Not the field of the same name in OK, which the table describes.
+fn read_partitions(fields: &Fields<'_>) -> Result<Option<u32>, FrameError> {
+    let Some(raw) = fields.get(Field::Partitions) else {
+        return Ok(None);
+    };
+    match raw.get().parse() {
+        Ok(partitions @ 1..=PARTITIONS_MAX) => Ok(Some(partitions)),
+        _ => Err(FrameError::unlike(
+            Field::Partitions,
+            raw,
+            format_args!("a whole number from 1 to {PARTITIONS_MAX}"),
+        )),
+    }
+}
+
+/// A wish that would be silently dropped is a promise broken: who may read a topic, or what is kept of it.
+fn refuse_what_is_not_offered(fields: &Fields<'_>) -> Result<(), FrameError> {
+    let compact = fields.get(Field::Compact).filter(|raw| raw.get() != "false");
+    let lists = [Field::PublishAcl, Field::SubscribeAcl].map(|field| (field, fields.get(field)));
+    let refused =
+        lists.into_iter().chain([(Field::Compact, compact)]).find_map(|(field, raw)| Some((field, raw?)));
+    refused.map_or(Ok(()), |(field, raw)| Err(FrameError::wrong(field, raw)))
+}
+
+/// A topic as it is shown: its settings, its logs, its groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicDoc {
+    pub topic: TopicName,
+    #[serde(flatten)]
+    pub config: TopicConfig,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamDoc>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
+}
+
+/// One partition's log: the first offset still there, and the offset the next event will get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamDoc {
+    pub partition: Partition,
+    pub start: Offset,
+    pub next: Offset,
+}
+
+impl TopicDoc {
+    pub fn write(&self, out: &mut String) {
+        super::write_doc(out, self);
+    }
+}
+
+/// `GET /topics`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicList {
+    pub topics: Vec<TopicDoc>,
+}

@@ -1,0 +1,43 @@
+//! The JSON shapes of WebSocket frames and HTTP bodies, in one place for the server, the client and the bench.
+//!
+//! Reading turns text into checked values of `millrace-model`, or into one [`FrameError`] that says what was wrong
+//! and what would be right. Payloads and headers pass through as the bytes their author wrote: a document is split
+//! into its fields once, and only the short fields are looked at again. Writing appends to a `String` the caller
+//! reuses.
+//!
+//! What is not here: sockets, sessions, decisions. Whether a topic exists or an offset is in flight is the engine's
+//! business.
+//!
+//! Start with [`ClientFrame::parse`] and [`ServerFrame`]; HTTP bodies are in [`http`].
+
+mod about;
+mod client_frame;
+mod code;
+mod envelope;
+mod error;
+mod event;
+mod field;
+mod fields;
+pub mod http;
+mod position;
+mod rid;
+mod server_frame;
+mod start;
+mod text;
+
+pub use about::About;
+pub use client_frame::{
+    Ack, AckMode, AuthToken, ClientFrame, ClientRequest, Flow, Nack, Publish, PublishBatch, Subscribe,
+    Unsubscribe,
+};
+pub use code::ErrorCode;
+pub use envelope::{Envelope, write_envelope};
+pub use error::FrameError;
+pub use event::{DeliverAt, write_event};
+pub use position::Position;
+pub use rid::{RID_BYTES_MAX, Rid};
+pub use server_frame::{
+    Message, OkFrame, Place, Published, PublishedBatch, ServerFrame, Subscribed, write_message, write_ok,
+    write_pong, write_published, write_published_batch, write_subscribed,
+};
+pub use start::StartFrom;

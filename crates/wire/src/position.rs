@@ -1,0 +1,26 @@
+//! How far a group or stream is in one partition: `{"partition":0,"next":1}`.
+
+use millrace_model::{Offset, Partition};
+use serde::{Deserialize, Serialize};
+
+use crate::text::push_display;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    pub partition: Partition,
+    pub next: Offset,
+}
+
+impl Position {
+    pub(crate) fn push_all(positions: impl IntoIterator<Item = Position>, out: &mut String) {
+        out.push('[');
+        for (at, position) in positions.into_iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            push_display(
+                out,
+                format_args!("{comma}{{\"partition\":{},\"next\":{}}}", position.partition, position.next),
+            );
+        }
+        out.push(']');
+    }
+}

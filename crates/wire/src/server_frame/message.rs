@@ -1,0 +1,54 @@
+//! MESSAGE: an event for a member of a group.
+
+use millrace_model::{Event, Group, Offset, Partition, TopicName};
+
+use crate::envelope::{Envelope, write_envelope};
+use crate::error::FrameError;
+use crate::field::Field;
+use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::text::push_display;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub topic: TopicName,
+    pub partition: Partition,
+    pub group: Group,
+    pub offset: Offset,
+    pub envelope: Envelope,
+}
+
+impl Message {
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FrameError> {
+        let raw = needed(Field::Envelope, fields.get(Field::Envelope))?;
+        let envelope = Fields::of_field(Field::Envelope, raw)?;
+        Ok(Message {
+            topic: fields.topic()?,
+            partition: Partition(needed(Field::Partition, fields.small(Field::Partition, 0..=u32::MAX)?)?),
+            group: fields.group()?,
+            offset: Offset(needed(Field::Offset, fields.integer(Field::Offset, 0..=INTEGER_MAX)?)?),
+            envelope: Envelope::read(&envelope).map_err(|error| error.inside("envelope"))?,
+        })
+    }
+
+    pub fn write(&self, out: &mut String) {
+        push_head(out, self.topic.as_str(), self.partition, self.group.as_str(), self.offset);
+        self.envelope.write(out);
+        out.push('}');
+    }
+}
+
+/// `attempts` is the number of this delivery, from 1 on.
+pub fn write_message(out: &mut String, group: &Group, event: &Event, attempts: u32) {
+    push_head(out, event.stream.topic.topic(), event.stream.partition, group.as_str(), event.offset);
+    write_envelope(out, event, attempts);
+    out.push('}');
+}
+
+/// Names need no escaping by their alphabet.
+fn push_head(out: &mut String, topic: &str, partition: Partition, group: &str, offset: Offset) {
+    out.push_str("{\"type\":\"MESSAGE\",\"topic\":\"");
+    out.push_str(topic);
+    push_display(out, format_args!("\",\"partition\":{partition},\"group\":\""));
+    out.push_str(group);
+    push_display(out, format_args!("\",\"offset\":{offset},\"envelope\":"));
+}

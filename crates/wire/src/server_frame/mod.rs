@@ -1,0 +1,82 @@
+//! What the server says. It writes with the `write_*` functions, which borrow what it holds; clients read owned
+//! values with [`ServerFrame::parse`].
+
+mod message;
+mod ok;
+mod published;
+
+pub use message::{Message, write_message};
+pub use ok::{OkFrame, Subscribed, write_ok, write_subscribed};
+pub(crate) use published::read_durability;
+pub use published::{Place, Published, PublishedBatch, write_published, write_published_batch};
+
+use crate::about::About;
+use crate::code::ErrorCode;
+use crate::error::{FrameError, shown};
+use crate::field::Field;
+use crate::fields::{Fields, needed};
+use crate::rid::Rid;
+use crate::text::push_rid;
+
+const TYPES: &str = "PUBLISHED, OK, MESSAGE, PONG or ERROR";
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerFrame {
+    Published(Published),
+    PublishedBatch(PublishedBatch),
+    Ok(OkFrame),
+    Message(Box<Message>),
+    Pong(Option<Rid>),
+    Error(FrameError),
+}
+
+impl ServerFrame {
+    pub fn parse(text: &str) -> Result<ServerFrame, FrameError> {
+        let fields = Fields::of_document(text)?;
+        let kind = needed(Field::Type, fields.text(Field::Type)?)?;
+        Ok(match kind.as_ref() {
+            "MESSAGE" => ServerFrame::Message(Box::new(Message::read(&fields)?)),
+            "PUBLISHED" if fields.get(Field::Offsets).is_some() => {
+                ServerFrame::PublishedBatch(PublishedBatch::read(&fields)?)
+            }
+            "PUBLISHED" => ServerFrame::Published(Published::read(&fields)?),
+            "OK" => ServerFrame::Ok(OkFrame::read(&fields)?),
+            "PONG" => ServerFrame::Pong(read_rid(&fields)),
+            "ERROR" => ServerFrame::Error(read_error(&fields)?),
+            other => {
+                let message = format!("type is {:?}: it must be {TYPES}", shown(other));
+                return Err(FrameError::new(ErrorCode::UnknownType, message));
+            }
+        })
+    }
+
+    pub fn write(&self, out: &mut String) {
+        match self {
+            ServerFrame::Published(frame) => frame.write(out),
+            ServerFrame::PublishedBatch(frame) => frame.write(out),
+            ServerFrame::Ok(frame) => frame.write(out),
+            ServerFrame::Message(frame) => frame.write(out),
+            ServerFrame::Pong(rid) => write_pong(out, rid.as_ref()),
+            ServerFrame::Error(error) => error.write(out),
+        }
+    }
+}
+
+pub fn write_pong(out: &mut String, rid: Option<&Rid>) {
+    out.push_str("{\"type\":\"PONG\"");
+    push_rid(out, rid);
+    out.push('}');
+}
+
+/// What a server echoes is what the client sent; anything else belongs to nobody and counts as absent.
+fn read_rid(fields: &Fields<'_>) -> Option<Rid> {
+    fields.get(Field::Rid).and_then(Rid::from_raw)
+}
+
+fn read_error(fields: &Fields<'_>) -> Result<FrameError, FrameError> {
+    let code = needed(Field::Code, fields.text(Field::Code)?)?;
+    let message = fields.text(Field::Message)?.unwrap_or_default().into_owned();
+    // A newer server may know more codes than this client.
+    let code = ErrorCode::parse(&code).unwrap_or(ErrorCode::BadFrame);
+    Ok(FrameError::new(code, message).rid(read_rid(fields)).about(About::of(fields)))
+}
