@@ -53,7 +53,10 @@ impl Collector {
     }
 
     pub(crate) fn report(self, title: &str) -> Report {
-        let rows = self.order.iter().filter_map(|(scenario, figure, unit)| {
+        let mut order = self.order.clone();
+        let first_seen = |scenario: &str| self.order.iter().position(|(known, ..)| known == scenario);
+        order.sort_by_key(|(scenario, ..)| first_seen(scenario));
+        let rows = order.iter().filter_map(|(scenario, figure, unit)| {
             let rounds = self.values.get(&(scenario.clone(), figure.clone()))?;
             let probe_ms = self.probes.get(scenario).map(Rounds::median);
             let median = rounds.median();

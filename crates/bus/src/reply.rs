@@ -130,30 +130,30 @@ impl ErrorCode {
 /// Each says what was wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
-    #[error("there is no topic {0}: publish to it, subscribe to it or create it first")]
+    #[error("there is no topic {}: publish to it, subscribe to it or create it first", .0.topic())]
     UnknownTopic(TopicKey),
-    #[error("there is no topic {0} and topics are not created automatically here: create it first")]
+    #[error("there is no topic {} and topics are not created automatically here: create it first", .0.topic())]
     NoAutoCreate(TopicKey),
-    #[error("topic {0} was deleted")]
+    #[error("topic {} was deleted", .0.topic())]
     TopicDeleted(TopicKey),
     #[error("{0}")]
     BadConfig(ConfigError),
-    #[error("there is no group {group} on topic {topic}")]
+    #[error("there is no group {group} on topic {at}", at = .topic.topic())]
     UnknownGroup { topic: TopicKey, group: Group },
     #[error("the group's topic was deleted meanwhile")]
     GroupGone,
-    #[error("this connection is not a member of group {group} on topic {topic}: subscribe first")]
+    #[error("this connection is not a member of group {group} on topic {at}: subscribe first", at = .topic.topic())]
     NotAMember { topic: TopicKey, group: Group },
-    #[error("topic {topic} has no partition {partition}: it has {partitions}")]
+    #[error("topic {at} has no partition {partition}: it has {partitions}", at = .topic.topic())]
     UnknownPartition { topic: TopicKey, partition: Partition, partitions: u32 },
     #[error("offset {offset} of partition {partition} is not in flight for group {group}: {why}")]
     UnknownOffset { topic: TopicKey, group: Group, partition: Partition, offset: Offset, why: &'static str },
     #[error(
-        "group {group} on topic {topic} has the filter {existing:?}: all its members must give the same one"
+        "group {group} on topic {at} has the filter {existing:?}: all its members must give the same one", at = .topic.topic()
     )]
     FilterConflict { topic: TopicKey, group: Group, existing: Filter },
     #[error(
-        "members of group {group} on topic {topic} hold unacknowledged events: try again when they are done"
+        "members of group {group} on topic {at} hold unacknowledged events: try again when they are done", at = .topic.topic()
     )]
     GroupBusy { topic: TopicKey, group: Group },
     #[error("the limit of {max} {what} is reached")]

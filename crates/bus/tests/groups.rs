@@ -128,7 +128,7 @@ fn an_ack_of_something_never_delivered_has_no_effect() {
     desk.ack(2, "t", "g", 1);
     desk.expect(&[
         "refused unknown_offset: offset 7 of partition 0 is not in flight for group g: it was never delivered to this group",
-        "refused bad_group: this connection is not a member of group g on topic default/t: subscribe first",
+        "refused bad_group: this connection is not a member of group g on topic t: subscribe first",
     ]);
     assert_eq!(desk.committed("t", "g", 0), 0);
 }
@@ -257,7 +257,7 @@ fn a_seek_moves_a_group_unless_members_hold_events() {
     let seek = |from| Request::SeekGroup { topic: topic("t"), group: group("g"), partition: None, from };
     desk.call(seek(From::Earliest));
     desk.expect(&[
-        "refused group_busy: members of group g on topic default/t hold unacknowledged events: try again when they are done",
+        "refused group_busy: members of group g on topic t hold unacknowledged events: try again when they are done",
     ]);
     desk.ack(1, "t", "g", 3);
     desk.call(seek(From::Offset(Offset(2))));

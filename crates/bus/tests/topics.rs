@@ -171,7 +171,7 @@ fn what_a_filter_turns_away_counts_as_done() {
     desk.out();
     desk.open(2);
     desk.request(2, earliest("t"));
-    assert!(desk.out()[0].starts_with("refused filter_conflict: group g on topic default/t has the filter"));
+    assert!(desk.out()[0].starts_with("refused filter_conflict: group g on topic t has the filter"));
     desk.restart();
     desk.open(1);
     desk.request(1, Request::Subscribe(Subscribe { filter, ..subscription("t", "g") }));
@@ -218,12 +218,12 @@ fn a_deleted_topic_takes_its_groups_along_and_its_members_are_told() {
     desk.publish("t", "1");
     desk.out();
     desk.call(Request::DeleteTopic { topic: topic("t") });
-    desk.expect(&["1! topic default/t was deleted", "deleted t"]);
+    desk.expect(&["1! topic t was deleted", "deleted t"]);
     assert!(desk.tables.is_empty(), "{:?}", desk.tables);
     desk.ack(1, "t", "g", 1);
     desk.publish("t", "2");
     desk.expect(&[
-        "refused bad_group: this connection is not a member of group g on topic default/t: subscribe first",
+        "refused bad_group: this connection is not a member of group g on topic t: subscribe first",
         "published 0/1",
     ]);
 }
@@ -262,7 +262,7 @@ fn without_automatic_creation_a_topic_must_exist() {
     create(&mut desk, "t", TopicConfig::default());
     desk.publish("t", "1");
     desk.expect(&[
-        "refused bad_topic: there is no topic default/t and topics are not created automatically here: create it first",
+        "refused bad_topic: there is no topic t and topics are not created automatically here: create it first",
         "topic t created=true",
         "published 0/1",
     ]);
@@ -331,5 +331,5 @@ fn a_change_to_a_topic_that_is_deleted_meanwhile_is_answered() {
     desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default() });
     desk.call(Request::DeleteTopic { topic: topic("t") });
     desk.release();
-    desk.expect(&["refused bad_topic: topic default/t was deleted", "deleted t"]);
+    desk.expect(&["refused bad_topic: topic t was deleted", "deleted t"]);
 }

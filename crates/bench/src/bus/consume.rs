@@ -20,7 +20,7 @@ pub(crate) fn run(
 ) -> Result<(), BenchError> {
     let topic = "bench.consume";
     let backlog = (options.seconds * BACKLOG_PER_SECOND) as u64;
-    fill(server.ws(), topic, backlog, &payload(options.payload_bytes))?;
+    fill(server.ws(), topic, backlog, &payload(options.payload_bytes), None)?;
     let mut link = Link::open(server.ws())?;
     let begun = Instant::now();
     link.subscribe(topic, "g", "earliest", WINDOW)?;

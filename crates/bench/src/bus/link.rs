@@ -91,8 +91,15 @@ pub(crate) fn payload(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes.saturating_sub(2)))
 }
 
-/// Fills a topic quickly.
-pub(crate) fn fill(url: &str, topic: &str, events: u64, payload: &str) -> Result<(), BenchError> {
+/// Fills a topic quickly. With `ids` every event brings its own, as those of the clients do: the harder case for a
+/// store that has to remember them.
+pub(crate) fn fill(
+    url: &str,
+    topic: &str,
+    events: u64,
+    payload: &str,
+    ids: Option<&str>,
+) -> Result<(), BenchError> {
     const PER_FRAME: u64 = 500;
     const FRAMES_IN_FLIGHT: u64 = 4;
     let mut link = Link::open(url)?;
@@ -100,7 +107,11 @@ pub(crate) fn fill(url: &str, topic: &str, events: u64, payload: &str) -> Result
     while sent < events || waiting > 0 {
         if sent < events && waiting < FRAMES_IN_FLIGHT {
             let count = PER_FRAME.min(events - sent) as usize;
-            let list = vec![format!("{{\"payload\":{payload}}}"); count].join(",");
+            let one = |n: u64| match ids {
+                Some(prefix) => format!("{{\"id\":\"{prefix}-{n}\",\"payload\":{payload}}}"),
+                None => format!("{{\"payload\":{payload}}}"),
+            };
+            let list = (sent..sent + count as u64).map(one).collect::<Vec<_>>().join(",");
             link.feed(format!("{{\"type\":\"PUBLISH_BATCH\",\"topic\":\"{topic}\",\"events\":[{list}]}}"))?;
             link.flush()?;
             sent += count as u64;

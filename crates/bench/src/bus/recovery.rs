@@ -20,9 +20,13 @@ pub(crate) fn run(
     let topic = "bench.recovery";
     let mut filled = 0;
     for length in [options.log_events / 100, options.log_events] {
-        fill(server.ws(), topic, length - filled, &payload(options.payload_bytes))?;
+        let ids = format!("to-{length}");
+        fill(server.ws(), topic, length - filled, &payload(options.payload_bytes), Some(&ids))?;
         filled = length;
         reads(server, topic, length, out)?;
+    }
+    if let Some(mib) = server.memory_mib() {
+        out.add("recovery", "memory after filling", "MiB", mib);
     }
     let begun = Instant::now();
     server.kill_and_restart()?;
@@ -33,7 +37,7 @@ pub(crate) fn run(
         begun.elapsed().as_secs_f64() * 1e3,
     );
     if let Some(mib) = server.memory_mib() {
-        out.add("recovery", "memory at rest after it", "MiB", mib);
+        out.add("recovery", "memory when ready again", "MiB", mib);
     }
     reads(server, topic, filled, out)
 }

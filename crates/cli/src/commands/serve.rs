@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use clap::{ArgMatches, Command};
-use millrace_server::{OpenError, Server, StoreUrl, open_store};
+use millrace_server::{OpenError, ServeError, Server, StoreUrl, open_store};
+use millrace_store::StoreError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -74,7 +75,7 @@ impl Plan {
 
     async fn serve(mut self) -> Result<(), Failure> {
         // Before anything else, so that a signal during the start is not lost.
-        let mut signals = Signals::new()?;
+        let (mut first, mut second) = (Signals::new()?, Signals::new()?);
         let store_url = self.store.clone();
         let opened = tokio::task::spawn_blocking(move || open_store(&store_url))
             .await
@@ -99,17 +100,34 @@ impl Plan {
             .await
             .map_err(|error| Failure::Failed(error.to_string()))?;
         say_ready(server.addr(), &self.store)?;
-        signals.next().await;
-        tracing::info!("stopping: a second signal ends it at once");
+        let asked_to_stop = async {
+            first.next().await;
+            tracing::info!("stopping: a second signal ends it at once");
+        };
+        let asked_twice = async {
+            second.next().await;
+            second.next().await;
+        };
         tokio::select! {
-            stopped = server.stop() => stopped.map_err(|error| Failure::Failed(error.to_string())),
-            () = signals.next() => Err(Failure::Interrupted),
+            ran = server.run_until(asked_to_stop) => match ran {
+                // Nothing that was confirmed is lost, so this is not a failure.
+                Err(cut @ ServeError::CutShort { .. }) => {
+                    tracing::warn!("{cut}");
+                    Ok(())
+                }
+                ran => ran.map_err(|error| Failure::Failed(error.to_string())),
+            },
+            () = asked_twice => Err(Failure::Interrupted),
         }
     }
 
-    /// A store that another server serves is there, only not for us.
+    /// A store that another server serves is there, only not for us; any other one could not be reached.
     fn store_failure(&self, error: &OpenError) -> Failure {
-        Failure::Failed(format!("store {}: {error}", self.store))
+        let message = format!("store {}: {error}", self.store);
+        match error {
+            OpenError::Store(StoreError::InUse(_)) => Failure::Failed(message),
+            _ => Failure::Unreachable(message),
+        }
     }
 }
 

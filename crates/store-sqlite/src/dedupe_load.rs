@@ -1,0 +1,163 @@
+//! The dedupe window across restarts: hashes are saved when events are folded, and read back when a store is opened.
+//! Only what is not folded yet, or what another process wrote, is read from the events themselves.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::codec;
+use crate::dedupe::Dedupe;
+use crate::error::Attempt;
+use crate::hash::HashKey;
+use crate::index::Index;
+use crate::loc::Loc;
+use crate::options::SqliteOptions;
+use crate::row;
+use crate::store::SqliteStore;
+use crate::write::Writer;
+
+/// The store's key, drawn when it is asked for the first time. Must run where writing is allowed.
+pub(crate) fn hash_key(conn: &Connection) -> Attempt<HashKey> {
+    let mut select = conn.prepare("SELECT value FROM meta WHERE key = 'hash_key'")?;
+    if let Some(key) = select.query_row([], |row| row.get(0)).optional()? {
+        return Ok(HashKey(key));
+    }
+    let key = HashKey::draw();
+    conn.execute("INSERT INTO meta (key, value) VALUES ('hash_key', ?1)", params![key.0.as_slice()])?;
+    Ok(key)
+}
+
+/// Where the window begins. The store has no clock: the newest event stands for now.
+fn horizon(index: &Index, options: &SqliteOptions) -> u64 {
+    let newest = index.all().map(|state| state.last_ts).max().unwrap_or(0);
+    newest.saturating_sub(options.dedupe_window_ms_max)
+}
+
+pub(crate) fn load(
+    conn: &Connection,
+    key: HashKey,
+    index: &Index,
+    options: &SqliteOptions,
+) -> Attempt<Dedupe> {
+    let mut dedupe = Dedupe::new(key, options.dedupe_ids_max);
+    let horizon = horizon(index, options);
+    let mut ids = saved_ids(conn, horizon)?;
+    for (first, last) in unfolded_stretches(index, horizon) {
+        read_ids(conn, index, &dedupe, first, last, &mut ids)?;
+    }
+    ids.sort_unstable_by_key(|(_, seq)| *seq);
+    let kept = &ids[ids.len().saturating_sub(options.dedupe_ids_max)..];
+    dedupe.reserve(kept.len());
+    for (hash, seq) in kept {
+        dedupe.remember(*hash, *seq);
+    }
+    dedupe.next_seq = index.next_seq;
+    Ok(dedupe)
+}
+
+/// Places of unfolded events among which there are brought ids, as few ranges as possible: streams interleave.
+fn unfolded_stretches(index: &Index, horizon: u64) -> Vec<(u64, u64)> {
+    let runs = index.live().flat_map(|state| &state.runs);
+    let mut ranges: Vec<(u64, u64)> = runs
+        .filter(|run| run.brought > 0 && run.last_ts >= horizon)
+        .map(|run| (run.seq, run.seq + run.count - 1))
+        .collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, merged| {
+        let touches = next.0 <= merged.1 + 1;
+        if touches {
+            merged.1 = merged.1.max(next.1);
+        }
+        touches
+    });
+    ranges
+}
+
+/// A row that fails its checksum is passed over: without it an id may be stored twice, with it the store would not open.
+fn saved_ids(conn: &Connection, horizon: u64) -> Attempt<Vec<(u64, u64)>> {
+    let mut ids = Vec::new();
+    let mut select = conn.prepare("SELECT last_ts, hashes FROM ids WHERE last_ts >= ?1")?;
+    let mut rows = select.query([horizon as i64])?;
+    while let Some(row) = rows.next()? {
+        let before = ids.len();
+        let bytes = row.get_ref(1)?.as_blob().unwrap_or_default();
+        if codec::decode_ids(bytes, row.get::<_, i64>(0)? as u64, &mut ids).is_err() {
+            ids.truncate(before);
+        }
+    }
+    Ok(ids)
+}
+
+/// Inside the transaction that folds `locs`: opening will not have to look at their events.
+pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
+    let pieces = locs.iter().filter(|loc| loc.brought > 0).flat_map(|loc| &loc.pieces);
+    let ids: Vec<(u64, u64)> =
+        pieces.flat_map(|piece| writer.dedupe.within(piece.seq, piece.seq + piece.count)).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let last_ts = locs.iter().map(|loc| loc.last_ts).max().unwrap_or(0);
+    let hashes = codec::encode_ids(&ids, last_ts);
+    writer
+        .conn
+        .prepare_cached("INSERT INTO ids (count, last_ts, hashes) VALUES (?1, ?2, ?3)")?
+        .execute(params![ids.len() as i64, last_ts as i64, hashes])?;
+    Ok(())
+}
+
+/// Adds hash and seq. Rows of dropped streams and below a stream's start are forgotten, as they are for everyone else.
+fn read_ids(
+    conn: &Connection,
+    index: &Index,
+    dedupe: &Dedupe,
+    first: u64,
+    last: u64,
+    ids: &mut Vec<(u64, u64)>,
+) -> Attempt<()> {
+    let mut select = conn.prepare_cached(
+        "SELECT seq, stream, offset, id FROM events WHERE seq BETWEEN ?1 AND ?2 AND brought = 1 ORDER BY seq",
+    )?;
+    let mut rows = select.query(params![first as i64, last as i64])?;
+    while let Some(row) = rows.next()? {
+        let (seq, offset) = (row.get::<_, i64>(0)? as u64, row.get::<_, i64>(2)? as u64);
+        let state = index.by_id(row.get(1)?).filter(|state| !state.row.dropped && offset >= state.row.start);
+        if let (Some(state), Some(Some(id))) = (state, row::read_id(row.get_ref(3)?)) {
+            ids.push((dedupe.hash(&state.row.stream.topic, &id), seq));
+        }
+    }
+    Ok(())
+}
+
+impl SqliteStore {
+    /// Inside the write transaction, when the index knows all that others wrote.
+    pub(crate) fn dedupe_catch_up(&self, writer: &mut Writer) -> Attempt<()> {
+        let index = self.index();
+        if writer.dedupe.next_seq < index.next_seq {
+            let mut ids = Vec::new();
+            let first = writer.dedupe.next_seq;
+            read_ids(&writer.conn, &index, &writer.dedupe, first, index.next_seq - 1, &mut ids)?;
+            for (hash, seq) in ids {
+                writer.dedupe.remember(hash, seq);
+            }
+            writer.dedupe.next_seq = index.next_seq;
+        }
+        Ok(())
+    }
+
+    /// Saved hashes that are too old or too many, inside a write transaction.
+    pub(crate) fn forget_old_ids(&self, writer: &Writer) -> Attempt<()> {
+        let mut select = writer.conn.prepare_cached("SELECT n, count FROM ids ORDER BY n DESC")?;
+        let mut rows = select.query([])?;
+        let (mut ids, mut last_kept) = (0, i64::MAX);
+        while let Some(row) = rows.next()? {
+            if ids >= self.options.dedupe_ids_max {
+                break;
+            }
+            last_kept = row.get(0)?;
+            ids += row.get::<_, i64>(1)? as usize;
+        }
+        drop(rows);
+        let horizon = horizon(&self.index(), &self.options);
+        let mut delete = writer.conn.prepare_cached("DELETE FROM ids WHERE n < ?1 OR last_ts < ?2")?;
+        delete.execute(params![last_kept, horizon as i64])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! What a handle knows by heart: the bounds of every stream, and where its newest events are.
+//!
+//! Only what a transaction has committed is in here. The writer publishes its own commits, readers add what other
+//! processes wrote; both go through [`Index::apply`], which takes each commit once and in order.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use millrace_model::{Offset, Stream, Timestamp};
+use millrace_store::StreamBounds;
+
+use crate::codec::Record;
+
+/// Consecutive offsets of one stream at consecutive places of the log, appended by one commit. Never merged or split,
+/// so that every process folds at the same boundaries and sums stay exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) offset: u64,
+    pub(crate) seq: u64,
+    pub(crate) count: u64,
+    /// Payloads, keys and headers.
+    pub(crate) bytes: u64,
+    /// How many of the events brought their id.
+    pub(crate) brought: u64,
+    pub(crate) first_ts: u64,
+    pub(crate) last_ts: u64,
+}
+
+impl Run {
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.count
+    }
+}
+
+/// A run without its sums: enough to find events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) seq: u64,
+    pub(crate) count: u64,
+}
+
+impl Piece {
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.count
+    }
+
+    /// The part within `[from, to)`, if any.
+    pub(crate) fn clip(self, from: u64, to: u64) -> Option<Piece> {
+        let (first, end) = (self.offset.max(from), self.end().min(to));
+        let count = end.checked_sub(first).filter(|count| *count > 0)?;
+        Some(Piece { offset: first, seq: self.seq + (first - self.offset), count })
+    }
+}
+
+/// A row of `streams`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamRow {
+    pub(crate) id: i64,
+    pub(crate) stream: Stream,
+    /// Readers see nothing below.
+    pub(crate) start: u64,
+    /// Events below are found through `loc`, the others through `commits`.
+    pub(crate) folded: u64,
+    /// Rows below have been deleted.
+    pub(crate) reclaimed: u64,
+    /// Bytes of the events from `reclaimed` to `folded`.
+    pub(crate) bytes: u64,
+    /// Time of the last folded event.
+    pub(crate) last_ts: u64,
+    pub(crate) dropped: bool,
+}
+
+impl StreamRow {
+    pub(crate) fn new(id: i64, stream: Stream) -> StreamRow {
+        StreamRow { id, stream, start: 1, folded: 1, reclaimed: 1, bytes: 0, last_ts: 0, dropped: false }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct StreamState {
+    pub(crate) row: StreamRow,
+    pub(crate) next: u64,
+    pub(crate) last_ts: u64,
+    /// From `row.folded` up to `next`, without gaps.
+    pub(crate) runs: VecDeque<Run>,
+    runs_bytes: u64,
+}
+
+impl StreamState {
+    fn new(row: StreamRow) -> StreamState {
+        StreamState { next: row.folded, last_ts: row.last_ts, row, runs: VecDeque::new(), runs_bytes: 0 }
+    }
+
+    /// Events below this may be deleted.
+    pub(crate) fn reclaim_to(&self) -> u64 {
+        if self.row.dropped { self.next } else { self.row.start }
+    }
+
+    fn is_reclaimable(&self) -> bool {
+        self.row.dropped || self.row.reclaimed < self.row.start
+    }
+
+    pub(crate) fn bounds(&self) -> StreamBounds {
+        StreamBounds {
+            stream: self.row.stream.clone(),
+            start: Offset(self.row.start),
+            next: Offset(self.next),
+            bytes: self.row.bytes + self.runs_bytes,
+            last_ts: Timestamp(self.last_ts),
+        }
+    }
+
+    fn push(&mut self, run: Run) {
+        self.next = run.end();
+        self.last_ts = run.last_ts;
+        self.runs_bytes += run.bytes;
+        self.runs.push_back(run);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// The newest commit in here.
+    pub(crate) last: u64,
+    /// Where the next event goes.
+    pub(crate) next_seq: u64,
+    pub(crate) unfolded_events: u64,
+    pub(crate) unfolded_bytes: u64,
+    /// Streams with rows that nobody may read any more.
+    pub(crate) reclaimable: BTreeSet<i64>,
+    by_name: HashMap<Stream, i64>,
+    by_id: HashMap<i64, StreamState>,
+}
+
+impl Index {
+    pub(crate) fn new() -> Index {
+        Index { next_seq: 1, ..Index::default() }
+    }
+
+    pub(crate) fn get(&self, stream: &Stream) -> Option<&StreamState> {
+        self.by_name.get(stream).and_then(|id| self.by_id.get(id))
+    }
+
+    pub(crate) fn by_id(&self, id: i64) -> Option<&StreamState> {
+        self.by_id.get(&id)
+    }
+
+    /// Streams that have not been dropped.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &StreamState> {
+        self.by_name.values().filter_map(|id| self.by_id.get(id))
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &StreamState> {
+        self.by_id.values()
+    }
+
+    /// Takes over what commit `c` did. `rows` are the rows of the streams it touched, as they are now; a touched stream
+    /// without a row is gone for good. Commits that are here already are skipped.
+    pub(crate) fn apply(&mut self, c: u64, record: &Record, rows: Vec<StreamRow>) {
+        if c <= self.last {
+            return;
+        }
+        self.last = c;
+        for id in &record.touched {
+            if !rows.iter().any(|row| row.id == *id) {
+                self.remove(*id);
+            }
+        }
+        for row in rows {
+            self.take_row(row);
+        }
+        for (id, run) in &record.runs {
+            self.next_seq = self.next_seq.max(run.seq + run.count);
+            self.push(*id, *run);
+        }
+    }
+
+    /// A run of a stream that is unknown belongs to a dropped one; a run below `folded` is found through `loc`.
+    fn push(&mut self, id: i64, run: Run) {
+        let Some(state) = self.by_id.get_mut(&id) else { return };
+        if run.offset < state.next {
+            return;
+        }
+        self.unfolded_events += run.count;
+        self.unfolded_bytes += run.bytes;
+        state.push(run);
+    }
+
+    pub(crate) fn take_row(&mut self, row: StreamRow) {
+        let id = row.id;
+        if row.dropped {
+            if self.by_name.get(&row.stream) == Some(&id) {
+                self.by_name.remove(&row.stream);
+            }
+        } else {
+            self.by_name.insert(row.stream.clone(), id);
+        }
+        let state = match self.by_id.entry(id) {
+            std::collections::hash_map::Entry::Vacant(vacant) => vacant.insert(StreamState::new(row)),
+            std::collections::hash_map::Entry::Occupied(occupied) => {
+                let state = occupied.into_mut();
+                state.next = state.next.max(row.folded);
+                state.last_ts = state.last_ts.max(row.last_ts);
+                state.row = row;
+                state
+            }
+        };
+        let (events, bytes) = forget_folded(state);
+        let reclaimable = state.is_reclaimable();
+        self.unfolded_events -= events.min(self.unfolded_events);
+        self.unfolded_bytes -= bytes.min(self.unfolded_bytes);
+        if reclaimable {
+            self.reclaimable.insert(id);
+        } else {
+            self.reclaimable.remove(&id);
+        }
+    }
+
+    fn remove(&mut self, id: i64) {
+        self.reclaimable.remove(&id);
+        let Some(state) = self.by_id.remove(&id) else { return };
+        if self.by_name.get(&state.row.stream) == Some(&id) {
+            self.by_name.remove(&state.row.stream);
+        }
+        self.unfolded_events -= state.runs.iter().map(|run| run.count).sum::<u64>().min(self.unfolded_events);
+        self.unfolded_bytes -= state.runs_bytes.min(self.unfolded_bytes);
+    }
+}
+
+/// Drops the runs that `loc` now knows. Answers with the events and bytes dropped.
+fn forget_folded(state: &mut StreamState) -> (u64, u64) {
+    let (mut events, mut bytes) = (0, 0);
+    while let Some(run) = state.runs.pop_front_if(|run| run.offset < state.row.folded) {
+        events += run.count;
+        bytes += run.bytes;
+    }
+    state.runs_bytes -= bytes.min(state.runs_bytes);
+    (events, bytes)
+}

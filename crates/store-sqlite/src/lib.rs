@@ -1,0 +1,41 @@
+//! The embedded store: one SQLite file holds everything, one writer at a time appends to it, readers never wait.
+//!
+//! All events of all streams lie in one table in order of arrival; where a stream's events are is known by runs, kept in
+//! memory while they are new and folded into a table later. `docs/formats/store-sqlite.md` has the bytes.
+//!
+//! What is not here: group commit (the runtime merges batches before it calls), and any decision about events.
+//!
+//! Start with [`SqliteStore::open`]. A commit's path is `commit` (resolve) and `write` (transaction, publication); a
+//! read's is `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint`.
+
+mod checkpoint;
+mod codec;
+mod commit;
+mod dedupe;
+mod dedupe_load;
+mod error;
+mod fold;
+mod hash;
+mod index;
+mod load;
+mod loc;
+mod locks;
+mod maintain;
+mod open;
+mod options;
+mod pool;
+mod quarantine;
+mod read;
+mod reclaim;
+mod row;
+mod schema;
+mod seek;
+mod serve_lock;
+mod stage;
+mod store;
+mod write;
+
+pub use options::SqliteOptions;
+pub use quarantine::Quarantined;
+pub use serve_lock::ServeLock;
+pub use store::SqliteStore;

@@ -1,0 +1,126 @@
+//! From the tables to the index: all of it when a store is opened, the news when another process wrote.
+
+use std::ops::ControlFlow;
+
+use millrace_model::{Partition, TopicKey};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::codec::{self, Record};
+use crate::error::{Attempt, Fault};
+use crate::index::{Index, StreamRow};
+
+const STREAM_COLUMNS: &str =
+    "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped FROM streams";
+
+fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
+    let number = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
+    let id: i64 = row.get(0)?;
+    let topic = row.get_ref(1)?.as_str().ok().and_then(|text| TopicKey::parse(text).ok());
+    let partition = u32::try_from(number(2)?).ok();
+    let (Some(topic), Some(partition)) = (topic, partition) else {
+        return Err(Fault::Malformed("streams", id as u64));
+    };
+    Ok(StreamRow {
+        id,
+        stream: topic.stream(Partition(partition)),
+        start: number(3)?,
+        folded: number(4)?,
+        reclaimed: number(5)?,
+        bytes: number(6)?,
+        last_ts: number(7)?,
+        dropped: number(8)? != 0,
+    })
+}
+
+pub(crate) fn stream_by_id(conn: &Connection, id: i64) -> Attempt<Option<StreamRow>> {
+    let mut select = conn.prepare_cached(&format!("{STREAM_COLUMNS} WHERE id = ?1"))?;
+    select.query_row([id], |row| Ok(stream_row(row))).optional()?.transpose()
+}
+
+/// Writes a row of `streams` that exists.
+pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
+    conn.prepare_cached(
+        "UPDATE streams SET start = ?2, folded = ?3, reclaimed = ?4, bytes = ?5, last_ts = ?6, dropped = ?7 WHERE id = ?1",
+    )?
+    .execute(params![
+        row.id,
+        row.start as i64,
+        row.folded as i64,
+        row.reclaimed as i64,
+        row.bytes as i64,
+        row.last_ts as i64,
+        row.dropped
+    ])?;
+    Ok(())
+}
+
+/// Hands commits after `after` to `each`, in order, at most `commits_max`, until it says stop.
+pub(crate) fn records(
+    conn: &Connection,
+    after: u64,
+    commits_max: usize,
+    mut each: impl FnMut(u64, u64, Record) -> Attempt<ControlFlow<()>>,
+) -> Attempt<()> {
+    let mut select =
+        conn.prepare_cached("SELECT c, seq, runs FROM commits WHERE c > ?1 ORDER BY c LIMIT ?2")?;
+    let limit = i64::try_from(commits_max).unwrap_or(i64::MAX);
+    let mut rows = select.query(params![i64::try_from(after).unwrap_or(i64::MAX), limit])?;
+    while let Some(row) = rows.next()? {
+        let (c, seq) = (row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64);
+        let record = codec::decode_record(c, seq, row.get_ref(2)?.as_blob().unwrap_or_default());
+        if each(c, seq, record.map_err(Fault::malformed("commits", c))?)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The newest commit. Its row is never removed, so that numbers and places are never given twice.
+pub(crate) fn last_commit(conn: &Connection) -> Attempt<u64> {
+    let mut select = conn.prepare_cached("SELECT max(c) FROM commits")?;
+    Ok(select.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0) as u64)
+}
+
+pub(crate) fn first_commit(conn: &Connection) -> Attempt<Option<u64>> {
+    let mut select = conn.prepare_cached("SELECT min(c) FROM commits")?;
+    Ok(select.query_row([], |row| row.get::<_, Option<i64>>(0))?.map(|c| c as u64))
+}
+
+/// Everything. Must run inside one transaction.
+pub(crate) fn load(conn: &Connection) -> Attempt<Index> {
+    let mut index = Index::new();
+    let mut select = conn.prepare(STREAM_COLUMNS)?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        index.take_row(stream_row(row)?);
+    }
+    records(conn, 0, usize::MAX, |c, seq, record| {
+        index.next_seq = index.next_seq.max(seq);
+        // The rows above are newer than this commit: only its runs are news.
+        index.apply(c, &Record { runs: record.runs, touched: Vec::new() }, Vec::new());
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(index)
+}
+
+/// What other processes committed since `after`, with the rows of the streams they touched.
+pub(crate) struct News {
+    pub(crate) commits: Vec<(u64, Record, Vec<StreamRow>)>,
+}
+
+/// `None` when commits are missing in between: everything must be loaded again. Must run inside one transaction.
+pub(crate) fn news(conn: &Connection, after: u64) -> Attempt<Option<News>> {
+    let mut commits = Vec::new();
+    let mut complete = true;
+    records(conn, after, usize::MAX, |c, _, record| {
+        if c != after + 1 + commits.len() as u64 {
+            complete = false;
+            return Ok(ControlFlow::Break(()));
+        }
+        let rows: Attempt<Vec<_>> =
+            record.touched.iter().filter_map(|id| stream_by_id(conn, *id).transpose()).collect();
+        commits.push((c, record, rows?));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(complete.then_some(News { commits }))
+}

@@ -1,0 +1,64 @@
+//! Housekeeping in slices: what is due, in which order, and what a commit does on its own when nobody keeps house.
+
+use millrace_store::{Maintained, StoreError};
+
+use crate::commit::HOUSEKEEPING;
+use crate::store::SqliteStore;
+use crate::write::{Change, Writer};
+
+/// A commit folds by itself when this many times the usual amount waits.
+const FOLD_OVERDUE_TIMES: u64 = 2;
+/// A commit checkpoints by itself when the WAL is this many times its usual size.
+const CHECKPOINT_OVERDUE_TIMES: u64 = 4;
+
+enum Work {
+    Quarantine,
+    Fold,
+    Reclaim,
+    Prune,
+}
+
+impl SqliteStore {
+    fn next_work(&self, writer: &Writer) -> Option<Work> {
+        if self.quarantine.is_waiting() {
+            Some(Work::Quarantine)
+        } else if writer.fold.is_some() || self.fold_is_due(1) {
+            Some(Work::Fold)
+        } else if !self.index().reclaimable.is_empty() {
+            Some(Work::Reclaim)
+        } else if self.prunable(writer) > writer.pruned_through {
+            Some(Work::Prune)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn maintain_slice(&self, rows_max: usize) -> Result<Maintained, StoreError> {
+        let mut writer = self.writer();
+        let rows_max = rows_max.max(1);
+        if let Some(reason) = self.locks.poisoned() {
+            return Err(StoreError::Poisoned(reason.to_owned()));
+        }
+        let rows = match self.next_work(&writer) {
+            None => 0,
+            Some(Work::Quarantine) => self.transact(&mut writer, HOUSEKEEPING, |writer| {
+                Ok((self.quarantine.record(&writer.conn, rows_max)?, Change::default()))
+            })?,
+            Some(Work::Fold) => self.fold_slice(&mut writer, rows_max)?,
+            Some(Work::Reclaim) => self.reclaim_slice(&mut writer, rows_max)?,
+            Some(Work::Prune) => self.prune_slice(&mut writer, rows_max)?,
+        };
+        // Every deleted event dirties about a page of its own when streams interleave; folded rows are small.
+        writer.wal_bytes += rows as u64 * 512;
+        self.checkpoint_from(&mut writer, self.options.wal_bytes)?;
+        Ok(Maintained { rows, more: self.next_work(&writer).is_some() })
+    }
+
+    /// Bounds memory and WAL even if `maintain` is never called.
+    pub(crate) fn upkeep_after_commit(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if self.fold_is_due(FOLD_OVERDUE_TIMES) {
+            self.fold_slice(writer, usize::MAX)?;
+        }
+        self.checkpoint_from(writer, self.options.wal_bytes.saturating_mul(CHECKPOINT_OVERDUE_TIMES))
+    }
+}

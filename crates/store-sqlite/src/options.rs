@@ -1,0 +1,42 @@
+//! What an opener may choose.
+
+/// Settings of one handle. The defaults are meant for production; tests make the numbers small to see the seams.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// Brought ids remembered for dedupe; the oldest are forgotten first. About 24 bytes of memory each.
+    pub dedupe_ids_max: usize,
+    /// No batch dedupes further back than this: it bounds what opening has to reread.
+    pub dedupe_window_ms_max: u64,
+    /// The log is folded into `loc` when this many events, or bytes, wait for it.
+    pub fold_events: u64,
+    pub fold_bytes: u64,
+    /// Largest row of `loc`, in events: also how finely sizes are known without looking at events.
+    pub loc_events_max: u64,
+    /// Folded commits kept for watchers.
+    pub commits_kept: u64,
+    /// `maintain` checkpoints from here on; a commit does it itself only at four times this.
+    pub wal_bytes: u64,
+    /// Read connections open at once; further readers wait.
+    pub readers_max: usize,
+    /// How long strangers' locks on the file are waited for; Millrace's own processes queue elsewhere.
+    pub busy_timeout_ms: u64,
+    /// The database file grows no further than this; reaching it is a full disk. `None` = as far as the disk.
+    pub file_bytes_max: Option<u64>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        SqliteOptions {
+            dedupe_ids_max: 1_000_000,
+            dedupe_window_ms_max: 24 * 3600 * 1000,
+            fold_events: 65_536,
+            fold_bytes: 64 << 20,
+            loc_events_max: 4096,
+            commits_kept: 4096,
+            wal_bytes: 8 << 20,
+            readers_max: 8,
+            busy_timeout_ms: 30_000,
+            file_bytes_max: None,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Read connections: a bounded few, lent for one call each.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::Attempt;
+
+/// Readers never wait for the writer; this covers recovery and the moments in which the log is restarted.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Statements each connection keeps prepared.
+const STATEMENTS_MAX: usize = 48;
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    path: PathBuf,
+    readers_max: usize,
+    idle: Mutex<Idle>,
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    connections: Vec<Connection>,
+    lent: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(path: &Path, readers_max: usize) -> Pool {
+        Pool {
+            path: path.to_owned(),
+            readers_max: readers_max.max(1),
+            idle: Mutex::new(Idle::default()),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// Lends a connection to `work`. Waits when all are lent.
+    pub(crate) fn lend<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Attempt<T> {
+        let idle = self.idle();
+        let wait = self.returned.wait_while(idle, |idle| idle.lent >= self.readers_max);
+        let mut idle = wait.unwrap_or_else(PoisonError::into_inner);
+        idle.lent += 1;
+        let connection = idle.connections.pop();
+        drop(idle);
+        let _lent = Lent(self);
+        let connection = match connection {
+            Some(connection) => connection,
+            None => open(&self.path)?,
+        };
+        let done = work(&connection);
+        self.idle().connections.push(connection);
+        done
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts as lent until dropped, also when opening fails or the work panics.
+struct Lent<'a>(&'a Pool);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.idle().lent -= 1;
+        self.0.returned.notify_one();
+    }
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(connection)
+}

@@ -1,0 +1,85 @@
+//! Events that could not be read back: reported at once, recorded with the next housekeeping.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use millrace_model::Offset;
+use rusqlite::{Connection, params};
+
+use crate::error::Attempt;
+
+/// Findings that wait to be recorded. More are still reported to readers, and found again on the next read.
+const WAITING_MAX: usize = 10_000;
+
+/// An event that failed its checksum or is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its place in the log.
+    pub seq: u64,
+    /// The stream's number in table `streams`.
+    pub stream: i64,
+    pub offset: Offset,
+    pub reason: String,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Quarantine {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: BTreeMap<u64, Quarantined>,
+    /// Recorded by this handle: not to be written again with every read.
+    recorded: BTreeMap<u64, ()>,
+}
+
+impl Quarantine {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn report(&self, found: Quarantined) {
+        let mut state = self.state();
+        if state.waiting.len() < WAITING_MAX && !state.recorded.contains_key(&found.seq) {
+            state.waiting.insert(found.seq, found);
+        }
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.state().waiting.is_empty()
+    }
+
+    /// Inside a write transaction. Answers with the number of rows written.
+    pub(crate) fn record(&self, conn: &Connection, rows_max: usize) -> Attempt<usize> {
+        let found: Vec<Quarantined> = self.state().waiting.values().take(rows_max).cloned().collect();
+        let mut insert = conn.prepare_cached(
+            "INSERT INTO quarantine (seq, stream, offset, reason) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (seq) DO NOTHING",
+        )?;
+        for one in &found {
+            insert.execute(params![one.seq as i64, one.stream, one.offset.0 as i64, one.reason])?;
+        }
+        let mut state = self.state();
+        for one in &found {
+            state.waiting.remove(&one.seq);
+            if state.recorded.len() < WAITING_MAX {
+                state.recorded.insert(one.seq, ());
+            }
+        }
+        Ok(found.len())
+    }
+
+    pub(crate) fn recorded(&self, conn: &Connection) -> Attempt<Vec<Quarantined>> {
+        let mut select =
+            conn.prepare_cached("SELECT seq, stream, offset, reason FROM quarantine ORDER BY seq")?;
+        let rows = select.query_map([], |row| {
+            Ok(Quarantined {
+                seq: row.get::<_, i64>(0)? as u64,
+                stream: row.get(1)?,
+                offset: Offset(row.get::<_, i64>(2)? as u64),
+                reason: row.get(3)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}

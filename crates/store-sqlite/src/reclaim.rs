@@ -1,0 +1,109 @@
+//! Reclaiming: rows of events that were trimmed or dropped are deleted, a few at a time.
+
+use millrace_store::StoreError;
+use rusqlite::{Connection, params};
+
+use crate::commit::HOUSEKEEPING;
+use crate::error::Attempt;
+use crate::index::{Piece, StreamRow};
+use crate::load;
+use crate::loc::Loc;
+use crate::store::SqliteStore;
+use crate::write::{Change, Writer};
+
+impl SqliteStore {
+    /// One slice for the first stream that has any. Answers with the rows deleted or folded.
+    pub(crate) fn reclaim_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
+        self.transact(writer, HOUSEKEEPING, |writer| {
+            let mut change = Change::default();
+            let found = {
+                let index = self.index();
+                let first = index.reclaimable.first().and_then(|id| index.by_id(*id));
+                first.map(|state| (state.row.clone(), state.reclaim_to()))
+            };
+            let Some((row, to)) = found else { return Ok((0, change)) };
+            let rows = if row.folded < to {
+                // Only folded events are deleted: their sums and places are then in one table.
+                self.dedupe_catch_up(writer)?;
+                self.fold_stream(writer, row.id, rows_max, &mut change)?
+            } else {
+                reclaim(&writer.conn, row, to, rows_max, &mut change)?
+            };
+            Ok((rows, change))
+        })
+    }
+
+    /// Commits that neither the index nor watchers need any more. Answers with the rows deleted.
+    pub(crate) fn prune_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
+        let through = self.prunable(writer);
+        self.transact(writer, HOUSEKEEPING, |writer| {
+            let first = load::first_commit(&writer.conn)?.unwrap_or(0);
+            let to = through.min(first.saturating_add(rows_max as u64 - 1));
+            let mut delete = writer.conn.prepare_cached("DELETE FROM commits WHERE c <= ?1")?;
+            let rows = delete.execute([to as i64])?;
+            drop(delete);
+            if to >= through {
+                writer.pruned_through = through;
+            }
+            Ok((rows, Change::default()))
+        })
+    }
+
+    /// The last commit that may go.
+    pub(crate) fn prunable(&self, writer: &Writer) -> u64 {
+        // The newest row must stay: it carries the next number and the next place.
+        let kept = self.options.commits_kept.max(1);
+        writer.prune_through.min(self.index().last.saturating_sub(kept))
+    }
+}
+
+fn reclaim(
+    conn: &Connection,
+    mut row: StreamRow,
+    to: u64,
+    rows_max: usize,
+    change: &mut Change,
+) -> Attempt<usize> {
+    let mut budget = rows_max as u64;
+    while row.reclaimed < to && budget > 0 {
+        let Some(loc) = Loc::at_or_after(conn, row.id, row.reclaimed)?.filter(|loc| loc.offset < to) else {
+            row.reclaimed = to;
+            break;
+        };
+        let from = row.reclaimed.max(loc.offset);
+        let end = loc.end().min(to).min(from + budget);
+        for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
+            row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?);
+        }
+        budget -= end - from;
+        row.reclaimed = end;
+        if end == loc.end() {
+            loc.delete(conn, row.id)?;
+        }
+    }
+    if row.reclaimed == row.folded {
+        // Rows that were missing could not be subtracted one by one.
+        row.bytes = 0;
+    }
+    if row.dropped && row.reclaimed >= to {
+        conn.prepare_cached("DELETE FROM streams WHERE id = ?1")?.execute([row.id])?;
+        change.record.touched.push(row.id);
+    } else {
+        load::update_stream(conn, &row)?;
+        change.touch(row);
+    }
+    Ok((rows_max as u64 - budget) as usize)
+}
+
+/// Answers with the bytes that were in them.
+fn delete_events(conn: &Connection, piece: Piece) -> Attempt<u64> {
+    let range = params![piece.seq as i64, (piece.seq + piece.count - 1) as i64];
+    let bytes: i64 = conn
+        .prepare_cached(
+            "SELECT ifnull(sum(octet_length(payload) + ifnull(octet_length(key), 0) + ifnull(octet_length(headers), 0)), 0) \
+             FROM events WHERE seq BETWEEN ?1 AND ?2",
+        )?
+        .query_row(range, |row| row.get(0))?;
+    conn.prepare_cached("DELETE FROM events WHERE seq BETWEEN ?1 AND ?2")?.execute(range)?;
+    Ok(bytes as u64)
+}

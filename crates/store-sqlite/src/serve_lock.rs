@@ -1,0 +1,59 @@
+//! One server per store: the second one is told who the first is.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use millrace_store::StoreError;
+
+use crate::locks;
+
+/// Held by the server of a store until it is dropped or its process ends, however it ends.
+#[derive(Debug)]
+pub struct ServeLock {
+    _file: File,
+}
+
+impl ServeLock {
+    /// `database` is the path given to [`crate::SqliteStore::open`].
+    pub fn acquire(database: &Path) -> Result<ServeLock, StoreError> {
+        let unusable =
+            |error: std::io::Error| StoreError::Unusable(format!("{}: {error}", database.display()));
+        let folder = locks::folder(database);
+        fs::create_dir_all(&folder).map_err(unusable)?;
+        let mut file = locks::open_file(&folder, "serve").map_err(unusable)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let read = file.read_to_string(&mut holder);
+                let holder =
+                    if read.is_ok() && !holder.trim().is_empty() { holder.trim() } else { "unknown" };
+                let path = database.display();
+                return Err(StoreError::InUse(format!(
+                    "{path} is already served by process {holder}; stop it, or serve another store"
+                )));
+            }
+        }
+        let written = file.set_len(0).and_then(|()| file.rewind());
+        written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
+        Ok(ServeLock { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_server_is_told_who_the_first_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let first = ServeLock::acquire(&path).unwrap();
+        let refused = ServeLock::acquire(&path).unwrap_err().to_string();
+        assert!(refused.contains(&format!("already served by process {}", std::process::id())), "{refused}");
+        drop(first);
+        ServeLock::acquire(&path).unwrap();
+    }
+}

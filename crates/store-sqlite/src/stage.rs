@@ -1,0 +1,226 @@
+//! Resolving batches: every append gets its offset, time and id before anything is inserted.
+
+use std::collections::{HashMap, HashSet};
+
+use millrace_model::{
+    Append, Appended, Batch, EventBody, EventId, Offset, Partition, Stream, Timestamp, TopicKey,
+};
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Attempt;
+use crate::index::{Run, StreamRow};
+use crate::row;
+use crate::store::SqliteStore;
+use crate::write::Writer;
+
+/// A stream as this commit will leave it.
+pub(crate) struct Staged {
+    /// `id` is 0 until a new stream is inserted.
+    pub(crate) row: StreamRow,
+    pub(crate) row_changed: bool,
+    pub(crate) next: u64,
+    pub(crate) last_ts: u64,
+    /// What this commit appends; `seq` is filled in when it is written.
+    pub(crate) run: Run,
+}
+
+/// An append that will become a row.
+pub(crate) struct Entry<'a> {
+    /// Place among the appends of the commit, in order of operations.
+    pub(crate) ordinal: usize,
+    pub(crate) staged: usize,
+    pub(crate) offset: u64,
+    pub(crate) ts: u64,
+    pub(crate) id: EventId,
+    /// Of topic and id, for an event that brought its id.
+    pub(crate) hash: Option<u64>,
+    pub(crate) append: &'a Append,
+}
+
+pub(crate) struct Stage<'a> {
+    pub(crate) streams: Vec<Staged>,
+    pub(crate) entries: Vec<Entry<'a>>,
+    by_name: HashMap<&'a Stream, usize>,
+    by_hash: HashMap<u64, usize>,
+    /// Ids of stored streams that this commit drops.
+    dropped: HashSet<i64>,
+    dedupe_window_ms_max: u64,
+}
+
+pub(crate) fn content_bytes(body: &EventBody) -> u64 {
+    let key = body.key.as_ref().map_or(0, |key| key.len());
+    let headers = body.headers.as_ref().map_or(0, |headers| headers.json().bytes().len());
+    (body.payload.bytes().len() + key + headers) as u64
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(appends: usize, dedupe_window_ms_max: u64) -> Stage<'a> {
+        Stage {
+            streams: Vec::new(),
+            entries: Vec::with_capacity(appends),
+            by_name: HashMap::new(),
+            by_hash: HashMap::new(),
+            dropped: HashSet::new(),
+            dedupe_window_ms_max,
+        }
+    }
+
+    /// The stream as this commit sees it so far; a dropped one begins again when `create` says so.
+    fn staged(&mut self, store: &SqliteStore, stream: &'a Stream, create: bool) -> Option<usize> {
+        if let Some(last) = self.entries.last().map(|entry| entry.staged) {
+            let staged = &self.streams[last];
+            if !staged.row.dropped && staged.row.stream == *stream {
+                return Some(last);
+            }
+        }
+        if let Some(at) = self.by_name.get(stream).filter(|at| !self.streams[**at].row.dropped) {
+            return Some(*at);
+        }
+        let staged = match store.index().get(stream).filter(|state| !self.dropped.contains(&state.row.id)) {
+            Some(state) => Staged::new(state.row.clone(), state.next, state.last_ts),
+            None if create => Staged::new(StreamRow::new(0, stream.clone()), 1, 0),
+            None => return None,
+        };
+        self.streams.push(staged);
+        self.by_name.insert(stream, self.streams.len() - 1);
+        Some(self.streams.len() - 1)
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        store: &SqliteStore,
+        writer: &Writer,
+        batch: &Batch,
+        append: &'a Append,
+        ordinal: u32,
+    ) -> Attempt<Appended> {
+        let hash = append.event.id.as_ref().map(|id| writer.dedupe.hash(&append.stream.topic, id));
+        if let (Some(id), Some(hash)) = (&append.event.id, hash) {
+            if let Some(first) = self.duplicate_of(store, writer, batch.now.0, append, id, hash)? {
+                return Ok(first);
+            }
+            self.by_hash.insert(hash, self.entries.len());
+        }
+        // Creating never answers `None`; the default keeps the compiler content without a panic.
+        let staged_at = self.staged(store, &append.stream, true).unwrap_or_default();
+        let staged = &mut self.streams[staged_at];
+        let (offset, ts) = (staged.next, batch.now.0.max(staged.last_ts));
+        let id = append.event.id.clone();
+        let id = id.unwrap_or_else(|| EventId::mint(Timestamp(ts), batch.nonce, ordinal));
+        staged.push(offset, ts, content_bytes(&append.event.body), hash.is_some());
+        let appended = Appended {
+            partition: append.stream.partition,
+            offset: Offset(offset),
+            ts: Timestamp(ts),
+            id: id.clone(),
+            duplicate: false,
+        };
+        let ordinal = self.entries.len();
+        self.entries.push(Entry { ordinal, staged: staged_at, offset, ts, id, hash, append });
+        Ok(appended)
+    }
+
+    fn duplicate_of(
+        &self,
+        store: &SqliteStore,
+        writer: &Writer,
+        now: u64,
+        append: &Append,
+        id: &EventId,
+        hash: u64,
+    ) -> Attempt<Option<Appended>> {
+        let window = append.dedupe_window_ms.min(self.dedupe_window_ms_max);
+        if window == 0 {
+            return Ok(None);
+        }
+        let first = match self.by_hash.get(&hash).map(|at| &self.entries[*at]) {
+            Some(entry) if entry.id == *id && entry.append.stream.topic == append.stream.topic => {
+                let row = &self.streams[entry.staged].row;
+                let stands = !row.dropped && entry.offset >= row.start;
+                stands.then_some((row.stream.partition, entry.offset, entry.ts))
+            }
+            _ => match writer.dedupe.find(hash) {
+                Some(seq) => self.stored(store, writer, seq, &append.stream.topic, id)?,
+                None => None,
+            },
+        };
+        Ok(first.filter(|(_, _, ts)| *ts >= now.saturating_sub(window)).map(|(partition, offset, ts)| {
+            Appended { partition, offset: Offset(offset), ts: Timestamp(ts), id: id.clone(), duplicate: true }
+        }))
+    }
+
+    /// The event at `seq`, if it is retained and really has this topic and id.
+    fn stored(
+        &self,
+        store: &SqliteStore,
+        writer: &Writer,
+        seq: u64,
+        topic: &TopicKey,
+        id: &EventId,
+    ) -> Attempt<Option<(Partition, u64, u64)>> {
+        let mut select =
+            writer.conn.prepare_cached("SELECT stream, offset, ts, id FROM events WHERE seq = ?1")?;
+        let found = select
+            .query_row(params![seq as i64], |row| {
+                let same_id = row::read_id(row.get_ref(3)?).flatten().as_ref() == Some(id);
+                let (offset, ts) = (row.get::<_, i64>(1)? as u64, row.get::<_, i64>(2)? as u64);
+                Ok((row.get::<_, i64>(0)?, offset, ts, same_id))
+            })
+            .optional()?;
+        let Some((stream, offset, ts, true)) = found else { return Ok(None) };
+        let index = store.index();
+        let Some(state) = index.by_id(stream).filter(|state| state.row.stream.topic == *topic) else {
+            return Ok(None);
+        };
+        // What this commit has already trimmed or dropped counts as well.
+        let staged = self.streams.iter().find(|staged| staged.row.id == stream);
+        let row = staged.map_or(&state.row, |staged| &staged.row);
+        Ok((!row.dropped && offset >= row.start).then_some((row.stream.partition, offset, ts)))
+    }
+
+    pub(crate) fn trim(&mut self, store: &SqliteStore, stream: &'a Stream, start: u64) {
+        let Some(at) = self.staged(store, stream, false) else { return };
+        let staged = &mut self.streams[at];
+        let start = start.min(staged.next);
+        if start > staged.row.start {
+            staged.row.start = start;
+            staged.row_changed = true;
+        }
+    }
+
+    pub(crate) fn drop_topic(&mut self, store: &SqliteStore, topic: &TopicKey) {
+        for staged in self.streams.iter_mut().filter(|staged| staged.row.stream.topic == *topic) {
+            staged.row.dropped = true;
+            staged.row_changed = true;
+            self.dropped.insert(staged.row.id);
+        }
+        let index = store.index();
+        for state in index.live().filter(|state| state.row.stream.topic == *topic) {
+            if self.dropped.insert(state.row.id) {
+                let mut staged = Staged::new(state.row.clone(), state.next, state.last_ts);
+                staged.row.dropped = true;
+                staged.row_changed = true;
+                self.streams.push(staged);
+            }
+        }
+    }
+}
+
+impl Staged {
+    fn new(row: StreamRow, next: u64, last_ts: u64) -> Staged {
+        let run = Run { offset: next, seq: 0, count: 0, bytes: 0, brought: 0, first_ts: 0, last_ts: 0 };
+        Staged { row, row_changed: false, next, last_ts, run }
+    }
+
+    fn push(&mut self, offset: u64, ts: u64, bytes: u64, brought: bool) {
+        if self.run.count == 0 {
+            self.run.first_ts = ts;
+        }
+        self.run.count += 1;
+        self.run.bytes += bytes;
+        self.run.brought += u64::from(brought);
+        self.run.last_ts = ts;
+        self.next = offset + 1;
+        self.last_ts = ts;
+    }
+}

@@ -1,0 +1,213 @@
+//! The handle, and the port's methods forwarded to their stages.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
+use millrace_store::{
+    Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store, StoreError,
+    StreamBounds,
+};
+use rusqlite::{Connection, params};
+
+use crate::error::{Attempt, Fault};
+use crate::index::Index;
+use crate::load;
+use crate::locks::Locks;
+use crate::options::SqliteOptions;
+use crate::pool::Pool;
+use crate::quarantine::{Quarantine, Quarantined};
+use crate::write::Writer;
+
+/// One handle on a store. Several, in one or many processes, may have the same file open and write to it.
+///
+/// Fields are dropped in order: the writer's connection must be the last one closed, because only it may checkpoint;
+/// the locks come after everything.
+pub struct SqliteStore {
+    pub(crate) readers: Pool,
+    pub(crate) writer: Mutex<Writer>,
+    /// Held for lookups and publication only, never across I/O by the writer.
+    index: RwLock<Index>,
+    pub(crate) quarantine: Quarantine,
+    pub(crate) options: SqliteOptions,
+    pub(crate) locks: Locks,
+}
+
+impl SqliteStore {
+    /// Opens the store at `path`, creating it if there is none.
+    pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+        crate::open::open(path, options)
+    }
+
+    pub(crate) fn assemble(
+        path: &Path,
+        options: SqliteOptions,
+        locks: Locks,
+        writer: Writer,
+        index: Index,
+    ) -> SqliteStore {
+        SqliteStore {
+            readers: Pool::new(path, options.readers_max),
+            writer: Mutex::new(writer),
+            index: RwLock::new(index),
+            quarantine: Quarantine::default(),
+            options,
+            locks,
+        }
+    }
+
+    /// Whether a write has failed, here or in another process: nothing will be written until all have reopened.
+    pub fn poisoned(&self) -> Option<String> {
+        self.locks.poisoned().map(str::to_owned)
+    }
+
+    /// Events that were found damaged and recorded, oldest first.
+    pub fn quarantined(&self) -> Result<Vec<Quarantined>, StoreError> {
+        self.reading(|conn| self.quarantine.recorded(conn))
+    }
+
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reading<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T, StoreError> {
+        self.readers.lend(work).map_err(Fault::unreadable)
+    }
+
+    /// Reads after the index has taken over what any process had committed by now.
+    fn reading_fresh<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T, StoreError> {
+        self.reading(|conn| {
+            self.refresh(conn)?;
+            work(conn)
+        })
+    }
+
+    fn refresh(&self, conn: &Connection) -> Attempt<()> {
+        if load::last_commit(conn)? > self.index().last {
+            let transaction = conn.unchecked_transaction()?;
+            self.catch_up(&transaction)?;
+        }
+        Ok(())
+    }
+
+    /// Must run inside a transaction, so that commits and the rows they touched are of one moment.
+    pub(crate) fn catch_up(&self, conn: &Connection) -> Attempt<()> {
+        let after = self.index().last;
+        match load::news(conn, after)? {
+            Some(news) => {
+                let mut index = self.index_mut();
+                for (c, record, rows) in news.commits {
+                    index.apply(c, &record, rows);
+                }
+            }
+            None => {
+                let loaded = load::load(conn)?;
+                let mut index = self.index_mut();
+                if loaded.last > index.last {
+                    *index = loaded;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn changes(&self, conn: &Connection, after: u64, commits_max: usize) -> Attempt<Changes> {
+        let last = CommitNumber(self.index().last);
+        if after == last.0 {
+            return Ok(Changes { last, runs: Vec::new(), complete: true });
+        }
+        let transaction = conn.unchecked_transaction()?;
+        let remembered =
+            load::first_commit(&transaction)?.is_some_and(|first| first <= after.saturating_add(1));
+        if after > last.0 || !remembered {
+            return Ok(Changes { last, runs: Vec::new(), complete: false });
+        }
+        let mut changes = Changes { last: CommitNumber(after), runs: Vec::new(), complete: true };
+        let index = self.index();
+        load::records(&transaction, after, commits_max, |c, _, record| {
+            if c > index.last {
+                return Ok(ControlFlow::Break(()));
+            }
+            changes.last = CommitNumber(c);
+            changes.runs.extend(record.runs.into_iter().filter_map(|(id, run)| {
+                let state = index.by_id(id).filter(|state| !state.row.dropped)?;
+                Some(Run { stream: state.row.stream.clone(), first: Offset(run.offset), count: run.count })
+            }));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(changes)
+    }
+}
+
+fn scan(conn: &Connection, space: Space, range: &KeyRange, rows_max: usize) -> Attempt<Vec<Row>> {
+    let table = space.as_str();
+    let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let row = |row: &rusqlite::Row<'_>| {
+        let value = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        Ok(Row { key: row.get(0)?, value: Bytes::copy_from_slice(value) })
+    };
+    let rows: rusqlite::Result<Vec<Row>> = match &range.to {
+        Some(to) => conn
+            .prepare_cached(&format!(
+                "SELECT key, value FROM {table} WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3"
+            ))?
+            .query_map(params![range.from, to, limit], row)?
+            .collect(),
+        None => conn
+            .prepare_cached(&format!("SELECT key, value FROM {table} WHERE key >= ?1 ORDER BY key LIMIT ?2"))?
+            .query_map(params![range.from, limit], row)?
+            .collect(),
+    };
+    Ok(rows?)
+}
+
+impl Store for SqliteStore {
+    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
+        self.commit_batches(batches)
+    }
+
+    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
+        self.reading_fresh(|conn| self.read_page(conn, stream, from.0, limit))
+    }
+
+    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
+        self.reading_fresh(|conn| self.seek_ts(conn, stream, ts.0).map(Offset))
+    }
+
+    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
+        self.reading_fresh(|conn| self.start_under(conn, stream, rule).map(Offset))
+    }
+
+    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
+        self.reading(|conn| scan(conn, space, range, rows_max))
+    }
+
+    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
+        self.reading_fresh(|_| Ok(self.index().live().map(|state| state.bounds()).collect()))
+    }
+
+    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
+        self.reading_fresh(|conn| self.changes(conn, after.0, commits_max))
+    }
+
+    fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
+        self.maintain_slice(rows_max)
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("options", &self.options).finish_non_exhaustive()
+    }
+}

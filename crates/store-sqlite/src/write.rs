@@ -1,0 +1,161 @@
+//! The one way a transaction is written: turn, level, BEGIN, what others did, the work, COMMIT, publication.
+
+use millrace_model::Durability;
+use millrace_store::StoreError;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, params};
+
+use crate::codec::{self, Record};
+use crate::dedupe::Dedupe;
+use crate::error::{Attempt, Fault};
+use crate::fold::FoldJob;
+use crate::index::StreamRow;
+use crate::load;
+use crate::store::SqliteStore;
+
+/// What only the writing thread touches.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) conn: Connection,
+    /// What `PRAGMA synchronous` is set to.
+    level: Option<Durability>,
+    pub(crate) dedupe: Dedupe,
+    pub(crate) fold: Option<FoldJob>,
+    /// Every event up to this commit has been folded.
+    pub(crate) prune_through: u64,
+    pub(crate) pruned_through: u64,
+    /// About how much this handle has written to the WAL since it was last emptied.
+    pub(crate) wal_bytes: u64,
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// What a transaction did to streams, for its row in `commits` and for the index.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) record: Record,
+    pub(crate) rows: Vec<StreamRow>,
+}
+
+impl Change {
+    /// A row of `streams` that was written in this transaction.
+    pub(crate) fn touch(&mut self, row: StreamRow) {
+        self.record.touched.push(row.id);
+        self.rows.push(row);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.record.runs.is_empty() && self.record.touched.is_empty()
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(conn: Connection, dedupe: Dedupe) -> Writer {
+        Writer {
+            conn,
+            level: None,
+            dedupe,
+            fold: None,
+            prune_through: 0,
+            pruned_through: 0,
+            wal_bytes: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Applies to the following transactions; SQLite ignores it inside one.
+    pub(crate) fn sync_level(&mut self, level: Durability) -> Attempt<()> {
+        if self.level != Some(level) {
+            let value = match level {
+                Durability::Fsync => "FULL",
+                Durability::Os => "NORMAL",
+                Durability::Memory => "OFF",
+            };
+            self.conn.pragma_update(None, "synchronous", value)?;
+            self.level = Some(level);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn run(&self, sql: &str) -> Attempt<()> {
+        self.conn.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+}
+
+/// Why a transaction did not happen.
+enum Stopped {
+    Earlier(String),
+    Now(Fault),
+}
+
+impl From<Fault> for Stopped {
+    fn from(fault: Fault) -> Stopped {
+        Stopped::Now(fault)
+    }
+}
+
+impl SqliteStore {
+    /// Runs `work` as one transaction. Every failure poisons: whether any of it reached the disk is not known.
+    pub(crate) fn transact<T>(
+        &self,
+        writer: &mut Writer,
+        level: Durability,
+        work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
+    ) -> Result<T, StoreError> {
+        match self.try_transact(writer, level, work) {
+            Ok(done) => Ok(done),
+            Err(Stopped::Earlier(reason)) => Err(StoreError::Poisoned(reason)),
+            Err(Stopped::Now(fault)) => Err(self.poison(writer, &fault)),
+        }
+    }
+
+    fn try_transact<T>(
+        &self,
+        writer: &mut Writer,
+        level: Durability,
+        work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
+    ) -> Result<T, Stopped> {
+        let _turn = self.locks.turn().map_err(Fault::from)?;
+        // Only now: the writer before us may have failed while we waited.
+        if let Some(reason) = self.locks.poisoned() {
+            return Err(Stopped::Earlier(reason.to_owned()));
+        }
+        writer.sync_level(level)?;
+        writer.run("BEGIN IMMEDIATE")?;
+        if load::last_commit(&writer.conn)? != self.index().last {
+            self.catch_up(&writer.conn)?;
+        }
+        let (done, change) = work(writer)?;
+        let c = self.index().last + 1;
+        if !change.is_empty() {
+            self.record(writer, c, &change)?;
+        }
+        writer.run("COMMIT")?;
+        if !change.is_empty() {
+            self.index_mut().apply(c, &change.record, change.rows);
+        }
+        Ok(done)
+    }
+
+    fn record(&self, writer: &mut Writer, c: u64, change: &Change) -> Attempt<()> {
+        let seq = self.index().next_seq;
+        let runs = codec::encode_record(c, seq, &change.record);
+        writer.wal_bytes += runs.len() as u64;
+        writer
+            .conn
+            .prepare_cached("INSERT INTO commits (c, seq, runs) VALUES (?1, ?2, ?3)")?
+            .execute(params![c as i64, seq as i64, runs])?;
+        Ok(())
+    }
+
+    pub(crate) fn poison(&self, writer: &mut Writer, fault: &Fault) -> StoreError {
+        let reason = self.locks.raise(&fault.to_string()).to_owned();
+        // Frames that failed to sync must not be copied into the database when the connection closes.
+        let _ = writer.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        if !writer.conn.is_autocommit() {
+            // SQLite may have rolled back on its own; what matters is that nothing more is written.
+            let _ = writer.run("ROLLBACK");
+        }
+        StoreError::Poisoned(reason)
+    }
+}

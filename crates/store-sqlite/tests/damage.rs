@@ -1,0 +1,124 @@
+//! Damage in the file: told, set aside, and never in the way of the rest.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use millrace_model::{Offset, Timestamp};
+use millrace_store::conformance::build::{append, batch, stream, trim};
+use millrace_store::{ReadLimit, Store, StoreError};
+use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+
+const WHOLE: ReadLimit = ReadLimit { events_max: 10_000, bytes_max: usize::MAX };
+
+fn filled(folder: &Path, events: u64) -> PathBuf {
+    let path = folder.join("store.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    for n in 1..=events {
+        store.commit(&[batch(n * 10, vec![append(&stream("damage", 0), &format!("{n:0200}"))])]).unwrap();
+    }
+    path
+}
+
+fn meddle(path: &Path, sql: &str) {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    assert!(conn.execute(sql, []).unwrap() > 0, "{sql}");
+}
+
+#[test]
+fn each_changed_column_is_noticed() {
+    for change in [
+        "stream = stream + 1",
+        "offset = offset + 1",
+        "ts = ts + 1",
+        "id = x'00112233445566778899aabbccddeeff'",
+        "id = 'text'",
+        "id = 7",
+        "brought = 1",
+        "priority = 7",
+        "key = ''",
+        "key = 'k'",
+        "headers = x'7b7d'",
+        "root_event_id = 'r'",
+        "chain_depth = 1",
+        "chain_depth = -1",
+        "causation = 'c'",
+        "correlation = 'c'",
+        "crc = crc + 1",
+        "payload = x'22'",
+        "payload = 'text'",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = filled(folder.path(), 5);
+        meddle(&path, &format!("UPDATE events SET {change} WHERE offset = 3"));
+        let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+        let page = store.read(&stream("damage", 0), Offset(1), WHOLE).unwrap();
+        assert_eq!(page.damaged, [Offset(3)], "{change}");
+        assert_eq!((page.events.len(), page.through), (4, Offset(5)), "{change}");
+    }
+}
+
+#[test]
+fn damaged_and_missing_rows_are_reported_recorded_and_trimmed_like_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path(), 30);
+    meddle(&path, "UPDATE events SET payload = x'7b7d' WHERE offset = 4");
+    meddle(&path, "DELETE FROM events WHERE offset IN (10, 11, 30)");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let s = stream("damage", 0);
+    let page = store.read(&s, Offset(1), WHOLE).unwrap();
+    assert_eq!(page.damaged, [4, 10, 11, 30].map(Offset));
+    assert_eq!((page.events.len(), page.through), (26, Offset(30)));
+    let small = store.read(&s, Offset(10), ReadLimit { events_max: 2, bytes_max: 1 }).unwrap();
+    assert_eq!(
+        (small.events.len(), small.damaged, small.through),
+        (0, vec![Offset(10), Offset(11)], Offset(11))
+    );
+    assert_eq!(store.seek(&s, Timestamp(100)).unwrap(), Offset(10));
+    assert_eq!(store.seek(&s, Timestamp(111)).unwrap(), Offset(12));
+
+    while store.maintain(100).unwrap().more {}
+    let recorded = store.quarantined().unwrap();
+    assert_eq!(recorded.iter().map(|one| one.offset.0).collect::<Vec<_>>(), [4, 10, 11, 30]);
+    assert_eq!(recorded[0].reason, "its checksum does not match");
+    assert_eq!(recorded[1].reason, "its row is missing");
+    store.read(&s, Offset(1), WHOLE).unwrap();
+    assert!(!store.maintain(100).unwrap().more, "what is recorded is not recorded again");
+
+    store.commit(&[batch(999, vec![trim(&s, 12), append(&s, "on")])]).unwrap();
+    while store.maintain(5).unwrap().more {}
+    let page = store.read(&s, Offset(1), WHOLE).unwrap();
+    assert_eq!((page.damaged, page.through, page.events.len()), (vec![Offset(30)], Offset(31), 19));
+}
+
+#[test]
+fn a_damaged_page_costs_its_own_events_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path(), 400);
+    let conn = rusqlite::Connection::open(&path).unwrap();
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    drop(conn);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let needle = format!("{:0200}", 200).into_bytes();
+    let hit = bytes.windows(needle.len()).position(|window| window == needle).unwrap();
+    let page_start = hit / 4096 * 4096;
+    bytes[page_start..page_start + 16].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let page = store.read(&stream("damage", 0), Offset(1), WHOLE).unwrap();
+    assert!(page.damaged.contains(&Offset(200)));
+    assert!(page.damaged.len() < 30, "{:?}", page.damaged);
+    assert_eq!((page.damaged.len() + page.events.len(), page.through), (400, Offset(400)));
+}
+
+#[test]
+fn damaged_bookkeeping_is_told_when_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path(), 5);
+    meddle(&path, "UPDATE commits SET runs = x'0000' WHERE c = 3");
+    let Err(StoreError::Unusable(reason)) = SqliteStore::open(&path, SqliteOptions::default()) else {
+        panic!()
+    };
+    assert!(reason.ends_with("row 3 of table commits is damaged"), "{reason}");
+}

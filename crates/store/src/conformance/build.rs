@@ -1,0 +1,78 @@
+//! Short ways to write batches, for this suite and for adapters' own tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use millrace_model::{
+    Append, Batch, Check, EventBody, EventId, JsonText, NewEvent, Offset, Op, Partition, Space, Stream,
+    Timestamp, TopicKey,
+};
+
+pub const DAY_MS: u64 = 86_400_000;
+
+pub fn topic(name: &str) -> TopicKey {
+    TopicKey::parse(&format!("suite/{name}")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn stream(name: &str, partition: u32) -> Stream {
+    topic(name).stream(Partition(partition))
+}
+
+/// Every batch gets a nonce of its own.
+pub fn batch(now: u64, ops: Vec<Op>) -> Batch {
+    static NONCE: AtomicU64 = AtomicU64::new(1);
+    let nonce = NONCE.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    Batch { nonce, now: Timestamp(now), ops, ..Batch::default() }
+}
+
+pub fn checked(now: u64, checks: Vec<Check>, ops: Vec<Op>) -> Batch {
+    Batch { checks, ..batch(now, ops) }
+}
+
+/// `text` becomes the payload, as a JSON string.
+pub fn body(text: &str) -> EventBody {
+    EventBody::of(JsonText::from_stored(Bytes::from(format!("{text:?}"))))
+}
+
+pub fn append(stream: &Stream, text: &str) -> Op {
+    append_body(stream, None, body(text), DAY_MS)
+}
+
+pub fn append_id(stream: &Stream, id: &str, text: &str, dedupe_window_ms: u64) -> Op {
+    let id = EventId::parse(id).unwrap_or_else(|error| panic!("{error}"));
+    append_body(stream, Some(id), body(text), dedupe_window_ms)
+}
+
+pub fn append_body(stream: &Stream, id: Option<EventId>, body: EventBody, dedupe_window_ms: u64) -> Op {
+    let event = NewEvent { id, body: Arc::new(body) };
+    Op::Append(Append { stream: stream.clone(), event, dedupe_window_ms })
+}
+
+pub fn put(space: Space, key: &str, value: &str) -> Op {
+    Op::Put { space, key: key.to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) }
+}
+
+pub fn delete(space: Space, key: &str) -> Op {
+    Op::Delete { space, key: key.to_owned() }
+}
+
+pub fn trim(stream: &Stream, start: u64) -> Op {
+    Op::Trim { stream: stream.clone(), start: Offset(start) }
+}
+
+pub fn drop_topic(name: &str) -> Op {
+    Op::Drop { topic: topic(name) }
+}
+
+pub fn absent(space: Space, key: &str) -> Check {
+    Check::Absent { space, key: key.to_owned() }
+}
+
+pub fn present(space: Space, key: &str) -> Check {
+    Check::Present { space, key: key.to_owned() }
+}
+
+pub fn equals(space: Space, key: &str, value: &str) -> Check {
+    Check::Equals { space, key: key.to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) }
+}

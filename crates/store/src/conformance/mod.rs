@@ -1,0 +1,115 @@
+//! What every store must do, as a suite any adapter runs on itself.
+//!
+//! An adapter's tests call [`conformance_suite!`](crate::conformance_suite) with a closure that makes a fresh
+//! [`Subject`]; each case becomes one `#[test]`. [`run`] goes through all of them in one call. A case panics when the
+//! store is wrong: this module is for tests and stands outside the rule against panics.
+
+mod appending;
+mod batches;
+pub mod build;
+mod dedupe;
+mod feed;
+mod model;
+mod reading;
+mod subject;
+mod tables;
+mod trimming;
+mod upkeep;
+
+pub use model::{Step, check_against_memory, steps_from_seed};
+pub use subject::Subject;
+
+use appending::*;
+use batches::*;
+use dedupe::*;
+use feed::*;
+use model::*;
+use reading::*;
+use tables::*;
+use trimming::*;
+use upkeep::*;
+
+/// One behaviour. Panics when the store does not show it.
+pub type Case = fn(&mut Subject);
+
+/// All cases by name.
+pub const CASES: &[(&str, Case)] = crate::conformance_suite!(@all list);
+
+/// Every case, each on a fresh store.
+pub fn run(open: &dyn Fn() -> Subject) {
+    for (_, case) in CASES {
+        case(&mut open());
+    }
+}
+
+/// One case by name.
+pub fn run_case(name: &str, subject: &mut Subject) {
+    match CASES.iter().find(|(found, _)| *found == name) {
+        Some((_, case)) => case(subject),
+        None => panic!("no case is called {name}"),
+    }
+}
+
+/// `conformance_suite!(open)` makes one `#[test]` per case; `open` is any `Fn() -> Subject`.
+#[macro_export]
+macro_rules! conformance_suite {
+    (@each tests $open:expr; $($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::conformance::run_case(stringify!($name), &mut $open());
+            }
+        )*
+    };
+    (@each list; $($name:ident)*) => { &[$((stringify!($name), $name as $crate::conformance::Case)),*] };
+    (@all $($what:tt)*) => {
+        $crate::conformance_suite! { @each $($what)*;
+            a_batch_over_the_limit_is_refused_and_nothing_is_written
+            a_full_batch_is_taken
+            appended_events_read_back_as_they_were_given
+            many_streams_interleave
+            minted_ids_are_a_function_of_time_nonce_and_ordinal
+            offsets_are_dense_from_one
+            time_never_falls_within_a_stream
+
+            a_batch_sees_the_writes_of_those_before_it
+            a_commit_of_nothing_does_nothing
+            a_refused_batch_leaves_nothing_and_the_others_stand
+            a_refusal_names_the_check_and_what_it_found
+            operations_of_a_batch_apply_in_order
+
+            a_duplicate_in_another_partition_names_the_first
+            a_duplicate_in_the_same_batch_is_stored_once
+            a_duplicate_in_the_same_commit_is_stored_once
+            a_duplicate_later_is_answered_like_the_first
+            a_duplicate_of_a_trimmed_or_dropped_event_is_new
+            a_duplicate_outside_the_window_is_new
+            duplicates_are_known_after_reopening
+            ids_are_per_topic_and_a_window_of_zero_means_no_dedupe
+
+            a_watcher_pages_through_commits
+            a_watcher_that_fell_too_far_behind_is_told_to_start_over
+            dropped_topics_are_not_told
+            streams_are_listed_with_their_bounds
+
+            a_page_ends_at_its_byte_limit_but_holds_one_event
+            a_page_ends_at_its_event_limit
+            reading_past_the_end_or_nothing_says_through
+            seeking_finds_the_first_event_not_older
+
+            a_check_sees_only_its_own_table
+            scans_are_in_key_order_within_range_and_limit
+
+            a_dropped_topic_starts_again_at_one
+            retention_by_age_and_bytes_names_a_start
+            trimming_hides_at_once_and_never_goes_back
+
+            maintenance_reclaims_and_comes_to_an_end
+            maintenance_between_commits_changes_nothing
+            reopening_keeps_everything
+
+            random_histories_match_the_memory_store
+        }
+    };
+    ($open:expr) => { $crate::conformance_suite!(@all tests $open); };
+}

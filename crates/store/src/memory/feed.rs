@@ -1,0 +1,55 @@
+//! What recent commits appended, for those who watch.
+
+use std::collections::VecDeque;
+
+use millrace_model::{Append, Offset, TopicKey};
+
+use crate::port::{Changes, CommitNumber, Run};
+
+/// Commits a watcher may lag behind before it has to start over.
+const COMMITS_MAX: usize = 4096;
+
+#[derive(Clone, Default)]
+pub(super) struct Feed {
+    last: u64,
+    /// The newest commits, the last of them being number `last`.
+    commits: VecDeque<Vec<Run>>,
+}
+
+impl Feed {
+    pub(super) fn last(&self) -> CommitNumber {
+        CommitNumber(self.last)
+    }
+
+    pub(super) fn push(&mut self, runs: Vec<Run>) {
+        self.last += 1;
+        self.commits.push_back(runs);
+        if self.commits.len() > COMMITS_MAX {
+            self.commits.pop_front();
+        }
+    }
+
+    pub(super) fn forget_topic(&mut self, topic: &TopicKey) {
+        for runs in &mut self.commits {
+            runs.retain(|run| run.stream.topic != *topic);
+        }
+    }
+
+    pub(super) fn after(&self, after: CommitNumber, commits_max: usize) -> Changes {
+        let first_kept = self.last - self.commits.len() as u64;
+        if after.0 < first_kept || after.0 > self.last {
+            return Changes { last: self.last(), runs: Vec::new(), complete: false };
+        }
+        let commits = self.commits.range((after.0 - first_kept) as usize..).take(commits_max);
+        let last = CommitNumber(after.0 + commits.len() as u64);
+        Changes { last, runs: commits.flatten().cloned().collect(), complete: true }
+    }
+}
+
+/// Adds one append to the runs of the commit under way.
+pub(super) fn extend(runs: &mut Vec<Run>, append: &Append, offset: Offset) {
+    match runs.iter_mut().find(|run| run.stream == append.stream) {
+        Some(run) => run.count += 1,
+        None => runs.push(Run { stream: append.stream.clone(), first: offset, count: 1 }),
+    }
+}

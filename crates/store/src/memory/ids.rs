@@ -1,0 +1,42 @@
+//! Ids that clients brought, so that the same one on the same topic is stored once.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use millrace_model::{EventId, Offset, Partition, TopicKey};
+
+/// Where the newest event of each remembered id is. Judging whether it still counts is the caller's.
+#[derive(Clone)]
+pub(super) struct Ids {
+    ids_max: usize,
+    /// One entry per append, in order of arrival, with the number that says which entry of the map it stands for.
+    arrivals: VecDeque<(TopicKey, EventId, u64)>,
+    newest: BTreeMap<(TopicKey, EventId), (Partition, Offset, u64)>,
+    arrived: u64,
+}
+
+impl Ids {
+    pub(super) fn new(ids_max: usize) -> Ids {
+        Ids { ids_max, arrivals: VecDeque::new(), newest: BTreeMap::new(), arrived: 0 }
+    }
+
+    pub(super) fn find(&self, topic: &TopicKey, id: &EventId) -> Option<(Partition, Offset)> {
+        self.newest.get(&(topic.clone(), id.clone())).map(|(partition, offset, _)| (*partition, *offset))
+    }
+
+    pub(super) fn remember(&mut self, topic: &TopicKey, id: &EventId, partition: Partition, offset: Offset) {
+        self.arrived += 1;
+        self.newest.insert((topic.clone(), id.clone()), (partition, offset, self.arrived));
+        self.arrivals.push_back((topic.clone(), id.clone(), self.arrived));
+        while self.arrivals.len() > self.ids_max {
+            let Some((topic, id, arrived)) = self.arrivals.pop_front() else { return };
+            let key = (topic, id);
+            if self.newest.get(&key).is_some_and(|found| found.2 == arrived) {
+                self.newest.remove(&key);
+            }
+        }
+    }
+
+    pub(super) fn forget_topic(&mut self, topic: &TopicKey) {
+        self.newest.retain(|(found, _), _| found != topic);
+    }
+}

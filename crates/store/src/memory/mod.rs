@@ -1,0 +1,143 @@
+//! The store in memory: the reference for what every other adapter must do, and the body of simulated disks.
+//!
+//! It keeps nothing past its process. Whoever wants to model a crash takes a [`MemoryStore::snapshot`] at the moment
+//! of the last sync and carries on from it.
+
+mod apply;
+mod feed;
+mod ids;
+mod log;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use millrace_model::{BATCH_BYTES_MAX, Batch, Offset, Outcome, Space, Stream, Timestamp};
+
+use self::feed::Feed;
+use self::ids::Ids;
+use self::log::Log;
+use crate::error::StoreError;
+use crate::port::{
+    Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Store, StreamBounds,
+};
+
+/// How many brought ids are remembered for dedupe unless told otherwise; the oldest are forgotten first.
+const DEDUPE_IDS_MAX: usize = 1_000_000;
+
+/// One mutex around everything: sections are short, and a reference has no business being clever.
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Clone)]
+pub(crate) struct State {
+    logs: BTreeMap<Stream, Log>,
+    spaces: BTreeMap<(Space, String), Bytes>,
+    ids: Ids,
+    feed: Feed,
+}
+
+impl MemoryStore {
+    pub fn new() -> MemoryStore {
+        MemoryStore::with_dedupe_ids_max(DEDUPE_IDS_MAX)
+    }
+
+    pub fn with_dedupe_ids_max(dedupe_ids_max: usize) -> MemoryStore {
+        let state = State {
+            logs: BTreeMap::new(),
+            spaces: BTreeMap::new(),
+            ids: Ids::new(dedupe_ids_max),
+            feed: Feed::default(),
+        };
+        MemoryStore { state: Mutex::new(state) }
+    }
+
+    /// A store of its own that begins where this one stands. Events are shared, everything else is copied.
+    pub fn snapshot(&self) -> MemoryStore {
+        MemoryStore { state: Mutex::new(self.state().clone()) }
+    }
+
+    /// No section leaves the state half changed, so a panic elsewhere while it was held does no harm.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new()
+    }
+}
+
+impl Clone for MemoryStore {
+    fn clone(&self) -> Self {
+        self.snapshot()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("MemoryStore")
+            .field("streams", &state.logs.len())
+            .field("rows", &state.spaces.len())
+            .field("last", &state.feed.last())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for MemoryStore {
+    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
+        for batch in batches {
+            let bytes = batch.bytes();
+            if bytes > BATCH_BYTES_MAX {
+                return Err(StoreError::TooLarge { bytes, max: BATCH_BYTES_MAX });
+            }
+        }
+        Ok(self.state().commit(batches))
+    }
+
+    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
+        Ok(self.state().logs.get(stream).map_or_else(Page::default, |log| log.read(from, limit)))
+    }
+
+    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
+        Ok(self.state().logs.get(stream).map_or(Offset::FIRST, |log| log.seek(ts)))
+    }
+
+    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
+        Ok(self.state().logs.get(stream).map_or(Offset::FIRST, |log| log.retention_start(rule)))
+    }
+
+    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
+        let state = self.state();
+        let rows = state
+            .spaces
+            .range((space, range.from.clone())..)
+            .take_while(|((found, key), _)| *found == space && range.contains(key))
+            .take(rows_max);
+        Ok(rows.map(|((_, key), value)| Row { key: key.clone(), value: value.clone() }).collect())
+    }
+
+    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
+        Ok(self.state().logs.iter().map(|(stream, log)| log.bounds(stream)).collect())
+    }
+
+    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
+        Ok(self.state().feed.after(after, commits_max))
+    }
+
+    fn maintain(&self, _rows_max: usize) -> Result<Maintained, StoreError> {
+        Ok(Maintained::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MemoryStore;
+    use crate::conformance::Subject;
+
+    crate::conformance_suite!(|| Subject::new(Box::new(MemoryStore::new()), |store| store));
+}
