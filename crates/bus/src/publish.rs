@@ -127,7 +127,9 @@ impl Bus {
             }
             let Appending { stream, body, .. } = appending;
             let event = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
-            self.tail_bytes += log.append(Arc::new(event), keep);
+            self.tail_bytes -= log.tail_bytes;
+            log.append(Arc::new(event), keep);
+            self.tail_bytes += log.tail_bytes;
             self.to_pump.extend(topic.groups.values());
         }
     }
