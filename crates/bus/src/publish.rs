@@ -228,11 +228,11 @@ impl Bus {
 
 impl DeliverAt {
     fn resolve(self, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusError> {
-        let due = match self {
-            DeliverAt::AfterMs(ms) => now.wall + ms + TICK_MS,
-            DeliverAt::At(at) => at,
+        let (delay, due) = match self {
+            DeliverAt::AfterMs(0) => (0, now.wall),
+            DeliverAt::AfterMs(ms) => (ms, now.wall + ms + TICK_MS),
+            DeliverAt::At(at) => (at.0.saturating_sub(now.wall.0), at),
         };
-        let delay = due.0.saturating_sub(now.wall.0);
         if delay > delay_ms_max {
             return Err(BusError::OutOfRange {
                 what: "the delay in milliseconds",
