@@ -11,10 +11,12 @@
 mod checkpoint;
 mod codec;
 mod commit;
+mod damage;
 mod dedupe;
 mod dedupe_load;
 mod error;
 mod fold;
+mod folder;
 mod hash;
 mod index;
 mod load;

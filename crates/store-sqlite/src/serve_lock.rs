@@ -6,7 +6,7 @@ use std::path::Path;
 
 use millrace_store::StoreError;
 
-use crate::locks;
+use crate::{folder, locks};
 
 /// Held by the server of a store until it is dropped or its process ends, however it ends.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ impl ServeLock {
     pub fn acquire(database: &Path) -> Result<ServeLock, StoreError> {
         let unusable =
             |error: std::io::Error| StoreError::Unusable(format!("{}: {error}", database.display()));
+        // The store's own folder must last; the lock folder need not.
+        folder::create(folder::parent_of(database)).map_err(unusable)?;
         let folder = locks::folder(database);
         fs::create_dir_all(&folder).map_err(unusable)?;
         let mut file = locks::open_file(&folder, "serve").map_err(unusable)?;

@@ -4,10 +4,14 @@ mod bench;
 mod completions;
 mod config;
 mod connect;
+mod dead_letters;
+mod feed;
 mod progress;
 mod publish;
 mod serve;
 mod subscribe;
+mod tally;
+mod topic_settings;
 mod topics;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -28,6 +32,7 @@ pub(crate) fn command() -> Command {
             publish::command(),
             subscribe::command(),
             topics::command(),
+            dead_letters::command(),
             config::command(),
             completions::command(),
             bench::command(),
@@ -40,6 +45,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("pub", matches)) => publish::run(matches),
         Some(("sub", matches)) => subscribe::run(matches),
         Some(("topics", matches)) => topics::run(matches),
+        Some(("dead-letters", matches)) => dead_letters::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("completions", matches)) => completions::run(matches),
         Some(("bench", matches)) => bench::run(matches),

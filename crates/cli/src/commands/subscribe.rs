@@ -49,7 +49,10 @@ pub(super) fn command() -> Command {
             Arg::new("no-ack")
                 .long("no-ack")
                 .action(ArgAction::SetTrue)
-                .help("Print only: the events will be delivered again"),
+                .help(
+                    "Print only: the events will be delivered again. Each delivery counts as an attempt all the same: \
+                     after maxAttempts of them (5 by default) the event becomes a dead letter",
+                ),
         )
         .arg(
             Arg::new("max-inflight")
@@ -102,7 +105,7 @@ fn options(matches: &ArgMatches) -> Result<SubscribeOptions, Failure> {
     Ok(options)
 }
 
-fn start_from(text: &str) -> Result<StartFrom, Failure> {
+pub(super) fn start_from(text: &str) -> Result<StartFrom, Failure> {
     let from = match text.split_once(':') {
         None if text == "earliest" => Some(StartFrom::Earliest),
         None if text == "latest" => Some(StartFrom::Latest),

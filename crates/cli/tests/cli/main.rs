@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod completions;
+mod ends;
 mod exit_codes;
 mod pub_sub;
 mod run;
