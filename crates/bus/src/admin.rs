@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use millrace_model::{
-    CursorRow, Namespace, Now, Offset, Op, Partition, Space, TopicConfig, TopicKey, TopicPatch, keys,
+    Action, CursorRow, Namespace, Now, Offset, Op, Partition, Space, TopicConfig, TopicKey, TopicPatch, keys,
 };
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
 use crate::effect::Effect;
 use crate::group::GroupId;
+use crate::input::By;
 use crate::pending::Pending;
 use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
 use crate::stats::Stats;
@@ -93,6 +94,7 @@ impl Bus {
         let key = topic.key.clone();
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(&key), value: topic.row().encode() });
         self.note_retention(now, id);
+        self.evict(now, &key);
         self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
     }
 
@@ -127,6 +129,7 @@ impl Bus {
             Op::Delete { space: Space::Topics, key: keys::topic(&topic) },
             Op::Drop { topic: topic.clone() },
         ];
+        self.leave_lists_to_dead_letters(&topic, &state.config, &mut ops);
         for group in state.groups.values() {
             self.delete_group(*group, &mut ops);
         }
@@ -162,8 +165,17 @@ impl Bus {
         }
     }
 
-    pub(crate) fn list_topics(&mut self, to: ReplyTo, namespace: &Namespace) -> Result<(), BusError> {
-        let topics = self.topic_ids.iter().filter(|(key, _)| key.namespace() == namespace.as_str());
+    pub(crate) fn list_topics(
+        &mut self,
+        to: ReplyTo,
+        by: &By,
+        namespace: &Namespace,
+    ) -> Result<(), BusError> {
+        let seen = |key: &TopicKey| {
+            key.namespace() == namespace.as_str()
+                && self.permit(by.as_deref(), Action::Subscribe, key).is_ok()
+        };
+        let topics = self.topic_ids.iter().filter(|(key, _)| seen(key));
         let views = topics.filter_map(|(_, id)| self.topics.get(id)).map(crate::topic::Topic::view).collect();
         self.reply(to, Reply::Topics(views));
         Ok(())

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millrace_model::{Group, TopicKey};
 
 use crate::group::GroupId;
+use crate::input::By;
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
@@ -12,6 +13,8 @@ pub(crate) struct Connection {
     /// `None` until the first FLOW: the windows alone decide.
     pub(crate) credits: Option<u64>,
     pub(crate) congested: bool,
+    /// Who subscribed: checked again when a topic's lists change.
+    pub(crate) by: By,
 }
 
 impl Connection {
