@@ -1,31 +1,40 @@
 //! Accepting connections, each with its share of the bound and a limit on how long a request may take to arrive.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
+use crate::access::Peer;
 use crate::settings::ServerSettings;
 
 /// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
 const ACCEPT_RETRY_MS: u64 = 100;
 
+/// What every connection needs.
+pub(crate) struct Accept {
+    pub(crate) router: Router,
+    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) settings: ServerSettings,
+}
+
 /// Accepts until told to stop, then lets requests in hand finish.
-pub(crate) async fn run(
-    listener: TcpListener,
-    router: Router,
-    settings: ServerSettings,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let connections_max = settings.http_connections_max.max(1);
+pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: watch::Receiver<bool>) {
+    let connections_max = accept.settings.http_connections_max.max(1);
     let room = Arc::new(Semaphore::new(connections_max));
+    let each = Arc::new(accept);
     loop {
         let accept = async {
             // The semaphore is never closed.
@@ -37,11 +46,10 @@ pub(crate) async fn run(
             () = stopping.wait_for(|stopping| *stopping).map(drop) => break,
         };
         match accepted {
-            Ok((socket, _)) => {
-                let connection = connection(socket, router.clone(), &settings);
-                let stopping = stopping.clone();
+            Ok((socket, addr)) => {
+                let (each, stopping) = (each.clone(), stopping.clone());
                 tokio::spawn(async move {
-                    serve(connection, stopping).await;
+                    connection(&each, socket, addr, stopping).await;
                     drop(permit);
                 });
             }
@@ -56,7 +64,36 @@ pub(crate) async fn run(
     let _ = room.acquire_many(u32::try_from(connections_max).unwrap_or(u32::MAX)).await;
 }
 
-async fn serve(connection: Connection, mut stopping: watch::Receiver<bool>) {
+async fn connection(each: &Accept, socket: TcpStream, addr: SocketAddr, stopping: watch::Receiver<bool>) {
+    // Answers are written whole; without this they would wait for the peer's delayed acknowledgement.
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    let Some(tls) = &each.tls else {
+        return serve(each, socket, addr, stopping).await;
+    };
+    let limit = Duration::from_millis(each.settings.request_read_ms_max);
+    match tokio::time::timeout(limit, tls.accept(socket)).await {
+        Ok(Ok(socket)) => serve(each, socket, addr, stopping).await,
+        // A stranger's doing, like anything below that is not HTTP.
+        Ok(Err(error)) => tracing::debug!(%addr, %error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(%addr, "a TLS handshake took too long"),
+    }
+}
+
+async fn serve<I>(each: &Accept, socket: I, addr: SocketAddr, mut stopping: watch::Receiver<bool>)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = WithPeer {
+        peer: Peer::new(addr, each.settings.connection_rate),
+        router: TowerToHyperService::new(each.router.clone()),
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(each.settings.request_read_ms_max))
+        .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -71,16 +108,19 @@ async fn serve(connection: Connection, mut stopping: watch::Receiver<bool>) {
     }
 }
 
-type Connection = http1::UpgradeableConnection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+/// Tells every request which connection it came over.
+struct WithPeer {
+    peer: Peer,
+    router: TowerToHyperService<Router>,
+}
 
-fn connection(socket: TcpStream, router: Router, settings: &ServerSettings) -> Connection {
-    // Answers are written whole; without this they would wait for the peer's delayed acknowledgement.
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set");
+impl Service<hyper::Request<Incoming>> for WithPeer {
+    type Response = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        self.router.call(request)
     }
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(settings.request_read_ms_max))
-        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router))
-        .with_upgrades()
 }

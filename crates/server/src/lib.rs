@@ -10,6 +10,7 @@
 //! Start with [`Server::start`].
 
 mod accept;
+mod access;
 mod app;
 mod body;
 mod from_wire;
@@ -21,9 +22,12 @@ mod routes;
 mod server;
 mod settings;
 mod store_url;
+mod tls;
 mod to_wire;
 mod ws;
 
+pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
 pub use server::{ServeError, Server};
-pub use settings::ServerSettings;
+pub use settings::{ServerSettings, TlsFiles};
+pub use tls::TlsError;
 pub use store_url::{OpenError, OpenedStore, StoreUrl, StoreUrlError, open_store};

@@ -13,14 +13,18 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::accept::Accept;
 use crate::app::{App, SharedApp};
 use crate::settings::ServerSettings;
-use crate::{accept, routes};
+use crate::tls::TlsError;
+use crate::{accept, routes, tls};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
     Start(#[from] StartError),
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
     #[error("the listener has no address: {0}")]
     Listener(io::Error),
     #[error("the engine fell over a bug, please report it: restart the server, nothing confirmed is lost")]
@@ -58,14 +62,16 @@ impl Server {
         listener: TcpListener,
     ) -> Result<Server, ServeError> {
         let addr = listener.local_addr().map_err(ServeError::Listener)?;
+        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
         let (closing, is_closing) = watch::channel(false);
         let app = Arc::new(App::new(settings, runtime.handle(), store, is_closing));
         let (stop_accepting, stopped) = watch::channel(false);
-        let accept = accept::run(listener, routes::router(app.clone()), app.settings.clone(), stopped);
-        let accepting = tokio::spawn(accept);
+        let router = routes::router(app.clone());
+        let accept = Accept { router, tls, settings: app.settings.clone() };
+        let accepting = tokio::spawn(accept::run(listener, accept, stopped));
         Ok(Server { addr, app, runtime, closing, stop_accepting, accepting })
     }
 

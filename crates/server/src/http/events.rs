@@ -6,12 +6,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use millrace_bus::{BusError, Publish, PublishBatch, Reply, Request};
-use millrace_model::{Offset, Partition, Space, Timestamp, TopicKey, TopicRow, keys};
+use millrace_bus::{BusError, By, Publish, PublishBatch, Reply, Request};
+use millrace_model::{
+    Action, Offset, Partition, Principal, Space, Timestamp, TopicConfig, TopicKey, TopicRow, keys,
+};
 use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::{PublishBody, write_events_page};
 use millrace_wire::{ErrorCode, FrameError, write_envelope};
 
+use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::http::json;
@@ -29,6 +32,7 @@ const DAMAGED: HeaderName = HeaderName::from_static("millrace-damaged");
 
 pub(crate) async fn publish(
     State(app): State<SharedApp>,
+    caller: Caller,
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -42,9 +46,13 @@ pub(crate) async fn publish(
         PublishBody::One { event, deliver_at } => {
             Request::Publish(Publish { topic, event, deliver_at: deliver_at.map(from_wire::deliver_at) })
         }
-        PublishBody::Many(events) => Request::PublishBatch(PublishBatch { topic, events }),
+        PublishBody::Many(events) => {
+            // The gate has taken one already.
+            caller.charge(events.len().saturating_sub(1) as u64)?;
+            Request::PublishBatch(PublishBatch { topic, events })
+        }
     };
-    match app.ask(request).await? {
+    match app.ask(caller.by(), request).await? {
         reply @ (Reply::Published { .. } | Reply::PublishedBatch { .. }) => {
             let mut out = String::new();
             to_wire::answer(&mut out, &reply, None);
@@ -56,11 +64,12 @@ pub(crate) async fn publish(
 
 pub(crate) async fn read(
     State(app): State<SharedApp>,
+    caller: Caller,
     at: AtTopic,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let query = PageQuery::of(&app, &at.params)?;
-    let (page, next) = page(&app, at.topic.clone(), query).await?;
+    let (page, next) = page(&app, caller.by(), at.topic.clone(), query).await?;
     Ok(answer(&at.topic, query.partition, &page, next, wants_lines(&headers)))
 }
 
@@ -102,10 +111,15 @@ impl PageQuery {
 }
 
 /// A page of a topic that exists, and the offset at which to go on.
-pub(crate) async fn page(app: &App, topic: TopicKey, query: PageQuery) -> Result<(Page, Offset), Refusal> {
+pub(crate) async fn page(
+    app: &App,
+    by: By,
+    topic: TopicKey,
+    query: PageQuery,
+) -> Result<(Page, Offset), Refusal> {
     let stream = topic.stream(query.partition);
     let read = app.read(move |store| {
-        if let Err(error) = check_topic(store, &topic, query.partition)? {
+        if let Err(error) = check_topic(store, by.as_deref(), &topic, query.partition)? {
             return Ok(Err(error));
         }
         let from = match query.start {
@@ -127,19 +141,39 @@ pub(crate) async fn page(app: &App, topic: TopicKey, query: PageQuery) -> Result
 /// Asked of the store and not of the engine, so that readers of history never wait for publishers.
 fn check_topic(
     store: &dyn Store,
+    by: Option<&Principal>,
     topic: &TopicKey,
     partition: Partition,
 ) -> Result<Result<(), BusError>, StoreError> {
-    let key = keys::topic(topic);
-    let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
-    let Some(row) = rows.first() else { return Ok(Err(BusError::UnknownTopic(topic.clone()))) };
-    let topic_row =
-        TopicRow::decode(&row.key, &row.value).map_err(|error| StoreError::Unreadable(error.to_string()))?;
-    let partitions = topic_row.config.partitions.max(1);
+    let Some(config) = topic_config(store, topic)? else {
+        return Ok(Err(BusError::UnknownTopic(topic.clone())));
+    };
+    if let Some(who) = by {
+        // The engine's rule: dead letters without a list of their own have their topic's.
+        let action = Action::Subscribe;
+        let of = match (config.access(action), topic.dead_letters_of()) {
+            (None, Some(of)) => topic_config(store, &of)?,
+            _ => None,
+        };
+        let list = config.access(action).or_else(|| of.as_ref()?.access(action));
+        if list.is_some_and(|list| !list.permits(who)) {
+            let (topic, agent) = (topic.clone(), who.agent.clone());
+            return Ok(Err(BusError::Forbidden { topic, agent, action }));
+        }
+    }
+    let partitions = config.partitions.max(1);
     if partition.0 >= partitions {
         return Ok(Err(BusError::UnknownPartition { topic: topic.clone(), partition, partitions }));
     }
     Ok(Ok(()))
+}
+
+fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfig>, StoreError> {
+    let key = keys::topic(topic);
+    let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let row = TopicRow::decode(&row.key, &row.value);
+    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(error.to_string()))
 }
 
 pub(crate) fn answer(

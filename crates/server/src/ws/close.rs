@@ -27,6 +27,8 @@ pub(super) enum End {
     },
     /// It broke the rules of WebSocket itself.
     BrokenProtocol,
+    /// It did not say who it is.
+    Unauthenticated,
     /// The server is going.
     Stopping,
 }
@@ -52,6 +54,7 @@ impl End {
             End::InvalidUtf8 => Some((1007, "text frames must be UTF-8")),
             End::Oversize { .. } => Some((1009, "frame too large")),
             End::BrokenProtocol => Some((1002, "protocol error")),
+            End::Unauthenticated => Some((1008, "no token was sent in time")),
             End::Stopping => Some((1001, "the server is shutting down")),
         }
     }
@@ -73,7 +76,7 @@ pub(super) async fn last_words(
     };
     let said = tokio::time::timeout(Duration::from_millis(LAST_WORDS_MS), words).await;
     // After a failed read the library has no more to give; before, whatever still comes is thrown away.
-    let readable = matches!(end, End::Stopping | End::Oversize { readable: true, .. });
+    let readable = matches!(end, End::Stopping | End::Unauthenticated | End::Oversize { readable: true, .. });
     if readable && matches!(said, Ok(Ok(()))) {
         let until_closed = async { while let Some(Ok(_)) = stream.next().await {} };
         let _ = tokio::time::timeout(Duration::from_millis(LINGER_MS), until_closed).await;

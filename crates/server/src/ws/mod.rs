@@ -7,6 +7,7 @@
 
 mod close;
 mod connection;
+mod gate;
 mod pulse;
 mod read;
 mod unanswered;
@@ -19,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use millrace_bus::BusError;
 use millrace_wire::ErrorCode;
 
+use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::params::Params;
 use crate::refusal::Refusal;
@@ -35,13 +37,14 @@ type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 /// `/`: WebSocket clients connect here, people get a hint.
 pub(crate) async fn root(
     state: State<SharedApp>,
+    caller: Caller,
     headers: HeaderMap,
     params: Params,
     upgrade: Upgrade,
 ) -> Result<Response, Refusal> {
     let asked_for = headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
     if asked_for.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
-        return self::upgrade(state, params, upgrade).await;
+        return self::upgrade(state, caller, params, upgrade).await;
     }
     let text = "Millrace, a durable event broker.\n\nWebSocket: this address, or /ws\n\
         HTTP: /topics /dead-letters /stats /metrics /healthz /readyz\n";
@@ -51,6 +54,7 @@ pub(crate) async fn root(
 
 pub(crate) async fn upgrade(
     State(app): State<SharedApp>,
+    caller: Caller,
     params: Params,
     upgrade: Upgrade,
 ) -> Result<Response, Refusal> {
@@ -74,7 +78,7 @@ pub(crate) async fn upgrade(
         .max_message_size(bytes_max)
         .max_frame_size(bytes_max)
         .on_upgrade(async move |socket| {
-            connection::run(&app, socket, namespace).await;
+            connection::run(&app, socket, namespace, caller).await;
             drop(permit);
         }))
 }
