@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Timestamp, TopicConfig, TopicKey,
-    Principal, TopicPatch,
+    Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Principal, Timestamp, TopicConfig,
+    TopicKey, TopicPatch,
 };
 
 use crate::reply::ReplyTo;

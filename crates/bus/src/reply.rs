@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use millrace_model::{
-    Action, Actor, ConfigError, Durability, EventId, Filter, Group, Offset, Partition, Timestamp, TopicConfig, TopicKey,
+    Action, Actor, ConfigError, Durability, EventId, Filter, Group, Offset, Partition, Timestamp,
+    TopicConfig, TopicKey,
 };
 
 use crate::input::ConnId;

@@ -21,7 +21,8 @@ fn create(desk: &mut Desk, name: &str, publish: Option<AccessList>, subscribe: O
     desk.call(Request::CreateTopic { topic: topic(name), config });
 }
 
-const NO_PUBLISH: &str = "refused forbidden: agent eve may not publish to topic t: its access list does not let it";
+const NO_PUBLISH: &str =
+    "refused forbidden: agent eve may not publish to topic t: its access list does not let it";
 const NO_READ: &str = "refused forbidden: agent eve may not read topic t: its access list does not let it";
 
 #[test]

@@ -12,31 +12,38 @@ pub struct Endpoint {
     pub host: String,
     pub port: u16,
     pub path: String,
+    /// `wss://` or `https://`.
+    pub tls: bool,
 }
 
 impl Endpoint {
-    /// `ws://HOST[:PORT][/PATH]`; `http://` is taken as the same place.
+    /// `ws://HOST[:PORT][/PATH]`, or `wss://` for TLS; `http://` and `https://` are taken as the same places.
     pub fn parse(url: &str) -> Result<Endpoint, ClientError> {
         let bad = |reason: &str| ClientError::BadUrl { url: url.into(), reason: reason.into() };
         let uri: Uri = url.parse().map_err(|error| bad(&format!("{error}")))?;
-        match uri.scheme_str() {
-            Some("ws" | "http") => {}
-            Some("wss" | "https") => {
-                return Err(bad("this version does not speak TLS, give ws://HOST:PORT/"));
-            }
-            _ => return Err(bad("give ws://HOST:PORT/")),
-        }
+        let tls = match uri.scheme_str() {
+            Some("ws" | "http") => false,
+            Some("wss" | "https") => true,
+            _ => return Err(bad("give ws://HOST:PORT/ or wss://HOST:PORT/")),
+        };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("the host is missing"))?;
         if uri.query().is_some() {
             return Err(bad("leave the query out, the namespace is an option of its own"));
         }
         let path = if uri.path().is_empty() { "/" } else { uri.path() };
-        Ok(Endpoint { host: host.into(), port: uri.port_u16().unwrap_or(PORT_DEFAULT), path: path.into() })
+        let port = uri.port_u16().unwrap_or(PORT_DEFAULT);
+        Ok(Endpoint { host: host.into(), port, path: path.into(), tls })
     }
 
     /// Names need no escaping by their alphabet.
     pub(crate) fn ws_url(&self, namespace: &Namespace) -> String {
-        format!("ws://{}:{}{}?namespace={namespace}", self.host, self.port, self.path)
+        let scheme = if self.tls { "wss" } else { "ws" };
+        format!("{scheme}://{}:{}{}?namespace={namespace}", self.host, self.port, self.path)
+    }
+
+    /// Where the same server answers HTTP, without a path.
+    pub fn http_base(&self) -> String {
+        format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority())
     }
 
     /// `HOST:PORT`, as a TCP connection wants it.
@@ -55,6 +62,7 @@ mod tests {
             ("ws://127.0.0.1:7070/", "ws://127.0.0.1:7070/?namespace=default"),
             ("ws://127.0.0.1:9", "ws://127.0.0.1:9/?namespace=default"),
             ("http://localhost/ws", "ws://localhost:7070/ws?namespace=default"),
+            ("wss://broker.example/", "wss://broker.example:7070/?namespace=default"),
             ("ws://[::1]:80/", "ws://[::1]:80/?namespace=default"),
         ] {
             assert_eq!(Endpoint::parse(url).unwrap().ws_url(&Namespace::default()), shown);
@@ -63,9 +71,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_refused() {
-        for url in
-            ["", "localhost", "localhost:7070", "ftp://x/", "wss://x/", "ws:///", "ws://x/?a=b", "ws://x y/"]
-        {
+        for url in ["", "localhost", "localhost:7070", "ftp://x/", "ws:///", "ws://x/?a=b", "ws://x y/"] {
             assert!(matches!(Endpoint::parse(url), Err(ClientError::BadUrl { .. })), "{url}");
         }
     }

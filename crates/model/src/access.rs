@@ -36,7 +36,11 @@ impl Actor {
             && !text.starts_with(DENY)
             && text != ANYONE;
         // Cut, because the text may be of any length and ends up in an answer.
-        if fine { Ok(Actor(text.into())) } else { Err(AccessError::BadActor(text.chars().take(40).collect())) }
+        if fine {
+            Ok(Actor(text.into()))
+        } else {
+            Err(AccessError::BadActor(text.chars().take(40).collect()))
+        }
     }
 
     pub fn as_str(&self) -> &str {

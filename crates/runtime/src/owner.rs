@@ -86,7 +86,7 @@ impl Owner {
             Asked::Request { to, by, request } => Input::Request { to, by, request },
             Asked::Call { answer, by, request } => {
                 Input::Request { to: self.dispatch.expect(answer), by, request }
-            },
+            }
             Asked::Open { conn, namespace, outbox } => {
                 self.dispatch.open(conn, outbox);
                 Input::Open { conn, namespace }

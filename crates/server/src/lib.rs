@@ -29,5 +29,5 @@ mod ws;
 pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
 pub use server::{ServeError, Server};
 pub use settings::{ServerSettings, TlsFiles};
-pub use tls::TlsError;
 pub use store_url::{OpenError, OpenedStore, StoreUrl, StoreUrlError, open_store};
+pub use tls::TlsError;

@@ -67,8 +67,8 @@ impl Default for ServerSettings {
         ServerSettings {
             allow_origins: Vec::new(),
             tokens: Vec::new(),
-            connection_rate: Rate::default(),
-            token_rate: Rate::default(),
+            connection_rate: Rate { per_second: 0, burst: 200 },
+            token_rate: Rate { per_second: 0, burst: 1000 },
             auth_ms_max: 10_000,
             tls: None,
             connections_max: 1024,

@@ -119,7 +119,11 @@ impl Desk {
 
     pub fn call(&mut self, request: Request) {
         self.requests += 1;
-        self.input(Input::Request { to: ReplyTo::Call { call: self.requests }, by: self.by.clone(), request });
+        self.input(Input::Request {
+            to: ReplyTo::Call { call: self.requests },
+            by: self.by.clone(),
+            request,
+        });
     }
 
     pub fn publish(&mut self, topic_name: &str, payload: &str) {

@@ -1,7 +1,7 @@
 //! `millrace topics list|show|create|delete`.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use millrace_model::{Durability, PARTITIONS_MAX, TopicConfig, TopicName};
+use millrace_model::{AccessList, Durability, PARTITIONS_MAX, TopicConfig, TopicName};
 use millrace_wire::http::{TopicBody, TopicDoc, TopicList, TopicOffsets};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -21,6 +21,9 @@ pub(super) fn command() -> Command {
     let topic = || Arg::new("topic").value_name("TOPIC").required(true).help("The topic's name");
     let number = |name: &'static str, min: u64, help: &'static str| {
         Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(min..)).help(help)
+    };
+    let list = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("LIST").allow_hyphen_values(true).help(help)
     };
     let create = verb("create", "Create a topic")
         .arg(topic())
@@ -48,7 +51,15 @@ pub(super) fn command() -> Command {
                 .value_name("fsync|os|memory")
                 .value_parser(["fsync", "os", "memory"])
                 .help("What a confirmed publish has survived"),
-        );
+        )
+        .arg(list(
+            "publish-acl",
+            "Who may publish: agents and roles, * for all, !AGENT to deny; empty = nobody",
+        ))
+        .arg(list(
+            "subscribe-acl",
+            "Who may read: agents and roles, * for all, !AGENT to deny; empty = nobody",
+        ));
     Command::new("topics")
         .about("List, show, create and delete topics")
         .subcommand_required(true)
@@ -68,15 +79,15 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match (verb, topic) {
         ("list", _) => call.list(),
         ("show", Some(topic)) => call.show(&topic),
-        ("create", Some(topic)) => call.create(&TopicBody { topic, config: topic_config(matches) }),
+        ("create", Some(topic)) => call.create(&TopicBody { topic, config: topic_config(matches)? }),
         ("delete", Some(topic)) => call.delete(&topic),
         _ => Ok(()),
     }
 }
 
-fn topic_config(matches: &ArgMatches) -> TopicConfig {
+fn topic_config(matches: &ArgMatches) -> Result<TopicConfig, Failure> {
     let number = |name| matches.get_one::<u64>(name).copied();
-    TopicConfig {
+    Ok(TopicConfig {
         partitions: matches.get_one("partitions").copied().unwrap_or(1),
         retention_ms: number("retention-ms"),
         retention_bytes: number("retention-bytes"),
@@ -88,7 +99,17 @@ fn topic_config(matches: &ArgMatches) -> TopicConfig {
             "os" => Durability::Os,
             _ => Durability::Fsync,
         }),
-    }
+        publish_acl: access_list(matches, "publish-acl")?,
+        subscribe_acl: access_list(matches, "subscribe-acl")?,
+    })
+}
+
+/// An empty text is the empty list: nobody.
+fn access_list(matches: &ArgMatches, name: &str) -> Result<Option<AccessList>, Failure> {
+    let Some(given) = text(matches, name) else { return Ok(None) };
+    let entries: Vec<_> = given.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
+    let list = AccessList::new(entries.into_iter());
+    list.map(Some).map_err(|error| Failure::Usage(format!("--{name}: {error}")))
 }
 
 struct Call {

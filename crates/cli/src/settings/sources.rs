@@ -6,6 +6,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use crate::failure::Failure;
+use crate::settings::auth;
 use crate::settings::flags::CONFIG_FLAG;
 use crate::settings::{Also, Config, Kind, Setting, Value, all};
 
@@ -37,6 +38,8 @@ impl std::fmt::Display for Source {
 pub(crate) struct Effective {
     pub(crate) config: Config,
     sources: Vec<Source>,
+    /// Tokens have no flag and no environment variable: both are visible to others on the machine.
+    pub(crate) tokens_from: Option<Source>,
 }
 
 impl Effective {
@@ -56,8 +59,11 @@ impl Effective {
 }
 
 pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
-    let mut effective =
-        Effective { config: Config::default(), sources: vec![Source::Default; all().count()] };
+    let mut effective = Effective {
+        config: Config::default(),
+        sources: vec![Source::Default; all().count()],
+        tokens_from: None,
+    };
     if let Some(path) = config_path(matches)? {
         apply_file(&mut effective, &path)?;
     }
@@ -94,6 +100,11 @@ fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
     })?;
     let source = Source::File(path.into());
     for (key, found) in table {
+        if key == auth::KEY {
+            effective.config.server.tokens = auth::tokens(&found, &source)?;
+            effective.tokens_from = Some(source.clone());
+            continue;
+        }
         let Some((at, setting)) = all().enumerate().find(|(_, setting)| setting.file_key() == key) else {
             return Err(Failure::Usage(format!(
                 "{key} = {found} ({source}) is no setting{}",

@@ -61,7 +61,8 @@ fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<(), Refusal
     };
     caller.charge_token(1)?;
     let agent = &grant.principal.agent;
-    let forbidden = |why: String| Refusal::new(ErrorCode::Forbidden, format!("the token of agent {agent} {why}"));
+    let forbidden =
+        |why: String| Refusal::new(ErrorCode::Forbidden, format!("the token of agent {agent} {why}"));
     if let Need::Scopes(scopes) = need
         && let Some(missing) = scopes.iter().find(|scope| !grant.has(**scope))
     {
@@ -82,7 +83,8 @@ fn bearer(request: &Request) -> Result<Option<&str>, Refusal> {
     match (token, second) {
         (Some((scheme, token)), None) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
         _ => {
-            let refusal = Refusal::new(ErrorCode::Unauthorized, "send one header: Authorization: Bearer TOKEN");
+            let refusal =
+                Refusal::new(ErrorCode::Unauthorized, "send one header: Authorization: Bearer TOKEN");
             Err(refusal.header(header::WWW_AUTHENTICATE, CHALLENGE))
         }
     }

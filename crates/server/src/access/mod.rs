@@ -17,8 +17,8 @@ mod scope;
 mod tokens;
 
 pub(crate) use audit::{Audit, Reason, Refused, is_access, watch};
-pub(crate) use bucket::{Meter, TooSoon};
 pub use bucket::Rate;
+pub(crate) use bucket::{Meter, TooSoon};
 pub(crate) use caller::{Caller, Peer};
 pub(crate) use gate::check;
 pub use scope::Scope;

@@ -96,12 +96,7 @@ pub(crate) async fn replay(
     Ok(document(StatusCode::OK, &replayed))
 }
 
-async fn publish(
-    app: &App,
-    by: By,
-    topic: &TopicKey,
-    letters: &[Arc<Event>],
-) -> Result<(), Refusal> {
+async fn publish(app: &App, by: By, topic: &TopicKey, letters: &[Arc<Event>]) -> Result<(), Refusal> {
     let events = letters.iter().map(|letter| original(letter)).collect();
     match app.ask(by, Request::PublishBatch(PublishBatch { topic: topic.clone(), events })).await? {
         Reply::PublishedBatch { .. } => Ok(()),

@@ -22,7 +22,8 @@ const ENGINE_WAIT_MS: u64 = 1000;
 
 pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Response {
     let mut out = String::with_capacity(8 << 10);
-    let asked = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
+    let asked =
+        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
     if let Ok(Ok(Reply::Stats(mut stats))) = asked {
         // The names of other tenants' topics are not for everybody who may look at the server.
         let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);

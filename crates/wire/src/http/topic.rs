@@ -82,8 +82,7 @@ fn read_list(fields: &Fields<'_>, field: Field) -> Result<Option<Option<AccessLi
     let Some(raw) = fields.get(field) else {
         return Ok(fields.given(field).map(|_| None));
     };
-    let entries: Vec<String> =
-        serde_json::from_str(raw.get()).map_err(|_| FrameError::wrong(field, raw))?;
+    let entries: Vec<String> = serde_json::from_str(raw.get()).map_err(|_| FrameError::wrong(field, raw))?;
     let list = AccessList::try_from(entries);
     list.map(|list| Some(Some(list)))
         .map_err(|error| FrameError::bad_frame(format!("{} is refused: {error}", field.name())))
