@@ -228,6 +228,7 @@ impl Bus {
         Stats {
             counters: self.counters.clone(),
             by_topic: self.topics.values().map(|topic| (topic.key.clone(), topic.counters.clone())).collect(),
+            topics_with_access: self.topics.values().filter(|topic| topic.config.has_access()).count() as u64,
             connections: self.conns.len() as u64,
             topics: self.topics.len() as u64,
             groups: self.groups.len() as u64,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_bus::BusLimits;
+use millrace_bus::{BusLimits, Reply, Request};
 use millrace_runtime::{Handle, Runtime, StartError, StopOutcome};
 use millrace_store::Store;
 use tokio::net::TcpListener;
@@ -66,6 +66,9 @@ impl Server {
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
+        if settings.tokens.is_empty() {
+            warn_of_idle_lists(&runtime.handle()).await;
+        }
         let (closing, is_closing) = watch::channel(false);
         let app = Arc::new(App::new(settings, runtime.handle(), store, is_closing));
         let (stop_accepting, stopped) = watch::channel(false);
@@ -119,6 +122,16 @@ impl Server {
             None if stopped == StopOutcome::Finished && all_closed && all_answered && ended => Ok(()),
             None => Err(ServeError::CutShort { grace_ms }),
         }
+    }
+}
+
+/// Whoever wrote a list must not believe that it protects anything now.
+async fn warn_of_idle_lists(handle: &Handle) {
+    if let Ok(Reply::Stats(stats)) = handle.call(Request::Stats).await
+        && stats.topics_with_access > 0
+    {
+        let topics = stats.topics_with_access;
+        tracing::warn!(topics, "topics have access lists, but no tokens are configured: everything is open");
     }
 }
 
