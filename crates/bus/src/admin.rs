@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{
-    Action, CursorRow, Namespace, Now, Offset, Op, Partition, Space, TopicConfig, TopicKey, TopicPatch, keys,
-};
+use millrace_model::{Action, Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicPatch, keys};
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
@@ -15,6 +13,9 @@ use crate::pending::Pending;
 use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
 use crate::stats::Stats;
 use crate::topic::{Log, TopicId};
+
+/// Rows deleted by one batch; keys of the largest size then fill 4 MiB.
+const DELETES_PER_BATCH_MAX: usize = 4096;
 
 impl Bus {
     /// Makes a topic, or gives an existing one this configuration.
@@ -69,6 +70,10 @@ impl Bus {
             let (found, max) = (u64::from(config.partitions), u64::from(self.limits.partitions_max));
             return Err(BusError::OutOfRange { what: "partitions", found, max });
         }
+        let max = self.limits.dedupe_window_ms_max;
+        if let Some(found) = config.dedupe_window_ms.filter(|window| *window > max) {
+            return Err(BusError::OutOfRange { what: "dedupeWindowMs", found, max });
+        }
         Ok(config)
     }
 
@@ -77,22 +82,19 @@ impl Bus {
         let Some(topic) = self.topics.get_mut(&id) else {
             return;
         };
-        let mut ops = Vec::new();
-        for partition in topic.logs.len() as u32..config.partitions {
+        // A cursor without a row stands at its log's start, so none has to be written.
+        for _ in topic.logs.len() as u32..config.partitions {
             topic.logs.push(Log::new());
-            let stream = topic.key.stream(Partition(partition));
-            for (name, group) in &topic.groups {
-                let Some(state) = self.groups.get_mut(group) else {
-                    continue;
-                };
-                state.cursors.push(Cursor::at(Offset::FIRST));
-                let (key, value) = (keys::cursor(&stream, name), CursorRow::default().encode());
-                ops.push(Op::Put { space: Space::Cursors, key, value });
+            for group in topic.groups.values() {
+                if let Some(state) = self.groups.get_mut(group) {
+                    state.cursors.push(Cursor::at(Offset::FIRST));
+                }
             }
         }
         topic.config = config;
         let key = topic.key.clone();
-        ops.push(Op::Put { space: Space::Topics, key: keys::topic(&key), value: topic.row().encode() });
+        let value = topic.row().encode();
+        let ops = vec![Op::Put { space: Space::Topics, key: keys::topic(&key), value }];
         self.note_retention(now, id);
         self.evict(now, &key);
         self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
@@ -121,23 +123,27 @@ impl Bus {
     pub(crate) fn delete_topic(&mut self, now: Now, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
         let id = self.topic_id(&topic)?;
         self.topic_ids.remove(&topic);
-        let Some(mut state) = self.topics.remove(&id) else {
-            return Ok(());
-        };
-        self.tail_bytes -= state.logs.iter_mut().map(Log::drop_tail).sum::<usize>();
-        let mut ops = vec![
-            Op::Delete { space: Space::Topics, key: keys::topic(&topic) },
-            Op::Drop { topic: topic.clone() },
-        ];
+        let Some(state) = self.topics.remove(&id) else { return Ok(()) };
+        self.tail_bytes -= state.tail_bytes();
+        // Groups first, in batches of their own: should a crash come in between, a topic without some of its groups is
+        // left, and never groups that a later topic of that name would inherit.
+        let mut ops = Vec::new();
         self.leave_lists_to_dead_letters(&topic, &state.config, &mut ops);
         for group in state.groups.values() {
             self.delete_group(*group, &mut ops);
         }
+        while ops.len() > DELETES_PER_BATCH_MAX {
+            let rest = ops.split_off(DELETES_PER_BATCH_MAX);
+            self.commit(now, self.limits.durability, std::mem::replace(&mut ops, rest), Pending::Row);
+        }
+        ops.push(Op::Delete { space: Space::Topics, key: keys::topic(&topic) });
+        ops.push(Op::Drop { topic: topic.clone() });
         self.commit(now, self.limits.durability, ops, Pending::TopicDelete { to, topic });
         Ok(())
     }
 
     fn delete_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
+        self.fetched_bytes -= self.groups.get(&id).map_or(0, crate::group::GroupState::fetched_bytes);
         let Some(group) = self.groups.remove(&id) else {
             return;
         };
@@ -153,8 +159,8 @@ impl Bus {
                 self.refuse(*to, BusError::TopicDeleted(group.key.clone()));
             }
         }
-        for (to, _) in &group.waiters {
-            self.refuse(*to, BusError::TopicDeleted(group.key.clone()));
+        for (to, subscribe) in &group.waiters {
+            self.refuse_join(*to, subscribe, BusError::TopicDeleted(group.key.clone()));
         }
         for conn in group.members.keys() {
             if let Some(connection) = self.conns.get_mut(conn) {

@@ -9,11 +9,11 @@ use millrace_bus::*;
 use millrace_model::*;
 
 fn by(agent: &str) -> By {
-    Some(Arc::new(Principal { agent: Actor::new(agent).unwrap(), roles: Vec::new() }))
+    Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles: Vec::new() }))
 }
 
 fn list(entries: &[&str]) -> Option<AccessList> {
-    Some(AccessList::new(entries.iter().copied()).unwrap())
+    Some(AccessList::new(entries.iter().copied()).expect("names"))
 }
 
 fn create(desk: &mut Desk, name: &str, publish: Option<AccessList>, subscribe: Option<AccessList>) {
@@ -101,4 +101,21 @@ fn dead_letters_are_as_private_as_their_topic_even_after_its_deletion() {
         desk.call(read.clone());
         assert!(!desk.out()[0].contains("may not"));
     }
+}
+
+#[test]
+fn a_list_that_changes_while_a_group_is_placed_still_counts() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.hold = true;
+    desk.by = by("eve");
+    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    desk.by = None;
+    let patch = TopicPatch { subscribe_acl: Some(list(&["alice"])), ..TopicPatch::default() };
+    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.hold = false;
+    desk.release();
+    let out = desk.out();
+    assert!(out.iter().any(|line| line.contains(NO_READ)), "{out:?}");
+    assert!(!out.iter().any(|line| line.contains("subscribed")), "{out:?}");
 }
