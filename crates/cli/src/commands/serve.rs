@@ -18,7 +18,9 @@ pub(super) fn command() -> Command {
         .about("Run the broker: WebSocket and HTTP on one port")
         .long_about(
             "Run the broker: WebSocket and HTTP on one port.\n\nWhen it accepts, one line of JSON on stdout says where. \
-             SIGTERM or SIGINT ends it after what is in hand is finished.",
+             SIGTERM or SIGINT ends it after what is in hand is finished.\n\nWithout tokens everybody who can reach it may do \
+             everything. Tokens are [[auth.tokens]] in the file (token or sha256, agent, scopes, namespaces): see \
+             docs/access.md.",
         )
         .args(args(&[Scope::Serve, Scope::Bound]))
 }
