@@ -28,6 +28,12 @@ pub(super) fn tokens(found: &Value, source: &Source) -> Result<Vec<TokenSettings
             .as_array()
             .ok_or_else(|| usage("auth.tokens is no list of tables: write [[auth.tokens]]".into()))?,
     };
+    // It might be meant as «nobody», and would be «everybody».
+    if list.is_empty() {
+        return Err(usage(
+            "auth.tokens is empty: add a token, or leave auth out, which opens everything".into(),
+        ));
+    }
     if list.len() > TOKENS_MAX {
         return Err(usage(format!(
             "auth.tokens has {} entries: at most {TOKENS_MAX} are allowed",
@@ -181,6 +187,7 @@ mod tests {
             assert!(error.contains(message) && error.contains("auth.tokens[0]"), "{error}");
             assert!(!error.contains("s3cret"), "{error}");
         }
+        assert!(read("[auth]").is_err() && read("[auth]\ntokens = []").is_err());
         assert!(read("auth = 1").is_err() && read("[auth]\nusers = 1").is_err());
     }
 }
