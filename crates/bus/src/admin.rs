@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicPatch, keys};
+use millrace_model::{Action, Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicPatch, keys};
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
 use crate::effect::Effect;
 use crate::group::GroupId;
+use crate::input::By;
 use crate::pending::Pending;
 use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
 use crate::stats::Stats;
@@ -95,6 +96,7 @@ impl Bus {
         let value = topic.row().encode();
         let ops = vec![Op::Put { space: Space::Topics, key: keys::topic(&key), value }];
         self.note_retention(now, id);
+        self.evict(now, &key);
         self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
     }
 
@@ -126,6 +128,7 @@ impl Bus {
         // Groups first, in batches of their own: should a crash come in between, a topic without some of its groups is
         // left, and never groups that a later topic of that name would inherit.
         let mut ops = Vec::new();
+        self.leave_lists_to_dead_letters(&topic, &state.config, &mut ops);
         for group in state.groups.values() {
             self.delete_group(*group, &mut ops);
         }
@@ -168,8 +171,17 @@ impl Bus {
         }
     }
 
-    pub(crate) fn list_topics(&mut self, to: ReplyTo, namespace: &Namespace) -> Result<(), BusError> {
-        let topics = self.topic_ids.iter().filter(|(key, _)| key.namespace() == namespace.as_str());
+    pub(crate) fn list_topics(
+        &mut self,
+        to: ReplyTo,
+        by: &By,
+        namespace: &Namespace,
+    ) -> Result<(), BusError> {
+        let seen = |key: &TopicKey| {
+            key.namespace() == namespace.as_str()
+                && self.permit(by.as_deref(), Action::Subscribe, key).is_ok()
+        };
+        let topics = self.topic_ids.iter().filter(|(key, _)| seen(key));
         let views = topics.filter_map(|(_, id)| self.topics.get(id)).map(crate::topic::Topic::view).collect();
         self.reply(to, Reply::Topics(views));
         Ok(())
@@ -222,6 +234,7 @@ impl Bus {
         Stats {
             counters: self.counters.clone(),
             by_topic: self.topics.values().map(|topic| (topic.key.clone(), topic.counters.clone())).collect(),
+            topics_with_access: self.topics.values().filter(|topic| topic.config.has_access()).count() as u64,
             connections: self.conns.len() as u64,
             topics: self.topics.len() as u64,
             groups: self.groups.len() as u64,

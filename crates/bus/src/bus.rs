@@ -9,7 +9,7 @@ use crate::cursor::Cursor;
 use crate::due::DueState;
 use crate::effect::Effect;
 use crate::group::{CursorRef, GroupId, GroupState};
-use crate::input::{ConnId, Input, Request, Token};
+use crate::input::{By, ConnId, Input, Request, Token};
 use crate::limits::BusLimits;
 use crate::pending::Pending;
 use crate::reply::{BusError, Reply, ReplyTo};
@@ -90,7 +90,7 @@ impl Bus {
             Input::Close { conn } => self.close(now, conn),
             Input::Congested { conn } => self.set_congested(conn, true),
             Input::Drained { conn } => self.set_congested(conn, false),
-            Input::Request { to, request } => self.request(now, to, request),
+            Input::Request { to, by, request } => self.request(now, to, by, request),
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
             Input::TooLarge { token, bytes } => self.too_large(token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
@@ -139,7 +139,7 @@ impl Bus {
         [cursor, self.due.wake, self.retention.wake].into_iter().flatten().min()
     }
 
-    fn request(&mut self, now: Now, to: ReplyTo, request: Request) {
+    fn request(&mut self, now: Now, to: ReplyTo, by: By, request: Request) {
         let reads_only = matches!(
             request,
             Request::ListTopics { .. }
@@ -154,10 +154,16 @@ impl Bus {
         if self.stopping && !reads_only {
             return self.refuse(to, BusError::ShuttingDown);
         }
+        if let Err(error) = self.admit(&by, &request) {
+            return self.refuse(to, error);
+        }
         let result = match request {
             Request::Publish(publish) => self.publish(now, to, publish),
             Request::PublishBatch(batch) => self.publish_batch(now, to, batch),
-            Request::Subscribe(subscribe) => self.subscribe(now, to, subscribe),
+            Request::Subscribe(subscribe) => {
+                self.remember(to, by);
+                self.subscribe(now, to, subscribe)
+            }
             Request::Unsubscribe { topic, group } => self.unsubscribe(now, to, topic, group),
             Request::Ack(ack) => self.ack(to, ack),
             Request::Nack(nack) => self.nack(now, to, nack),
@@ -165,7 +171,7 @@ impl Bus {
             Request::CreateTopic { topic, config } => self.create_topic(now, to, &topic, config),
             Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, &patch),
             Request::DeleteTopic { topic } => self.delete_topic(now, to, topic),
-            Request::ListTopics { namespace } => self.list_topics(to, &namespace),
+            Request::ListTopics { namespace } => self.list_topics(to, &by, &namespace),
             Request::DescribeTopic { topic } => self.describe_topic(to, topic),
             Request::Offsets { topic } => self.offsets(to, topic),
             Request::SeekGroup { topic, group, partition, from } => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millrace_model::{Group, TopicKey};
 
 use crate::group::GroupId;
+use crate::input::By;
 use crate::reply::ReplyTo;
 
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(crate) struct Connection {
     /// `None` until the first FLOW: the windows alone decide.
     pub(crate) credits: Option<u64>,
     pub(crate) congested: bool,
+    /// Who subscribed: checked again when a topic's lists change.
+    pub(crate) by: By,
 }
 
 impl Connection {

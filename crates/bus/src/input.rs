@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Timestamp, TopicConfig, TopicKey,
-    TopicPatch,
+    Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Principal, Timestamp, TopicConfig,
+    TopicKey, TopicPatch,
 };
 
 use crate::reply::ReplyTo;
@@ -12,6 +12,10 @@ use crate::reply::ReplyTo;
 /// A connection, numbered by the runtime; a number is never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
+
+/// Who asks, as their edge found out; `None` for whomever no access list concerns: the server itself, or everybody
+/// while no access control is configured.
+pub type By = Option<Arc<Principal>>;
 
 /// Ties an effect that takes time to the input that reports its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +42,7 @@ pub enum Input {
     /// Somebody wants something and is to be answered at `to`.
     Request {
         to: ReplyTo,
+        by: By,
         request: Request,
     },
     /// The answer to [`crate::Effect::Commit`].

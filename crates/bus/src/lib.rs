@@ -9,6 +9,7 @@
 //!
 //! Start with [`Bus`]: `handle` inputs, `settle` once, drain the effects, wait until `next_deadline`.
 
+mod access;
 mod ack;
 mod admin;
 mod bus;
@@ -38,7 +39,7 @@ mod topic;
 pub use bus::Bus;
 pub use effect::Effect;
 pub use input::{
-    Ack, AckMode, ConnId, DeliverAt, From, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
+    Ack, AckMode, By, ConnId, DeliverAt, From, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
     Request, Subscribe, Token,
 };
 pub use limits::BusLimits;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use millrace_model::{
-    ConfigError, Durability, EventId, Filter, Group, Offset, Partition, Timestamp, TopicConfig, TopicKey,
+    Action, Actor, ConfigError, Durability, EventId, Filter, Group, Offset, Partition, Timestamp,
+    TopicConfig, TopicKey,
 };
 
 use crate::input::ConnId;
@@ -101,6 +102,7 @@ pub enum ErrorCode {
     BadTopic,
     BadGroup,
     BadFrame,
+    Forbidden,
     UnknownOffset,
     FilterConflict,
     GroupBusy,
@@ -116,6 +118,7 @@ impl ErrorCode {
             ErrorCode::BadTopic => "bad_topic",
             ErrorCode::BadGroup => "bad_group",
             ErrorCode::BadFrame => "bad_frame",
+            ErrorCode::Forbidden => "forbidden",
             ErrorCode::UnknownOffset => "unknown_offset",
             ErrorCode::FilterConflict => "filter_conflict",
             ErrorCode::GroupBusy => "group_busy",
@@ -136,6 +139,8 @@ pub enum BusError {
     NoAutoCreate(TopicKey),
     #[error("topic {} was deleted", .0.topic())]
     TopicDeleted(TopicKey),
+    #[error("agent {agent} may not {action} topic {at}: its access list does not let it", at = .topic.topic())]
+    Forbidden { topic: TopicKey, agent: Actor, action: Action },
     #[error("{0}")]
     BadConfig(ConfigError),
     #[error("there is no group {group} on topic {at}", at = .topic.topic())]
@@ -179,6 +184,7 @@ impl BusError {
             | BusError::NoAutoCreate(_)
             | BusError::TopicDeleted(_)
             | BusError::GroupGone => ErrorCode::BadTopic,
+            BusError::Forbidden { .. } => ErrorCode::Forbidden,
             BusError::UnknownGroup { .. } | BusError::NotAMember { .. } => ErrorCode::BadGroup,
             BusError::BadConfig(_)
             | BusError::OutOfRange { .. }

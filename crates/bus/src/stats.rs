@@ -32,6 +32,8 @@ pub struct TopicCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub counters: Counters,
+    /// Topics with a list that says who may use them.
+    pub topics_with_access: u64,
     pub by_topic: BTreeMap<TopicKey, TopicCounters>,
     pub connections: u64,
     pub topics: u64,

@@ -1,6 +1,6 @@
 //! Joining and leaving a group.
 
-use millrace_model::{Group, Now, Op, Partition, TopicKey};
+use millrace_model::{Action, Group, Now, Op, Partition, TopicKey};
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
@@ -159,8 +159,13 @@ impl Bus {
     }
 
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
-        let leaving = self.end_join(to, subscribe);
         let ReplyTo::Conn { conn, .. } = to else { return };
+        // Again, because the topic's list may have changed while the group was placed.
+        let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
+        if let Err(error) = self.permit(by, Action::Subscribe, &subscribe.topic) {
+            return self.refuse_join(to, subscribe, error);
+        }
+        let leaving = self.end_join(to, subscribe);
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };
@@ -231,7 +236,7 @@ impl Bus {
     }
 
     /// What the member held is free at once, for anybody.
-    fn leave(&mut self, now: Now, conn: ConnId, group: GroupId) {
+    pub(crate) fn leave(&mut self, now: Now, conn: ConnId, group: GroupId) {
         let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
         let Some(state) = self.groups.get_mut(&group) else {
             return;

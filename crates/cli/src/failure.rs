@@ -63,6 +63,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         match error {
             ClientError::BadUrl { .. }
+            | ClientError::BadAuthority { .. }
             | ClientError::BadName(_)
             | ClientError::BadId(_)
             | ClientError::BadPayload(_) => Failure::Usage(error.to_string()),

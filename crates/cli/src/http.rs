@@ -1,12 +1,14 @@
 //! The few HTTP requests the command line makes. Blocking, because each command makes one or two and ends.
 
+use std::path::Path;
 use std::time::Duration;
 
-use millrace_client::Endpoint;
+use millrace_client::{Endpoint, authorities, crypto_provider};
 use millrace_wire::http::Problem;
 use serde::de::DeserializeOwned;
 use ureq::Agent;
 use ureq::http::{Method, Request, StatusCode};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::failure::Failure;
 use crate::settings::Config;
@@ -26,6 +28,7 @@ impl Http {
     pub(crate) fn new(config: &Config) -> Result<Http, Failure> {
         let endpoint = Endpoint::parse(&config.url)?;
         let agent = Agent::config_builder()
+            .tls_config(tls_config(&endpoint, config)?)
             .http_status_as_error(false)
             .timeout_global(Some(ANSWER_MAX))
             .proxy(None)
@@ -33,7 +36,7 @@ impl Http {
             .new_agent();
         Ok(Http {
             agent,
-            base: format!("http://{}", endpoint.authority()),
+            base: endpoint.http_base(),
             token: config.token.clone(),
             namespace: config.namespace.clone(),
         })
@@ -80,6 +83,18 @@ impl Http {
             Err(_) => format!("{} answered with status {status}", self.base),
         })
     }
+}
+
+/// Trusts whom the client trusts.
+fn tls_config(endpoint: &Endpoint, config: &Config) -> Result<TlsConfig, Failure> {
+    let file = (!config.tls_ca.is_empty()).then(|| Path::new(&config.tls_ca));
+    // Reading the system's store takes a while, and is of no use without TLS.
+    let certs = if endpoint.tls { authorities(file)? } else { Vec::new() };
+    let certs = certs.iter().map(|cert| Certificate::from_der(cert).to_owned());
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&certs.collect::<Vec<_>>()))
+        .unversioned_rustls_crypto_provider(crypto_provider())
+        .build())
 }
 
 pub(crate) fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {

@@ -11,6 +11,9 @@ pub enum ClientError {
     /// Correct the URL.
     #[error("{url:?} is no usable URL: {reason}")]
     BadUrl { url: String, reason: String },
+    /// Correct the file of trusted authorities, or what is in it.
+    #[error("{path} cannot say whom to trust: {reason}")]
+    BadAuthority { path: String, reason: String },
     /// Correct the name.
     #[error(transparent)]
     BadName(#[from] NameError),

@@ -43,6 +43,7 @@ mod session;
 mod subscription;
 mod subscriptions;
 mod task;
+mod tls;
 
 pub use client::Client;
 pub use delivery::Delivery;
@@ -52,6 +53,7 @@ pub use message::NewMessage;
 pub use options::{ClientOptions, SubscribeOptions};
 pub use receipt::{BatchReceipt, Receipt};
 pub use subscription::Subscription;
+pub use tls::{authorities, crypto_provider};
 
 // The words a caller needs to read an answer, so that one dependency is enough.
 pub use millrace_model::{

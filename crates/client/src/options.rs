@@ -1,6 +1,7 @@
 //! Settings of a client and of a subscription: plain values.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use millrace_model::{Filter, Group, Namespace, TopicName};
@@ -11,9 +12,12 @@ use crate::error::ClientError;
 /// Any value is usable; start with [`ClientOptions::new`] and change what matters.
 #[derive(Clone)]
 pub struct ClientOptions {
-    /// `ws://HOST:PORT/`, or any other form [`Endpoint::parse`](crate::Endpoint::parse) takes.
+    /// `ws://HOST:PORT/`, `wss://HOST:PORT/`, or any other form [`Endpoint::parse`](crate::Endpoint::parse) takes.
     pub url: String,
+    /// Sent as `Authorization: Bearer`.
     pub token: Option<String>,
+    /// For `wss://`: a PEM file with the authorities to trust. Without it, those the system trusts.
+    pub tls_ca: Option<PathBuf>,
     pub namespace: Namespace,
     /// Connect again when the connection is lost. If not, everything ends with it.
     pub reconnect: bool,
@@ -46,6 +50,7 @@ impl ClientOptions {
         ClientOptions {
             url: url.into(),
             token: None,
+            tls_ca: None,
             namespace: Namespace::default(),
             reconnect: true,
             resend: true,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::{self, http};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use crate::backoff::Backoff;
 use crate::command::Command;
@@ -19,6 +19,7 @@ use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::options::ClientOptions;
 use crate::session::{self, End};
+use crate::tls;
 
 pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -145,9 +146,10 @@ async fn connect(endpoint: &Endpoint, options: &ClientOptions) -> Result<Socket,
         value.set_sensitive(true);
         request.headers_mut().insert(http::header::AUTHORIZATION, value);
     }
+    let connector = endpoint.tls.then(|| tls::connector(options.tls_ca.as_deref())).transpose()?;
     let disable_nagle = true;
     let unreachable = |reason| Err(ClientError::Unreachable { url: options.url.clone(), reason });
-    let connecting = connect_async_with_config(request, None, disable_nagle);
+    let connecting = connect_async_tls_with_config(request, None, disable_nagle, connector);
     match tokio::time::timeout(options.connect_timeout, connecting).await {
         Ok(Ok((socket, _))) => Ok(socket),
         Ok(Err(tungstenite::Error::Http(response))) => Err(rejected(&options.url, &response)),

@@ -7,6 +7,7 @@
 //!
 //! Start with [`Event`], then [`Batch`], the one thing a store is ever asked to write.
 
+mod access;
 mod batch;
 mod event;
 mod id;
@@ -18,6 +19,7 @@ mod stream;
 mod time;
 mod topic_config;
 
+pub use access::{ACL_ENTRIES_MAX, AccessError, AccessList, Action, Actor, Principal};
 pub use batch::{Append, Appended, BATCH_BYTES_MAX, Batch, Check, Durability, Op, Outcome, Refusal, Space};
 pub use event::{Event, EventBody, Headers, Lineage, NewEvent, PRIORITY_DEFAULT, Priority};
 pub use id::{EventId, IdError};

@@ -74,6 +74,11 @@ impl TopicKey {
         self.0.ends_with(DLQ_SUFFIX)
     }
 
+    /// The topic whose dead letters these are.
+    pub fn dead_letters_of(&self) -> Option<TopicKey> {
+        self.0.strip_suffix(DLQ_SUFFIX).and_then(|topic| TopicKey::parse(topic).ok())
+    }
+
     /// Where this topic's dead letters go; dead-letter topics have none.
     pub fn dead_letters(&self) -> Option<TopicKey> {
         (!self.is_dead_letter()).then(|| TopicKey(format!("{}{DLQ_SUFFIX}", self.0).into()))

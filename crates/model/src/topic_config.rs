@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{AccessList, Action};
 use crate::batch::Durability;
 use crate::event::Event;
 use crate::partition::PARTITIONS_MAX;
@@ -24,6 +25,11 @@ pub struct TopicConfig {
     pub dedupe_window_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// Who may publish and read; no list = everybody.
+    #[serde(rename = "publishACL", skip_serializing_if = "Option::is_none")]
+    pub publish_acl: Option<AccessList>,
+    #[serde(rename = "subscribeACL", skip_serializing_if = "Option::is_none")]
+    pub subscribe_acl: Option<AccessList>,
 }
 
 /// A change to a topic's settings: what is `None` stays, what is `Some(None)` goes back to its default.
@@ -36,6 +42,14 @@ pub struct TopicPatch {
     pub ack_timeout_ms: Option<Option<u64>>,
     pub dedupe_window_ms: Option<Option<u64>>,
     pub durability: Option<Option<Durability>>,
+    pub publish_acl: Option<Option<AccessList>>,
+    pub subscribe_acl: Option<Option<AccessList>>,
+}
+
+impl TopicPatch {
+    pub fn sets_access(&self) -> bool {
+        matches!(self.publish_acl, Some(Some(_))) || matches!(self.subscribe_acl, Some(Some(_)))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +78,17 @@ impl TopicConfig {
         Ok(self)
     }
 
+    pub fn has_access(&self) -> bool {
+        self.publish_acl.is_some() || self.subscribe_acl.is_some()
+    }
+
+    pub fn access(&self, action: Action) -> Option<&AccessList> {
+        match action {
+            Action::Publish => self.publish_acl.as_ref(),
+            Action::Subscribe => self.subscribe_acl.as_ref(),
+        }
+    }
+
     pub fn patched(&self, patch: &TopicPatch) -> Result<TopicConfig, ConfigError> {
         let asked = patch.partitions.unwrap_or(self.partitions);
         if asked < self.partitions {
@@ -77,6 +102,8 @@ impl TopicConfig {
             ack_timeout_ms: patch.ack_timeout_ms.unwrap_or(self.ack_timeout_ms),
             dedupe_window_ms: patch.dedupe_window_ms.unwrap_or(self.dedupe_window_ms),
             durability: patch.durability.unwrap_or(self.durability),
+            publish_acl: patch.publish_acl.clone().unwrap_or_else(|| self.publish_acl.clone()),
+            subscribe_acl: patch.subscribe_acl.clone().unwrap_or_else(|| self.subscribe_acl.clone()),
         }
         .resolved()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_bus::{ConnId, Reply, Request};
+use millrace_bus::{By, ConnId, Reply, Request};
 use millrace_model::Namespace;
 use tokio::sync::{oneshot, watch};
 
@@ -54,10 +54,15 @@ impl Handle {
 
     /// One request, one answer; waits while the owner has its hands full. Giving up on it does not undo it.
     pub async fn call(&self, request: Request) -> Result<Reply, Ended> {
+        self.call_as(None, request).await
+    }
+
+    /// The same, for somebody whom access lists concern.
+    pub async fn call_as(&self, by: By, request: Request) -> Result<Reply, Ended> {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
         self.shared.inbox.reserve(units).await?;
-        self.shared.inbox.push(std::iter::once((Asked::Call { answer, request }, units)))?;
+        self.shared.inbox.push(std::iter::once((Asked::Call { answer, by, request }, units)))?;
         reply.await.map_err(|_| Ended)
     }
 

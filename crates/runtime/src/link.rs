@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_bus::{ConnId, Input, Reply, ReplyTo, Request};
+use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request};
 use millrace_model::Namespace;
 use tokio::sync::oneshot;
 
@@ -17,8 +17,8 @@ const ASK_UNITS_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) enum Asked {
     Open { conn: ConnId, namespace: Namespace, outbox: Arc<Outbox> },
-    Request { to: ReplyTo, request: Request },
-    Call { answer: oneshot::Sender<Reply>, request: Request },
+    Request { to: ReplyTo, by: By, request: Request },
+    Call { answer: oneshot::Sender<Reply>, by: By, request: Request },
     Close { conn: ConnId },
     Stop { stopped: oneshot::Sender<()> },
 }
@@ -61,6 +61,11 @@ impl Link {
     /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`].
     /// Waits while the owner has its hands full; what was not handed over stays in `requests` if that is cut short.
     pub async fn ask(&self, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
+        self.ask_as(&None, requests).await
+    }
+
+    /// The same, for somebody whom access lists concern.
+    pub async fn ask_as(&self, by: &By, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         let units_max = ASK_UNITS_MAX.min(self.inbox.room_max());
         while !requests.is_empty() {
             let (mut count, mut total) = (0, 0u32);
@@ -75,7 +80,8 @@ impl Link {
             let conn = self.conn;
             self.inbox.push(requests.drain(..count).map(|(number, request)| {
                 let units = units(&request);
-                (Asked::Request { to: ReplyTo::Conn { conn, request: number }, request }, units)
+                let to = ReplyTo::Conn { conn, request: number };
+                (Asked::Request { to, by: by.clone(), request }, units)
             }))?;
         }
         Ok(())

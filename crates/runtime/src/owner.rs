@@ -83,8 +83,10 @@ impl Owner {
 
     fn asked(&mut self, now: Now, asked: Asked) {
         let input = match asked {
-            Asked::Request { to, request } => Input::Request { to, request },
-            Asked::Call { answer, request } => Input::Request { to: self.dispatch.expect(answer), request },
+            Asked::Request { to, by, request } => Input::Request { to, by, request },
+            Asked::Call { answer, by, request } => {
+                Input::Request { to: self.dispatch.expect(answer), by, request }
+            }
             Asked::Open { conn, namespace, outbox } => {
                 self.dispatch.open(conn, outbox);
                 Input::Open { conn, namespace }

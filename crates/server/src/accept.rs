@@ -1,33 +1,44 @@
 //! Accepting connections, each with its share of the bound and limits on how long a request may take to arrive and an
 //! answer to be read.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
+use crate::access::Peer;
 use crate::settings::ServerSettings;
-use crate::socket::PatientSocket;
+use crate::socket::{PatientSocket, Stream};
 
 /// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
 const ACCEPT_RETRY_MS: u64 = 100;
 
+/// What a connection is read from and written to; an upgrade gets it back.
+pub(crate) type Io = TokioIo<PatientSocket>;
+
+/// What every connection needs.
+pub(crate) struct Accept {
+    pub(crate) router: Router,
+    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) settings: ServerSettings,
+}
+
 /// Accepts until told to stop, then lets requests in hand finish.
-pub(crate) async fn run(
-    listener: TcpListener,
-    router: Router,
-    settings: ServerSettings,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let connections_max = settings.http_connections_max.max(1);
+pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: watch::Receiver<bool>) {
+    let connections_max = accept.settings.http_connections_max.max(1);
     let room = Arc::new(Semaphore::new(connections_max));
+    let each = Arc::new(accept);
     loop {
         let accept = async {
             // The semaphore is never closed.
@@ -39,11 +50,10 @@ pub(crate) async fn run(
             () = stopping.wait_for(|stopping| *stopping).map(drop) => break,
         };
         match accepted {
-            Ok((socket, _)) => {
-                let connection = connection(socket, router.clone(), &settings);
-                let stopping = stopping.clone();
+            Ok((socket, addr)) => {
+                let (each, stopping) = (each.clone(), stopping.clone());
                 tokio::spawn(async move {
-                    serve(connection, stopping).await;
+                    connection(&each, socket, addr, stopping).await;
                     drop(permit);
                 });
             }
@@ -58,7 +68,35 @@ pub(crate) async fn run(
     let _ = room.acquire_many(u32::try_from(connections_max).unwrap_or(u32::MAX)).await;
 }
 
-async fn serve(connection: Connection, mut stopping: watch::Receiver<bool>) {
+async fn connection(each: &Accept, socket: TcpStream, addr: SocketAddr, stopping: watch::Receiver<bool>) {
+    // Answers are written whole; without this they would wait for the peer's delayed acknowledgement.
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    let Some(tls) = &each.tls else {
+        return serve(each, Stream::Plain(socket), addr, stopping).await;
+    };
+    let limit = Duration::from_millis(each.settings.request_read_ms_max);
+    match tokio::time::timeout(limit, tls.accept(socket)).await {
+        Ok(Ok(socket)) => serve(each, Stream::Tls(Box::new(socket)), addr, stopping).await,
+        // A stranger's doing, like anything below that is not HTTP.
+        Ok(Err(error)) => tracing::debug!(%addr, %error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(%addr, "a TLS handshake took too long"),
+    }
+}
+
+async fn serve(each: &Accept, stream: Stream, addr: SocketAddr, mut stopping: watch::Receiver<bool>) {
+    let patience = Duration::from_millis(each.settings.response_write_ms_max);
+    let io: Io = TokioIo::new(PatientSocket::new(stream, patience));
+    let service = WithPeer {
+        peer: Peer::new(addr, each.settings.connection_rate),
+        router: TowerToHyperService::new(each.router.clone()),
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(each.settings.request_read_ms_max))
+        .serve_connection(io, service)
+        .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -73,20 +111,19 @@ async fn serve(connection: Connection, mut stopping: watch::Receiver<bool>) {
     }
 }
 
-/// What a connection is read from and written to; an upgrade gets it back.
-pub(crate) type Io = TokioIo<PatientSocket>;
+/// Tells every request which connection it came over.
+struct WithPeer {
+    peer: Peer,
+    router: TowerToHyperService<Router>,
+}
 
-type Connection = http1::UpgradeableConnection<Io, TowerToHyperService<Router>>;
+impl Service<hyper::Request<Incoming>> for WithPeer {
+    type Response = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Future;
 
-fn connection(socket: TcpStream, router: Router, settings: &ServerSettings) -> Connection {
-    // Answers are written whole; without this they would wait for the peer's delayed acknowledgement.
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        self.router.call(request)
     }
-    let socket = PatientSocket::new(socket, Duration::from_millis(settings.response_write_ms_max));
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(settings.request_read_ms_max))
-        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router))
-        .with_upgrades()
 }

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_bus::{BusError, Reply, Request};
+use millrace_bus::{BusError, By, Reply, Request};
 use millrace_runtime::Handle;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
 use tokio::sync::{Semaphore, watch};
 
+use crate::access::{Audit, Tokens};
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
 use crate::to_wire;
@@ -20,6 +21,8 @@ pub(crate) struct App {
     pub(crate) listen: SocketAddr,
     pub(crate) runtime: Handle,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) tokens: Tokens,
+    pub(crate) audit: Audit,
     /// One permit per WebSocket.
     pub(crate) connections: Arc<Semaphore>,
     /// One permit per KiB of a body that is being read.
@@ -47,6 +50,8 @@ impl App {
             bodies: Semaphore::new(settings.bodies_bytes_max.div_ceil(BODY_UNIT)),
             reads: Semaphore::new(settings.reads_max),
             pages: Arc::new(Semaphore::new(settings.pages_bytes_max.div_ceil(BODY_UNIT))),
+            tokens: Tokens::new(&settings.tokens, settings.token_rate),
+            audit: Audit::default(),
             settings,
             listen,
             runtime,
@@ -56,8 +61,8 @@ impl App {
     }
 
     /// Asks the engine; a refusal becomes a problem.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Refusal> {
-        match self.runtime.call(request).await {
+    pub(crate) async fn ask(&self, by: By, request: Request) -> Result<Reply, Refusal> {
+        match self.runtime.call_as(by, request).await {
             Ok(Reply::Refused(error)) => Err(to_wire::problem(&error).into()),
             Ok(reply) => Ok(reply),
             Err(_) => Err(to_wire::problem(&BusError::ShuttingDown).into()),

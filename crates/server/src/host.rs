@@ -2,7 +2,8 @@
 //!
 //! A web page can point a name of its own at 127.0.0.1 (DNS rebinding): its requests then carry no foreign origin, and
 //! only the `Host` they name gives them away. So unless access is open anyway, `Host` must be a name that is known to
-//! lead here: a loopback address, `localhost`, the address listened on, or the host of an allowed origin.
+//! lead here: a loopback address, `localhost`, the address listened on, or the host of an allowed origin. With tokens
+//! the name does not matter: such a page has none to show.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +15,7 @@ use crate::settings::ServerSettings;
 
 /// Requests without the header are welcome: no browser sends one.
 pub(crate) fn check(headers: &HeaderMap, listen: IpAddr, settings: &ServerSettings) -> Result<(), Refusal> {
-    if settings.insecure {
+    if settings.insecure || !settings.tokens.is_empty() {
         return Ok(());
     }
     let stranger = headers
@@ -28,7 +29,7 @@ pub(crate) fn check(headers: &HeaderMap, listen: IpAddr, settings: &ServerSettin
             ErrorCode::Forbidden,
             format!(
                 "host {host:.100?} is not known to be this server: call it by a loopback address or localhost, or start \
-                 it with --allow-origin naming this host (http://HOST), or with --insecure"
+                 it with [[auth.tokens]], with --allow-origin naming this host (http://HOST), or with --insecure"
             ),
         )),
     }

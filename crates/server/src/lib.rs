@@ -10,6 +10,7 @@
 //! Start with [`Server::start`].
 
 mod accept;
+mod access;
 mod app;
 mod body;
 mod from_wire;
@@ -23,10 +24,13 @@ mod server;
 mod settings;
 mod socket;
 mod store_url;
+mod tls;
 mod to_wire;
 mod ws;
 
+pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
 pub use millrace_store_sqlite::SqliteOptions;
 pub use server::{ServeError, Server};
-pub use settings::ServerSettings;
+pub use settings::{ServerSettings, TlsFiles};
 pub use store_url::{OpenError, OpenedStore, StoreUrl, StoreUrlError, open_store};
+pub use tls::TlsError;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::Uri;
 use axum::http::request::Parts;
 use millrace_model::{Group, NameError, Namespace, TopicKey, TopicName};
 use millrace_wire::ErrorCode;
@@ -16,7 +17,11 @@ pub(crate) struct Params(HashMap<String, String>);
 
 impl Params {
     pub(crate) fn of(parts: &Parts) -> Result<Params, Refusal> {
-        let Query(given) = Query::try_from_uri(&parts.uri).map_err(|error| {
+        Params::of_uri(&parts.uri)
+    }
+
+    pub(crate) fn of_uri(uri: &Uri) -> Result<Params, Refusal> {
+        let Query(given) = Query::try_from_uri(uri).map_err(|error| {
             Refusal::new(ErrorCode::BadFrame, format!("the query cannot be read: {error}"))
         })?;
         Ok(Params(given))

@@ -1,22 +1,37 @@
 //! A request that is turned down: RFC 9457 problem details.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_bus::Reply;
 use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
 use millrace_wire::{ErrorCode, FrameError};
 
+use crate::access::{Reason, TooSoon, is_access};
+
 /// Boxed, because it travels in the error side of every handler's result.
 #[derive(Debug)]
-pub(crate) struct Refusal(Box<Problem>);
+pub(crate) struct Refusal(Box<Answer>);
+
+#[derive(Debug)]
+struct Answer {
+    problem: Problem,
+    header: Option<(HeaderName, HeaderValue)>,
+}
 
 impl Refusal {
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Refusal {
         Problem::new(code, detail).into()
     }
 
-    pub(crate) fn status(self, status: StatusCode) -> Refusal {
-        self.0.status(status.as_u16()).into()
+    pub(crate) fn status(mut self, status: StatusCode) -> Refusal {
+        self.0.problem.status = status.as_u16();
+        self
+    }
+
+    /// What the status asks for beside itself: a challenge, a time to wait.
+    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
+        self.0.header = Some((name, value));
+        self
     }
 
     /// The engine answered something that no answer to this request can be.
@@ -29,7 +44,7 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Refusal(Box::new(problem))
+        Refusal(Box::new(Answer { problem, header: None }))
     }
 }
 
@@ -39,12 +54,28 @@ impl From<FrameError> for Refusal {
     }
 }
 
+impl From<TooSoon> for Refusal {
+    fn from(too_soon: TooSoon) -> Refusal {
+        let seconds = too_soon.wait_ms.div_ceil(1000).max(1);
+        Refusal::new(ErrorCode::RateLimited, too_soon.to_string())
+            .header(header::RETRY_AFTER, HeaderValue::from(seconds))
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
+        let Answer { problem, header } = *self.0;
         let mut text = String::new();
-        self.0.write(&mut text);
-        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        problem.write(&mut text);
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let kind = HeaderValue::from_static(PROBLEM_CONTENT_TYPE);
-        (status, [(header::CONTENT_TYPE, kind)], text).into_response()
+        let mut response = (status, [(header::CONTENT_TYPE, kind)], text).into_response();
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        if let Some(code) = ErrorCode::parse(&problem.code).filter(|code| is_access(*code)) {
+            response.extensions_mut().insert(Reason { code, why: problem.detail.into() });
+        }
+        response
     }
 }

@@ -9,7 +9,7 @@ use millrace_wire::ErrorCode;
 use crate::app::SharedApp;
 use crate::http::{dead_letters, events, groups, metrics, topics, watch};
 use crate::refusal::Refusal;
-use crate::{origin, ws};
+use crate::{access, origin, ws};
 
 pub(crate) fn router(app: SharedApp) -> Router {
     Router::new()
@@ -28,7 +28,9 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/readyz", get(watch::readyz))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), access::check))
         .layer(from_fn_with_state(app.clone(), origin::check))
+        .layer(from_fn_with_state(app.clone(), access::watch))
         .with_state(app)
 }
 

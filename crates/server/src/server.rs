@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_bus::BusLimits;
+use millrace_bus::{BusLimits, Reply, Request};
 use millrace_runtime::{Handle, Runtime, StartError, StopOutcome};
 use millrace_store::Store;
 use tokio::net::TcpListener;
@@ -13,14 +13,18 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::accept::Accept;
 use crate::app::{App, SharedApp};
 use crate::settings::ServerSettings;
-use crate::{accept, routes};
+use crate::tls::TlsError;
+use crate::{accept, routes, tls};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
     Start(#[from] StartError),
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
     #[error("the listener has no address: {0}")]
     Listener(io::Error),
     #[error("the engine fell over a bug, please report it: restart the server, nothing confirmed is lost")]
@@ -58,14 +62,19 @@ impl Server {
         listener: TcpListener,
     ) -> Result<Server, ServeError> {
         let addr = listener.local_addr().map_err(ServeError::Listener)?;
+        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
+        if settings.tokens.is_empty() {
+            warn_of_idle_lists(&runtime.handle()).await;
+        }
         let (closing, is_closing) = watch::channel(false);
         let app = Arc::new(App::new(settings, addr, runtime.handle(), store, is_closing));
         let (stop_accepting, stopped) = watch::channel(false);
-        let accept = accept::run(listener, routes::router(app.clone()), app.settings.clone(), stopped);
-        let accepting = tokio::spawn(accept);
+        let router = routes::router(app.clone());
+        let accept = Accept { router, tls, settings: app.settings.clone() };
+        let accepting = tokio::spawn(accept::run(listener, accept, stopped));
         Ok(Server { addr, app, runtime, closing, stop_accepting, accepting })
     }
 
@@ -113,6 +122,16 @@ impl Server {
             None if stopped == StopOutcome::Finished && all_closed && all_answered && ended => Ok(()),
             None => Err(ServeError::CutShort { grace_ms }),
         }
+    }
+}
+
+/// Whoever wrote a list must not believe that it protects anything now.
+async fn warn_of_idle_lists(handle: &Handle) {
+    if let Ok(Reply::Stats(stats)) = handle.call(Request::Stats).await
+        && stats.topics_with_access > 0
+    {
+        let topics = stats.topics_with_access;
+        tracing::warn!(topics, "topics have access lists, but no tokens are configured: everything is open");
     }
 }
 

@@ -1,15 +1,37 @@
 //! Every bound of the edges, with its default and the answer when it is reached.
 
+use std::path::PathBuf;
+
 use millrace_runtime::RuntimeSettings;
+
+use crate::access::{Rate, TokenSettings};
+
+/// PEM files: the certificate with its chain, and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
 
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// Origins besides the server's own host that browsers may come from, as they write them (`https://example.org`);
     /// `*` lets all in. Others get 403.
     pub allow_origins: Vec<String>,
-    /// Access is open on purpose: any `Host` is answered. Otherwise a request must name a loopback address, `localhost`,
-    /// the address listened on or the host of an allowed origin, or gets 403.
+    /// Access without tokens is open on purpose: any `Host` is answered. Otherwise, and as long as there are no tokens, a
+    /// request must name a loopback address, `localhost`, the address listened on or the host of an allowed origin, or
+    /// gets 403.
     pub insecure: bool,
+    /// Who may come in; none = everybody, for everything. At most [`crate::TOKENS_MAX`].
+    pub tokens: Vec<TokenSettings>,
+    /// Requests of one connection, and of all that bring the same token: `rate_limited`. Acknowledgements, FLOW and
+    /// PING are free, because refusing them would only make more work.
+    pub connection_rate: Rate,
+    pub token_rate: Rate,
+    /// A WebSocket without a token must authenticate within this time: it is closed with 1008.
+    pub auth_ms_max: u64,
+    /// TLS instead of plain text.
+    pub tls: Option<TlsFiles>,
     /// WebSocket connections: more are refused with 503.
     pub connections_max: usize,
     /// HTTP connections at a time: more wait to be accepted. A WebSocket stops counting here once it is one.
@@ -55,6 +77,11 @@ impl Default for ServerSettings {
         ServerSettings {
             allow_origins: Vec::new(),
             insecure: false,
+            tokens: Vec::new(),
+            connection_rate: Rate { per_second: 0, burst: 200 },
+            token_rate: Rate { per_second: 0, burst: 1000 },
+            auth_ms_max: 10_000,
+            tls: None,
             connections_max: 1024,
             http_connections_max: 256,
             frame_bytes_max: 1 << 20,

@@ -1,4 +1,4 @@
-//! A socket that does not wait for ever for its peer to read.
+//! What a connection comes over, plain or TLS, and a socket that does not wait for ever for its peer to read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,24 +8,75 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+
+/// A connection below HTTP and WebSocket. An enum and not a parameter: an upgrade must name the type it gets back.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// The same call to whichever it is.
+macro_rules! each {
+    ($stream:expr, $inner:ident => $call:expr) => {
+        match $stream {
+            Stream::Plain($inner) => $call,
+            Stream::Tls($inner) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), inner => Pin::new(inner).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), inner => Pin::new(inner).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self.get_mut(), inner => Pin::new(inner).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        each!(self, inner => inner.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), inner => Pin::new(inner).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self.get_mut(), inner => Pin::new(inner).poll_shutdown(cx))
+    }
+}
 
 /// Fails a write that made no progress for `patience`. HTTP answers have nobody else to notice: a peer that never
-/// reads would keep its connection, and the answer in memory, for as long as it likes.
+/// reads would keep its connection, and the answer in memory, for as long as it likes. TLS keeps some of what was
+/// written, so flushing and shutting down may wait for the peer too.
 #[derive(Debug)]
 pub(crate) struct PatientSocket {
-    socket: TcpStream,
+    socket: Stream,
     patience: Duration,
     /// Runs while a write waits, so sockets that are read cost nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl PatientSocket {
-    pub(crate) fn new(socket: TcpStream, patience: Duration) -> PatientSocket {
+    pub(crate) fn new(socket: Stream, patience: Duration) -> PatientSocket {
         PatientSocket { socket, patience, stalled: None }
     }
 
     /// The socket alone, for a protocol that looks after slow readers itself.
-    pub(crate) fn into_inner(self) -> TcpStream {
+    pub(crate) fn into_inner(self) -> Stream {
         self.socket
     }
 
@@ -74,10 +125,12 @@ impl AsyncWrite for PatientSocket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
+        let flushed = Pin::new(&mut self.socket).poll_flush(cx);
+        self.within_patience(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        let shut = Pin::new(&mut self.socket).poll_shutdown(cx);
+        self.within_patience(cx, shut)
     }
 }

@@ -88,6 +88,7 @@ fn code(error: &BusError) -> ErrorCode {
         bus::ErrorCode::BadTopic => ErrorCode::BadTopic,
         bus::ErrorCode::BadGroup => ErrorCode::BadGroup,
         bus::ErrorCode::BadFrame => ErrorCode::BadFrame,
+        bus::ErrorCode::Forbidden => ErrorCode::Forbidden,
         bus::ErrorCode::UnknownOffset => ErrorCode::UnknownOffset,
         bus::ErrorCode::FilterConflict => ErrorCode::FilterConflict,
         bus::ErrorCode::GroupBusy => ErrorCode::GroupBusy,
@@ -102,9 +103,10 @@ fn about(error: &BusError) -> About {
     let of = |topic: &TopicKey| About::topic(topic.topic());
     let of_group = |topic, group: &Group| About { group: Some(group.as_str().into()), ..of(topic) };
     match error {
-        BusError::UnknownTopic(topic) | BusError::NoAutoCreate(topic) | BusError::TopicDeleted(topic) => {
-            of(topic)
-        }
+        BusError::UnknownTopic(topic)
+        | BusError::NoAutoCreate(topic)
+        | BusError::TopicDeleted(topic)
+        | BusError::Forbidden { topic, .. } => of(topic),
         BusError::UnknownGroup { topic, group }
         | BusError::NotAMember { topic, group }
         | BusError::FilterConflict { topic, group, .. }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use millrace_bus::BusLimits;
-use millrace_server::ServerSettings;
+use millrace_model::Actor;
+use millrace_server::{NamespaceRule, Scope, ServerSettings, TokenDigest, TokenSettings};
 use serde_json::json;
 use support::{Client, PATIENCE, http, http_with, start, start_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -138,6 +139,22 @@ async fn a_host_that_is_not_this_server_is_refused_at_both_doors() {
     let open = ServerSettings { insecure: true, ..ServerSettings::default() };
     let server = start_with(open, BusLimits::default()).await;
     assert_eq!(as_host(server.addr(), "/topics", "any.example", &[]).await.0, 200);
+    server.stop().await.unwrap();
+
+    // With tokens the name does not matter: who has none is a stranger under any.
+    let token = TokenSettings {
+        digest: TokenDigest::of("secret"),
+        agent: Actor::new("a").unwrap(),
+        roles: Vec::new(),
+        scopes: vec![Scope::Subscribe],
+        namespaces: NamespaceRule::All,
+        rate: None,
+    };
+    let settings = ServerSettings { tokens: vec![token], ..ServerSettings::default() };
+    let server = start_with(settings, BusLimits::default()).await;
+    let bearer = [("authorization", "Bearer secret")];
+    assert_eq!(as_host(server.addr(), "/topics", "any.example", &bearer).await.0, 200);
+    assert_eq!(as_host(server.addr(), "/topics", "any.example", &[]).await.0, 401);
     server.stop().await.unwrap();
 }
 

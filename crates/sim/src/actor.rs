@@ -79,13 +79,13 @@ impl Desk {
 
     pub(crate) fn send(&mut self, conn: ConnId, request: Request) -> ReplyTo {
         let to = ReplyTo::Conn { conn, request: self.next_number() };
-        self.tell(Input::Request { to, request });
+        self.tell(Input::Request { to, by: None, request });
         to
     }
 
     pub(crate) fn call(&mut self, request: Request) -> ReplyTo {
         let to = ReplyTo::Call { call: self.next_number() };
-        self.tell(Input::Request { to, request });
+        self.tell(Input::Request { to, by: None, request });
         to
     }
 

@@ -149,7 +149,7 @@ impl Facts {
                 let congested = matches!(input, Input::Congested { .. });
                 self.traffic.conns.entry(*conn).or_default().congested = congested;
             }
-            Input::Request { to, request } => self.asked(*to, request),
+            Input::Request { to, request, .. } => self.asked(*to, request),
             Input::Page { page: None, .. }
             | Input::Found { offsets: None, .. }
             | Input::DueRows { rows: None, .. } => {

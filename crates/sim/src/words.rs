@@ -11,7 +11,7 @@ pub(crate) fn input(input: &Input) -> String {
         Input::Close { conn } => format!("> close {}", conn.0),
         Input::Congested { conn } => format!("> congested {}", conn.0),
         Input::Drained { conn } => format!("> drained {}", conn.0),
-        Input::Request { to, request: what } => format!("> {} {}", to_whom(*to), request(what)),
+        Input::Request { to, request: what, .. } => format!("> {} {}", to_whom(*to), request(what)),
         Input::Committed { token, outcome } => format!("> committed {} {outcome:?}", token.0),
         Input::TooLarge { token, bytes } => format!("> too large {} {bytes}", token.0),
         Input::StorageFailed { reason } => format!("> storage failed: {reason}"),

@@ -75,7 +75,7 @@ fields! {
     AckTimeoutMs "ackTimeoutMs" "a whole number of milliseconds from 1 to 9007199254740991",
     DedupeWindowMs "dedupeWindowMs" "a whole number of milliseconds from 0 to 9007199254740991",
     Compact "compact" "false or absent: this version does not compact topics",
-    PublishAcl "publishACL" "absent: this version has no access control, and leaving the list out would open the topic",
-    SubscribeAcl "subscribeACL" "absent: this version has no access control, and leaving the list out would open the topic",
+    PublishAcl "publishACL" "an array of at most 256 names: an agent, a role, * or !AGENT to deny",
+    SubscribeAcl "subscribeACL" "an array of at most 256 names: an agent, a role, * or !AGENT to deny",
     Limit "limit" "a whole number from 1 to 10000",
 }

@@ -88,12 +88,12 @@ fn settings_that_cannot_be_kept_are_refused() {
             "compact is true: it must be false or absent: this version does not compact topics",
         ),
         (
-            r#"{"topic":"a","publishACL":[]}"#,
-            "publishACL is an array: it must be absent: this version has no access control, and leaving the list out would open the topic",
+            r#"{"topic":"a","publishACL":"alice"}"#,
+            r#"publishACL is "alice": it must be an array of at most 256 names: an agent, a role, * or !AGENT to deny"#,
         ),
         (
-            r#"{"topic":"a","subscribeACL":["!eve"]}"#,
-            "subscribeACL is an array: it must be absent: this version has no access control, and leaving the list out would open the topic",
+            r#"{"topic":"a","subscribeACL":["a b"]}"#,
+            "subscribeACL is refused: \"a b\" is no name of an agent or role: give 1 to 255 printable ASCII characters without spaces, not beginning with ! and not *",
         ),
     ] {
         assert_eq!(TopicBody::parse(text).unwrap_err().message, message);
@@ -159,4 +159,14 @@ fn a_problem_says_what_where_and_which_code() {
         out,
         r#"{"type":"urn:millrace:error:group_busy","title":"The group is busy","status":409,"detail":"busy","code":"group_busy","topic":"a"}"#
     );
+}
+
+#[test]
+fn access_lists_are_read_kept_apart_from_absence_and_written() {
+    let body = TopicBody::parse(r#"{"topic":"a","publishACL":[],"subscribeACL":["bob","!eve"]}"#).unwrap();
+    let mut text = String::new();
+    body.write(&mut text);
+    assert!(text.contains(r#""publishACL":[],"subscribeACL":["bob","!eve"]"#), "{text}");
+    let patch = millrace_wire::http::parse_topic_patch(r#"{"publishACL":null}"#).unwrap();
+    assert_eq!((patch.publish_acl, patch.subscribe_acl), (Some(None), None));
 }

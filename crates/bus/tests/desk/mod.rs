@@ -21,6 +21,8 @@ pub struct Desk {
     pub held: Vec<(Token, Batch)>,
     pub hold: bool,
     pub commits: usize,
+    /// Who asks from here on.
+    pub by: By,
     requests: u64,
     out: Vec<String>,
 }
@@ -71,6 +73,7 @@ impl Desk {
             held: Vec::new(),
             hold: false,
             commits: 0,
+            by: None,
             requests: 0,
             out: Vec::new(),
         }
@@ -111,12 +114,16 @@ impl Desk {
     pub fn request(&mut self, conn: u64, request: Request) {
         self.requests += 1;
         let to = ReplyTo::Conn { conn: ConnId(conn), request: self.requests };
-        self.input(Input::Request { to, request });
+        self.input(Input::Request { to, by: self.by.clone(), request });
     }
 
     pub fn call(&mut self, request: Request) {
         self.requests += 1;
-        self.input(Input::Request { to: ReplyTo::Call { call: self.requests }, request });
+        self.input(Input::Request {
+            to: ReplyTo::Call { call: self.requests },
+            by: self.by.clone(),
+            request,
+        });
     }
 
     pub fn publish(&mut self, topic_name: &str, payload: &str) {

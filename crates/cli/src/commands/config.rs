@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::commands::json_flag;
 use crate::failure::Failure;
 use crate::output::{Output, columns};
-use crate::settings::{Kind, Scope, Setting, Value, args, resolve};
+use crate::settings::{Effective, Kind, Scope, Setting, Value, args, resolve, token_line};
 
 pub(super) fn command() -> Command {
     let print = Command::new("print")
@@ -22,12 +22,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some(("print", matches)) = matches.subcommand() else { return Ok(()) };
     let effective = resolve(matches)?;
     let mut out = Output::new();
+    let tokens = tokens(&effective);
     if matches.get_flag("json") {
         let settings: BTreeMap<_, _> = effective
             .settings()
             .map(|(setting, value, source)| {
                 (setting.name, json!({ "value": to_json(setting, value), "from": source.to_string() }))
             })
+            .chain(
+                tokens
+                    .iter()
+                    .map(|(name, what, from)| (name.as_str(), json!({ "value": what, "from": from }))),
+            )
             .collect();
         out.json(&settings)?;
     } else {
@@ -35,11 +41,19 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let rows = effective.settings().map(|(setting, value, source)| {
             vec![setting.name.to_owned(), setting.kind.shown(&value), source.to_string()]
         });
-        for line in columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()) {
+        let tokens = tokens.iter().map(|(name, what, from)| vec![name.clone(), what.clone(), from.clone()]);
+        for line in columns(&std::iter::once(head).chain(rows).chain(tokens).collect::<Vec<_>>()) {
             out.line(&line)?;
         }
     }
     out.flush()
+}
+
+/// One line per token: whom it stands for, never the token or its digest.
+fn tokens(effective: &Effective) -> Vec<(String, String, String)> {
+    let from = effective.tokens_from.as_ref().map(ToString::to_string).unwrap_or_default();
+    let line = |(at, token)| (format!("auth.tokens[{at}]"), token_line(token), from.clone());
+    effective.config.server.tokens.iter().enumerate().map(line).collect()
 }
 
 fn to_json(setting: &Setting, value: Value) -> Json {

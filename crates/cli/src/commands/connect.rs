@@ -43,6 +43,7 @@ where
 fn options(config: &Config) -> Result<ClientOptions, Failure> {
     let mut options = ClientOptions::new(&config.url);
     options.token = (!config.token.is_empty()).then(|| config.token.clone());
+    options.tls_ca = (!config.tls_ca.is_empty()).then(|| config.tls_ca.clone().into());
     options.namespace =
         Namespace::new(&config.namespace).map_err(|error| Failure::Usage(error.to_string()))?;
     options.reconnect = config.reconnect_ms > 0;

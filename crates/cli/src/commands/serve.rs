@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{ArgMatches, Command};
-use millrace_server::{OpenError, ServeError, Server, StoreUrl, open_store};
+use millrace_server::{OpenError, ServeError, Server, StoreUrl, TlsFiles, open_store};
 use millrace_store::StoreError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,7 +18,9 @@ pub(super) fn command() -> Command {
         .about("Run the broker: WebSocket and HTTP on one port")
         .long_about(
             "Run the broker: WebSocket and HTTP on one port.\n\nWhen it accepts, one line of JSON on stdout says where. \
-             SIGTERM or SIGINT ends it after what is in hand is finished.",
+             SIGTERM or SIGINT ends it after what is in hand is finished.\n\nWithout tokens everybody who can reach it may do \
+             everything. Tokens are [[auth.tokens]] in the file (token or sha256, agent, scopes, namespaces): see \
+             docs/access.md.",
         )
         .args(args(&[Scope::Serve, Scope::Bound]))
 }
@@ -56,17 +58,24 @@ struct Plan {
 
 impl Plan {
     fn of(effective: &Effective) -> Result<Plan, Failure> {
-        let config = effective.config.clone();
+        let mut config = effective.config.clone();
         let listen: SocketAddr = config
             .listen
             .parse()
             .map_err(|error| Failure::Usage(format!("listen is {:?}: {error}", config.listen)))?;
-        if !listen.ip().is_loopback() && !config.server.insecure {
+        let others_reach = !listen.ip().is_loopback();
+        if others_reach && config.server.tokens.is_empty() && !config.server.insecure {
             return Err(Failure::Usage(format!(
-                "listen is {listen}, which others can reach, and no access control is configured: give a loopback \
-                 address such as 127.0.0.1:{}, or --insecure if this is meant",
+                "listen is {listen}, which others can reach, and no access control is configured: configure \
+                 [[auth.tokens]], give a loopback address such as 127.0.0.1:{}, or --insecure if this is meant",
                 listen.port()
             )));
+        }
+        config.server.tls = tls_files(&config)?;
+        if others_reach && config.server.tls.is_none() && !config.server.tokens.is_empty() {
+            tracing::warn!(
+                "tokens and events cross the network in plain text: give --tls-cert and --tls-key"
+            );
         }
         let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
         let durability_asked = *effective.source("durability") != Source::Default;
@@ -97,10 +106,11 @@ impl Plan {
             tracing::warn!("the store {} promises no more than durability {max}", self.store);
             limits.durability = opened.durability_max;
         }
+        let tls = self.config.server.tls.is_some();
         let server = Server::start(self.config.server, opened.store.clone(), self.config.limits, listener)
             .await
             .map_err(|error| Failure::Failed(error.to_string()))?;
-        say_ready(server.addr(), &self.store)?;
+        say_ready(server.addr(), tls, &self.store)?;
         let asked_to_stop = async {
             first.next().await;
             tracing::info!("stopping: a second signal ends it at once");
@@ -132,7 +142,7 @@ impl Plan {
     }
 }
 
-fn say_ready(addr: SocketAddr, store: &StoreUrl) -> Result<(), Failure> {
+fn say_ready(addr: SocketAddr, tls: bool, store: &StoreUrl) -> Result<(), Failure> {
     #[derive(serde::Serialize)]
     struct Ready {
         ready: bool,
@@ -141,15 +151,25 @@ fn say_ready(addr: SocketAddr, store: &StoreUrl) -> Result<(), Failure> {
         socket: Option<String>,
         store: String,
     }
+    let s = if tls { "s" } else { "" };
     let mut out = Output::new();
     out.json(&Ready {
         ready: true,
-        http: format!("http://{addr}"),
-        ws: format!("ws://{addr}/"),
+        http: format!("http{s}://{addr}"),
+        ws: format!("ws{s}://{addr}/"),
         socket: None,
         store: store.to_string(),
     })?;
     out.flush()
+}
+
+fn tls_files(config: &Config) -> Result<Option<TlsFiles>, Failure> {
+    match (config.tls_cert.as_str(), config.tls_key.as_str()) {
+        ("", "") => Ok(None),
+        ("", _) => Err(Failure::Usage("tls-key is given without tls-cert: give both".into())),
+        (_, "") => Err(Failure::Usage("tls-cert is given without tls-key: give both".into())),
+        (cert, key) => Ok(Some(TlsFiles { cert: cert.into(), key: key.into() })),
+    }
 }
 
 struct Signals {

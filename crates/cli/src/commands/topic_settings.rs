@@ -2,24 +2,32 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_bus::BusLimits;
-use millrace_model::{PARTITIONS_MAX, TopicConfig};
+use millrace_model::{AccessList, PARTITIONS_MAX, TopicConfig};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 
 /// What can be set and taken back: the flag, and the name in JSON.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 8] = [
     ("retention-ms", "retentionMs"),
     ("retention-bytes", "retentionBytes"),
     ("max-attempts", "maxAttempts"),
     ("ack-timeout-ms", "ackTimeoutMs"),
     ("dedupe-window-ms", "dedupeWindowMs"),
     ("durability", "durability"),
+    ("publish-acl", "publishACL"),
+    ("subscribe-acl", "subscribeACL"),
 ];
+
+/// Flags whose value is an access list.
+const LISTS: [&str; 2] = ["publish-acl", "subscribe-acl"];
 
 pub(super) fn with_flags(command: Command) -> Command {
     let number = |name: &'static str, min: u64, help: &'static str| {
         Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(min..)).help(help)
+    };
+    let list = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("LIST").allow_hyphen_values(true).help(help)
     };
     command
         .arg(
@@ -47,6 +55,14 @@ pub(super) fn with_flags(command: Command) -> Command {
                 .value_parser(["fsync", "os", "memory"])
                 .help("What a confirmed publish has survived"),
         )
+        .arg(list(
+            "publish-acl",
+            "Who may publish: agents and roles, * for all, !AGENT to deny; empty = nobody",
+        ))
+        .arg(list(
+            "subscribe-acl",
+            "Who may read: agents and roles, * for all, !AGENT to deny; empty = nobody",
+        ))
 }
 
 pub(super) fn unset_flag() -> Arg {
@@ -66,8 +82,12 @@ pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure>
     }
     for (flag, name) in NAMES {
         let number = matches.try_get_one::<u64>(flag).ok().flatten().map(|number| json!(number));
-        let text = || matches.try_get_one::<String>(flag).ok().flatten().map(|text| json!(text));
-        if let Some(value) = number.or_else(text) {
+        let text = matches.try_get_one::<String>(flag).ok().flatten();
+        let text = match text {
+            Some(text) if LISTS.contains(&flag) => Some(json!(access_list(flag, text)?)),
+            text => text.map(|text| json!(text)),
+        };
+        if let Some(value) = number.or(text) {
             given.insert(name.into(), value);
         }
     }
@@ -83,6 +103,12 @@ pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure>
     Ok(given)
 }
 
+/// An empty text is the empty list: nobody.
+fn access_list(flag: &str, text: &str) -> Result<AccessList, Failure> {
+    let entries: Vec<_> = text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
+    AccessList::new(entries.into_iter()).map_err(|error| Failure::Usage(format!("--{flag}: {error}")))
+}
+
 /// Every setting with the value that holds, one line each. The server does not tell its own defaults, so those of this
 /// program are shown, as what they are.
 pub(super) fn shown(config: &TopicConfig, defaults: &BusLimits) -> Vec<String> {
@@ -92,6 +118,7 @@ pub(super) fn shown(config: &TopicConfig, defaults: &BusLimits) -> Vec<String> {
         "ackTimeoutMs" => defaults.ack_timeout_ms.to_string(),
         "dedupeWindowMs" => defaults.dedupe_window_ms.to_string(),
         "durability" => defaults.durability.as_str().to_owned(),
+        "publishACL" | "subscribeACL" => "everybody".to_owned(),
         _ => "none".to_owned(),
     };
     let line = |name: &str| match set.get(name) {

@@ -95,6 +95,35 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Ids remembered for dedupe, about 24 bytes each: the oldest are forgotten"
     ),
     bound!("grace-ms", server.grace_ms, u64, 0, "How long a stop may take to finish what is in hand"),
+    bound!(
+        "connection-rate",
+        server.connection_rate.per_second,
+        u64,
+        0,
+        "Requests per second of a connection, 0 = any: rate_limited"
+    ),
+    bound!(
+        "connection-burst",
+        server.connection_rate.burst,
+        u64,
+        1,
+        "Requests of a connection at once, after a pause"
+    ),
+    bound!(
+        "token-rate",
+        server.token_rate.per_second,
+        u64,
+        0,
+        "Requests per second of all who bring the same token, 0 = any: rate_limited"
+    ),
+    bound!("token-burst", server.token_rate.burst, u64, 1, "Requests of a token at once, after a pause"),
+    bound!(
+        "auth-ms-max",
+        server.auth_ms_max,
+        u64,
+        1,
+        "A WebSocket without a token must send AUTH within this time"
+    ),
     bound!("topics-max", limits.topics_max, usize, 1, "Topics: limit_reached"),
     bound!("groups-per-topic-max", limits.groups_per_topic_max, usize, 1, "Groups of a topic: limit_reached"),
     bound!(

@@ -23,6 +23,8 @@ macro_rules! text {
     };
 }
 
+const PATH: Kind = Kind::Text { what: "the path of a file", check: |_| true };
+
 pub(super) static SETTINGS: &[Setting] = &[
     text!(
         "listen",
@@ -74,13 +76,15 @@ pub(super) static SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "insecure",
-        help: "Serve everyone who can reach the address, by whatever host name, without access control",
+        help: "Without tokens: serve everyone who can reach the address, by whatever host name",
         kind: Kind::Flag,
         scope: Scope::Serve,
         also: &[],
         get: |config| Value::Flag(config.server.insecure),
         set: |config, value| config.server.insecure = value == Value::Flag(true),
     },
+    text!("tls-cert", Serve, tls_cert, PATH, &[], "PEM file with the certificate and its chain: TLS only"),
+    text!("tls-key", Serve, tls_key, PATH, &[], "PEM file with the certificate's private key"),
     Setting {
         name: "allow-origin",
         help: "Web pages of other hosts that may connect, as browsers write their origin; * for all",
@@ -110,11 +114,22 @@ pub(super) static SETTINGS: &[Setting] = &[
         "url",
         Client,
         url,
-        Kind::Text { what: "ws://HOST:PORT/", check: |text| Endpoint::parse(text).is_ok() },
+        Kind::Text {
+            what: "ws://HOST:PORT/ or wss://HOST:PORT/",
+            check: |text| Endpoint::parse(text).is_ok()
+        },
         &[("BUS_URL", Also::SameValue)],
         "The server's address"
     ),
     text!("token", Client, token, Kind::Secret, &[], "Bearer token, if the server wants one"),
+    text!(
+        "tls-ca",
+        Client,
+        tls_ca,
+        PATH,
+        &[],
+        "PEM file with the authorities to trust for wss://, instead of the system's"
+    ),
     text!(
         "namespace",
         Client,

@@ -3,6 +3,7 @@
 //! A setting `ack-timeout-ms` is the flag `--ack-timeout-ms`, the environment variable `MILLRACE_ACK_TIMEOUT_MS` and
 //! the key `ack_timeout_ms` of the file. Flags beat the environment, which beats the file, which beats the default.
 
+mod auth;
 mod bounds;
 mod config;
 mod flags;
@@ -10,6 +11,7 @@ mod kind;
 mod main_settings;
 mod sources;
 
+pub(crate) use auth::token_line;
 pub(crate) use config::Config;
 pub(crate) use flags::args;
 pub(crate) use kind::{Kind, Value};

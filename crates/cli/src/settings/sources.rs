@@ -6,6 +6,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use crate::failure::Failure;
+use crate::settings::auth;
 use crate::settings::flags::CONFIG_FLAG;
 use crate::settings::{Also, Config, Kind, Setting, Value, all};
 
@@ -37,6 +38,8 @@ impl std::fmt::Display for Source {
 pub(crate) struct Effective {
     pub(crate) config: Config,
     sources: Vec<Source>,
+    /// Tokens have no flag and no environment variable: both are visible to others on the machine.
+    pub(crate) tokens_from: Option<Source>,
 }
 
 impl Effective {
@@ -56,8 +59,11 @@ impl Effective {
 }
 
 pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
-    let mut effective =
-        Effective { config: Config::default(), sources: vec![Source::Default; all().count()] };
+    let mut effective = Effective {
+        config: Config::default(),
+        sources: vec![Source::Default; all().count()],
+        tokens_from: None,
+    };
     if let Some(path) = config_path(matches)? {
         apply_file(&mut effective, &path)?;
     }
@@ -89,14 +95,23 @@ fn config_path(matches: &ArgMatches) -> Result<Option<String>, Failure> {
 fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("config is {path:?}: the file cannot be read: {error}")))?;
-    let table: toml::Table = text.parse().map_err(|error| {
-        Failure::Usage(format!("config is {path:?}: the file is not valid TOML: {error}"))
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        // Not the error's own text, which quotes the line: it may hold a token.
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let (line, what) = (before.matches('\n').count() + 1, error.message());
+        Failure::Usage(format!("config is {path:?}: the file is not valid TOML: line {line}: {what}"))
     })?;
     let source = Source::File(path.into());
     for (key, found) in table {
+        if key == auth::KEY {
+            effective.config.server.tokens = auth::tokens(&found, &source)?;
+            effective.tokens_from = Some(source.clone());
+            continue;
+        }
         let Some((at, setting)) = all().enumerate().find(|(_, setting)| setting.file_key() == key) else {
             return Err(Failure::Usage(format!(
-                "{key} = {found} ({source}) is no setting{}",
+                "{key} = {} ({source}) is no setting{}",
+                unless_secret(&key, shown_briefly(&found)),
                 meant(&key, Setting::file_key)
             )));
         };
@@ -124,6 +139,22 @@ fn from_toml(setting: &Setting, found: &toml::Value) -> Option<Value> {
 
 fn shown(found: &toml::Value) -> String {
     found.as_str().map_or_else(|| found.to_string(), str::to_owned)
+}
+
+/// Tables are not shown whole: a mistyped `[[auth.tokens]]` is one.
+fn shown_briefly(found: &toml::Value) -> String {
+    match found {
+        toml::Value::Table(_) => "a table".into(),
+        toml::Value::Array(_) => "a list".into(),
+        found => found.to_string(),
+    }
+}
+
+/// A setting that does not exist may be a misspelt secret.
+fn unless_secret(name: &str, value: String) -> String {
+    let name = name.to_lowercase();
+    let secret = ["token", "secret", "password"].iter().any(|word| name.contains(word));
+    if secret { "(secret)".into() } else { value }
 }
 
 fn from_env(setting: &Setting, config: &Config) -> Result<Option<(Value, String)>, Failure> {
@@ -175,7 +206,7 @@ fn refuse_unknown_env() -> Result<(), Failure> {
             let hint = meant(name, Setting::env_name);
             return Err(Failure::Usage(format!(
                 "{name}={} (environment) is no setting{hint}",
-                found.to_string_lossy()
+                unless_secret(name, found.to_string_lossy().into_owned())
             )));
         }
     }

@@ -3,6 +3,11 @@
 // Every module uses its own part of the harness.
 #![allow(dead_code, unreachable_pub)]
 
+mod access;
+mod access_http;
+mod access_lists;
+mod access_rates;
+mod access_tls;
 mod answers_delivery;
 mod answers_protocol;
 mod bad_http;

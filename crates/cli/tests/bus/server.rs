@@ -30,6 +30,30 @@ impl Server {
         Server { folder, flags, child, ready }
     }
 
+    /// With a file of settings, and its log in a file beside it.
+    pub fn with_config(config: &str, flags: &[&str]) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("millrace.toml"), config).expect("a file");
+        let log = std::fs::File::create(folder.path().join("log")).expect("a file");
+        let flags: Vec<String> =
+            ["--config", "millrace.toml"].iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
+        let mut command = command(&flags);
+        command.stderr(log);
+        let (child, ready) = spawn(folder.path(), command);
+        Server { folder, flags, child, ready }
+    }
+
+    pub fn restart_with_log(&mut self) {
+        let log = std::fs::File::create(self.folder().join("log")).expect("a file");
+        let mut command = command(&self.flags);
+        command.stderr(log);
+        (self.child, self.ready) = spawn(self.folder.path(), command);
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder().join("log")).expect("a log")
+    }
+
     /// Under a limit on the size of files: a disk that becomes full, without needing a disk of its own.
     pub fn with_file_blocks(blocks: u64) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -102,6 +126,26 @@ impl Server {
     }
 
     pub fn request_bytes(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, String) {
+        let mut response = self.send(method, path, &[], body);
+        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().expect("a body");
+        (response.status().as_u16(), text)
+    }
+
+    /// As whoever has the token.
+    pub fn request_as(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let headers = [("authorization", format!("Bearer {token}"))];
+        let mut response = self.send(method, path, &headers, body.to_string().into_bytes());
+        let text = response.body_mut().read_to_string().expect("a body");
+        (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: Vec<u8>,
+    ) -> ureq::http::Response<ureq::Body> {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
@@ -110,12 +154,9 @@ impl Server {
         let request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.http_url()))
-            .header("content-type", "application/json")
-            .body(body)
-            .expect("a request");
-        let mut response = agent.run(request).expect("the server answers");
-        let text = response.body_mut().with_config().limit(64 << 20).read_to_string().expect("a body");
-        (response.status().as_u16(), text)
+            .header("content-type", "application/json");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+        agent.run(request.body(body).expect("a request")).expect("the server answers")
     }
 
     /// The durable commit of a group in a partition.
@@ -151,7 +192,10 @@ fn program() -> PathBuf {
 }
 
 fn serve_args(flags: &[String]) -> Vec<String> {
-    let mut args = vec!["serve".to_owned(), "--listen".to_owned(), "127.0.0.1:0".to_owned()];
+    let mut args = vec!["serve".to_owned()];
+    if !flags.iter().any(|flag| flag == "--listen") {
+        args.extend(["--listen".to_owned(), "127.0.0.1:0".to_owned()]);
+    }
     if !flags.iter().any(|flag| flag == "--store") {
         args.extend(["--store".to_owned(), "sqlite:///test.db".to_owned()]);
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
+use tungstenite::client::IntoClientRequest;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
@@ -18,6 +19,18 @@ impl Socket {
     pub fn open(url: &str) -> Socket {
         let (inner, _) = tungstenite::connect(url).expect("the server accepts");
         Socket { inner, early: VecDeque::new() }
+    }
+
+    /// With a token in the upgrade; or the status with which it was refused.
+    pub fn open_as(url: &str, token: &str) -> Result<Socket, u16> {
+        let mut request = url.into_client_request().expect("a URL");
+        let value = format!("Bearer {token}").parse().expect("a header");
+        request.headers_mut().insert("authorization", value);
+        match tungstenite::connect(request) {
+            Ok((inner, _)) => Ok(Socket { inner, early: VecDeque::new() }),
+            Err(tungstenite::Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     pub fn send(&mut self, frame: &Value) {

@@ -68,6 +68,26 @@ fn create_leaves_a_topic_that_exists_alone_and_set_changes_it() {
 }
 
 #[test]
+fn access_lists_are_set_shown_and_taken_back() {
+    let tokens = "[[auth.tokens]]\ntoken = \"root-secret\"\nagent = \"root\"\nscopes = [\"admin\"]\n";
+    let server = Server::with_config(tokens, &[]);
+    let url = server.ws_url();
+    let client = ["--url", &url, "--token", "root-secret"];
+    let topics = |args: &[&str]| run(&[&["topics"], args, &client].concat());
+    topics(&["create", "a", "--publish-acl", "billing, !intern"]).ok();
+    let config = || topics(&["show", "a", "--json"]).json()["config"].clone();
+    assert_eq!(config(), json!({"partitions": 1, "publishACL": ["billing", "!intern"]}));
+    let shown = topics(&["set", "a", "--subscribe-acl", "", "--unset", "publish-acl"]).ok();
+    assert!(
+        shown.contains("publishACL everybody (default)\n") && shown.contains("subscribeACL []\n"),
+        "{shown}"
+    );
+    assert_eq!(config(), json!({"partitions": 1, "subscribeACL": []}));
+    topics(&["set", "a", "--publish-acl", "a b"]).refused(2, &["--publish-acl"]);
+    run(&["topics", "list", "--url", &url]).refused(1, &["unauthorized"]);
+}
+
+#[test]
 fn a_group_is_moved() {
     let server = Server::start();
     let url = server.ws_url();

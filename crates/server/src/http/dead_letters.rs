@@ -6,12 +6,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use millrace_bus::{PublishBatch, Reply, Request, TopicView};
+use millrace_bus::{By, PublishBatch, Reply, Request, TopicView};
 use millrace_model::{DLQ_SUFFIX, Event, EventBody, EventId, Headers, Lineage, NewEvent, Offset, TopicKey};
 use millrace_store::ReadLimit;
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{DeadLetterTopic, DeadLetters, Replay, Replayed};
 
+use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::http::page::{self, PageQuery, Start};
@@ -28,16 +29,17 @@ const REPLAY_SLICE: usize = 500;
 /// All dead-letter topics, or with `?topic=` a page of the letters of one.
 pub(crate) async fn list(
     State(app): State<SharedApp>,
+    caller: Caller,
     params: Params,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     if let Some(topic) = params.text("topic") {
         let (_, dlq) = pair(&topic_key(&params, topic)?)?;
         let query = PageQuery::of(&app, &params)?;
-        let fetched = page::fetch(&app, dlq.clone(), query).await?;
+        let fetched = page::fetch(&app, caller.by(), dlq.clone(), query).await?;
         return Ok(fetched.answer(&dlq, query.partition, page::wants_lines(&headers)));
     }
-    match app.ask(Request::ListTopics { namespace: params.namespace()? }).await? {
+    match app.ask(caller.by_unless_admin(), Request::ListTopics { namespace: params.namespace()? }).await? {
         Reply::Topics(topics) => {
             let letters = topics.iter().filter(|view| view.topic.is_dead_letter()).map(dead_letter_topic);
             Ok(document(StatusCode::OK, &DeadLetters { dead_letters: letters.collect::<Result<_, _>>()? }))
@@ -61,6 +63,7 @@ fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {
 /// derives from the letter's.
 pub(crate) async fn replay(
     State(app): State<SharedApp>,
+    caller: Caller,
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -75,14 +78,14 @@ pub(crate) async fn replay(
             bytes_max: app.settings.page_bytes_max,
         };
         let query = PageQuery { partition, start: Start::Offset(next), limit };
-        let fetched = page::fetch(&app, dlq.clone(), query).await?;
+        let fetched = page::fetch(&app, caller.by(), dlq.clone(), query).await?;
         next = fetched.next;
         let letters = &fetched.page.events;
         if letters.is_empty() {
             break;
         }
         replayed += letters.len();
-        publish(&app, &topic, letters).await?;
+        publish(&app, caller.by(), &topic, letters).await?;
     }
     let replayed = Replayed {
         topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,
@@ -94,9 +97,9 @@ pub(crate) async fn replay(
     Ok(document(StatusCode::OK, &replayed))
 }
 
-async fn publish(app: &App, topic: &TopicKey, letters: &[Arc<Event>]) -> Result<(), Refusal> {
+async fn publish(app: &App, by: By, topic: &TopicKey, letters: &[Arc<Event>]) -> Result<(), Refusal> {
     let events = letters.iter().map(|letter| original(letter)).collect();
-    match app.ask(Request::PublishBatch(PublishBatch { topic: topic.clone(), events })).await? {
+    match app.ask(by, Request::PublishBatch(PublishBatch { topic: topic.clone(), events })).await? {
         Reply::PublishedBatch { .. } => Ok(()),
         other => Err(Refusal::unexpected(&other)),
     }

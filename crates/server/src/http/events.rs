@@ -8,6 +8,7 @@ use millrace_bus::{Publish, PublishBatch, Reply, Request};
 use millrace_wire::FrameError;
 use millrace_wire::http::PublishBody;
 
+use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::json;
@@ -18,6 +19,7 @@ use crate::{from_wire, to_wire};
 
 pub(crate) async fn publish(
     State(app): State<SharedApp>,
+    caller: Caller,
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -31,9 +33,13 @@ pub(crate) async fn publish(
         PublishBody::One { event, deliver_at } => {
             Request::Publish(Publish { topic, event, deliver_at: deliver_at.map(from_wire::deliver_at) })
         }
-        PublishBody::Many(events) => Request::PublishBatch(PublishBatch { topic, events }),
+        PublishBody::Many(events) => {
+            // The gate has taken one already.
+            caller.charge(events.len().saturating_sub(1) as u64)?;
+            Request::PublishBatch(PublishBatch { topic, events })
+        }
     };
-    match app.ask(request).await? {
+    match app.ask(caller.by(), request).await? {
         reply @ (Reply::Published { .. } | Reply::PublishedBatch { .. }) => {
             let mut out = String::new();
             to_wire::answer(&mut out, &reply, None);
@@ -45,10 +51,11 @@ pub(crate) async fn publish(
 
 pub(crate) async fn read(
     State(app): State<SharedApp>,
+    caller: Caller,
     at: AtTopic,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let query = PageQuery::of(&app, &at.params)?;
-    let fetched = page::fetch(&app, at.topic.clone(), query).await?;
+    let fetched = page::fetch(&app, caller.by(), at.topic.clone(), query).await?;
     Ok(fetched.answer(&at.topic, query.partition, page::wants_lines(&headers)))
 }

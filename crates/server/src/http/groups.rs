@@ -7,6 +7,7 @@ use axum::response::Response;
 use millrace_bus::{Reply, Request};
 use millrace_wire::http::Seek;
 
+use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::{damaged_name, document};
@@ -14,12 +15,17 @@ use crate::params::AtGroup;
 use crate::refusal::Refusal;
 use crate::{from_wire, to_wire};
 
-pub(crate) async fn seek(State(app): State<SharedApp>, at: AtGroup, body: Body) -> Result<Response, Refusal> {
+pub(crate) async fn seek(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtGroup,
+    body: Body,
+) -> Result<Response, Refusal> {
     let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
     let Seek { from, partition } = Seek::parse(&body.text)?;
     let from = from_wire::from(from);
     let request = Request::SeekGroup { topic: at.topic, group: at.group, partition, from };
-    match app.ask(request).await? {
+    match app.ask(caller.by(), request).await? {
         Reply::Sought { topic, group, partitions } => {
             let sought = to_wire::sought(&topic, group, &partitions).map_err(|error| damaged_name(&error))?;
             Ok(document(StatusCode::OK, &sought))

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use millrace_bus::{Reply, Request, Stats, TopicCounters};
 use millrace_runtime::{Health, SYNC_BUCKETS_US, ShellView};
 
+use crate::access::Caller;
 use crate::app::SharedApp;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,10 +20,14 @@ const OTHER: &str = "(other)";
 /// all the more wanted: it is answered alone.
 const ENGINE_WAIT_MS: u64 = 1000;
 
-pub(crate) async fn metrics(State(app): State<SharedApp>) -> Response {
+pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Response {
     let mut out = String::with_capacity(8 << 10);
-    let asked = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(Request::Stats)).await;
-    if let Ok(Ok(Reply::Stats(stats))) = asked {
+    let asked =
+        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
+    if let Ok(Ok(Reply::Stats(mut stats))) = asked {
+        // The names of other tenants' topics are not for everybody who may look at the server.
+        let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
+        stats.by_topic.retain(|topic, _| namespaces.is_none_or(|rule| rule.allows(topic.namespace())));
         write_bus(&mut out, &stats);
         write_topics(&mut out, &stats, app.settings.topic_labels_max);
     }

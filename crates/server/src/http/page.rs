@@ -6,8 +6,10 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use millrace_bus::BusError;
-use millrace_model::{Offset, Partition, Space, Timestamp, TopicKey, TopicRow, keys};
+use millrace_bus::{BusError, By};
+use millrace_model::{
+    Action, Offset, Partition, Principal, Space, Timestamp, TopicConfig, TopicKey, TopicRow, keys,
+};
 use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
 use millrace_wire::{ErrorCode, write_envelope};
@@ -73,12 +75,12 @@ pub(crate) struct Fetched {
     share: Option<OwnedSemaphorePermit>,
 }
 
-/// A page of a topic that exists. Waits for its share.
-pub(crate) async fn fetch(app: &App, topic: TopicKey, query: PageQuery) -> Result<Fetched, Refusal> {
+/// A page of a topic that exists and that `by` may read. Waits for its share.
+pub(crate) async fn fetch(app: &App, by: By, topic: TopicKey, query: PageQuery) -> Result<Fetched, Refusal> {
     let share = share(app, query.limit).await;
     let stream = topic.stream(query.partition);
     let read = app.read(move |store| {
-        if let Err(error) = check_topic(store, &topic, query.partition)? {
+        if let Err(error) = check_topic(store, by.as_deref(), &topic, query.partition)? {
             return Ok(Err(error));
         }
         let from = match query.start {
@@ -132,19 +134,39 @@ impl HeldText {
 /// Asked of the store and not of the engine, so that readers of history never wait for publishers.
 fn check_topic(
     store: &dyn Store,
+    by: Option<&Principal>,
     topic: &TopicKey,
     partition: Partition,
 ) -> Result<Result<(), BusError>, StoreError> {
-    let key = keys::topic(topic);
-    let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
-    let Some(row) = rows.first() else { return Ok(Err(BusError::UnknownTopic(topic.clone()))) };
-    let topic_row =
-        TopicRow::decode(&row.key, &row.value).map_err(|error| StoreError::Unreadable(error.to_string()))?;
-    let partitions = topic_row.config.partitions.max(1);
+    let Some(config) = topic_config(store, topic)? else {
+        return Ok(Err(BusError::UnknownTopic(topic.clone())));
+    };
+    if let Some(who) = by {
+        // The engine's rule: dead letters without a list of their own have their topic's.
+        let action = Action::Subscribe;
+        let of = match (config.access(action), topic.dead_letters_of()) {
+            (None, Some(of)) => topic_config(store, &of)?,
+            _ => None,
+        };
+        let list = config.access(action).or_else(|| of.as_ref()?.access(action));
+        if list.is_some_and(|list| !list.permits(who)) {
+            let (topic, agent) = (topic.clone(), who.agent.clone());
+            return Ok(Err(BusError::Forbidden { topic, agent, action }));
+        }
+    }
+    let partitions = config.partitions.max(1);
     if partition.0 >= partitions {
         return Ok(Err(BusError::UnknownPartition { topic: topic.clone(), partition, partitions }));
     }
     Ok(Ok(()))
+}
+
+fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfig>, StoreError> {
+    let key = keys::topic(topic);
+    let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let row = TopicRow::decode(&row.key, &row.value);
+    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(error.to_string()))
 }
 
 impl Fetched {

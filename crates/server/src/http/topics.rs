@@ -6,9 +6,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_bus::{Reply, Request, TopicView};
 use millrace_model::TopicKey;
+use millrace_wire::ErrorCode;
 use millrace_wire::http::{TopicBody, TopicList, parse_topic_patch};
 
-use crate::app::SharedApp;
+use crate::access::Caller;
+use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::http::{damaged_name, document};
 use crate::params::{AtTopic, Params};
@@ -17,6 +19,7 @@ use crate::to_wire;
 
 pub(crate) async fn create(
     State(app): State<SharedApp>,
+    caller: Caller,
     params: Params,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -24,15 +27,21 @@ pub(crate) async fn create(
     let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
     let TopicBody { topic, config } = TopicBody::parse(&body.text)?;
     let topic = TopicKey::new(&namespace, &topic);
-    match app.ask(Request::CreateTopic { topic, config }).await? {
+    enforceable(&app, config.has_access())?;
+    match app.ask(caller.by(), Request::CreateTopic { topic, config }).await? {
         Reply::Topic { created: true, topic } => shown(StatusCode::CREATED, topic),
         Reply::Topic { created: false, topic } => shown(StatusCode::OK, topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
 
-pub(crate) async fn list(State(app): State<SharedApp>, params: Params) -> Result<Response, Refusal> {
-    match app.ask(Request::ListTopics { namespace: params.namespace()? }).await? {
+pub(crate) async fn list(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    params: Params,
+) -> Result<Response, Refusal> {
+    let namespace = params.namespace()?;
+    match app.ask(caller.by_unless_admin(), Request::ListTopics { namespace }).await? {
         Reply::Topics(topics) => {
             let topics = topics.into_iter().map(to_wire::topic).collect::<Result<_, _>>();
             Ok(document(StatusCode::OK, &TopicList { topics: topics.map_err(|error| damaged_name(&error))? }))
@@ -41,8 +50,12 @@ pub(crate) async fn list(State(app): State<SharedApp>, params: Params) -> Result
     }
 }
 
-pub(crate) async fn show(State(app): State<SharedApp>, at: AtTopic) -> Result<Response, Refusal> {
-    match app.ask(Request::DescribeTopic { topic: at.topic }).await? {
+pub(crate) async fn show(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtTopic,
+) -> Result<Response, Refusal> {
+    match app.ask(caller.by_unless_admin(), Request::DescribeTopic { topic: at.topic }).await? {
         Reply::Topic { topic, .. } => shown(StatusCode::OK, topic),
         other => Err(Refusal::unexpected(&other)),
     }
@@ -50,31 +63,51 @@ pub(crate) async fn show(State(app): State<SharedApp>, at: AtTopic) -> Result<Re
 
 pub(crate) async fn patch(
     State(app): State<SharedApp>,
+    caller: Caller,
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
     let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
     let patch = parse_topic_patch(&body.text)?;
-    match app.ask(Request::PatchTopic { topic: at.topic, patch }).await? {
+    enforceable(&app, patch.sets_access())?;
+    match app.ask(caller.by(), Request::PatchTopic { topic: at.topic, patch }).await? {
         Reply::Topic { topic, .. } => shown(StatusCode::OK, topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
 
-pub(crate) async fn delete(State(app): State<SharedApp>, at: AtTopic) -> Result<Response, Refusal> {
-    match app.ask(Request::DeleteTopic { topic: at.topic }).await? {
+pub(crate) async fn delete(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtTopic,
+) -> Result<Response, Refusal> {
+    match app.ask(caller.by(), Request::DeleteTopic { topic: at.topic }).await? {
         Reply::TopicDeleted { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
         other => Err(Refusal::unexpected(&other)),
     }
 }
 
-pub(crate) async fn offsets(State(app): State<SharedApp>, at: AtTopic) -> Result<Response, Refusal> {
-    match app.ask(Request::Offsets { topic: at.topic }).await? {
+pub(crate) async fn offsets(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtTopic,
+) -> Result<Response, Refusal> {
+    match app.ask(caller.by_unless_admin(), Request::Offsets { topic: at.topic }).await? {
         Reply::Offsets(view) => {
             Ok(document(StatusCode::OK, &to_wire::offsets(view).map_err(|error| damaged_name(&error))?))
         }
         other => Err(Refusal::unexpected(&other)),
     }
+}
+
+/// A list that nobody would be checked against must not look as if it protected something.
+fn enforceable(app: &App, sets_access: bool) -> Result<(), Refusal> {
+    if !sets_access || !app.tokens.is_open() {
+        return Ok(());
+    }
+    let detail = "publishACL and subscribeACL need agents to check: this server has no tokens configured, so everything \
+        is open and the list would have no effect";
+    Err(Refusal::new(ErrorCode::BadFrame, detail))
 }
 
 fn shown(status: StatusCode, topic: TopicView) -> Result<Response, Refusal> {

@@ -13,7 +13,7 @@ use crate::to_wire;
 
 pub(crate) async fn stats(State(app): State<SharedApp>, params: Params) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
-    match app.ask(Request::Stats).await? {
+    match app.ask(None, Request::Stats).await? {
         Reply::Stats(stats) => {
             let uptime_ms = app.runtime.metrics().uptime_ms;
             Ok(document(StatusCode::OK, &to_wire::stats(&stats, uptime_ms, &namespace)))

@@ -6,13 +6,13 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt};
 use millrace_wire::FrameError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
+use crate::socket::Stream;
 use crate::ws::upgrade::Socket;
 
 /// Last words are given this long to get out.
@@ -41,6 +41,8 @@ pub(super) enum End {
     },
     /// It broke the rules of WebSocket itself.
     BrokenProtocol,
+    /// It did not say who it is.
+    Unauthenticated,
     /// The server is going.
     Stopping,
 }
@@ -64,6 +66,7 @@ impl End {
             End::InvalidUtf8 => Some((1007, "text frames must be UTF-8")),
             End::Oversize { .. } => Some((1009, "frame too large")),
             End::BrokenProtocol => Some((1002, "protocol error")),
+            End::Unauthenticated => Some((1008, "no token was sent in time")),
             End::Stopping => Some((1001, "the server is shutting down")),
         }
     }
@@ -98,8 +101,9 @@ pub(super) async fn last_words(
         return;
     }
     let mut stream = socket.into_inner();
-    // The peer learns at once that nothing more will come, and closes.
-    if stream.shutdown().await.is_err() {
+    // The peer learns at once that nothing more will come, and closes. TLS has to write for this, so it may wait.
+    let shutdown = timeout(Duration::from_millis(LAST_WORDS_MS), stream.shutdown()).await;
+    if !matches!(shutdown, Ok(Ok(()))) {
         return;
     }
     if let End::Oversize { .. } = end {
@@ -113,7 +117,7 @@ pub(super) async fn last_words(
 }
 
 /// Until the peer closes, pauses or has sent more than anybody means to.
-async fn discard(stream: &mut TcpStream) {
+async fn discard(stream: &mut Stream) {
     let mut scratch = vec![0; SCRATCH_BYTES];
     let mut left = OVERSIZE_BYTES_MAX;
     while left > 0 {

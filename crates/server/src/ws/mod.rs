@@ -7,6 +7,7 @@
 
 mod close;
 mod connection;
+mod gate;
 mod pulse;
 mod read;
 mod unanswered;
@@ -18,6 +19,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_bus::BusError;
 
+use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::params::Params;
 use crate::refusal::Refusal;
@@ -27,13 +29,14 @@ use crate::ws::upgrade::Upgrade;
 /// `/`: WebSocket clients connect here, people get a hint.
 pub(crate) async fn root(
     state: State<SharedApp>,
+    caller: Caller,
     headers: HeaderMap,
     params: Params,
     upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
     let asked_for = headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
     if asked_for.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
-        return self::upgrade(state, params, upgrade).await;
+        return self::upgrade(state, caller, params, upgrade).await;
     }
     let text = "Millrace, a durable event broker.\n\nWebSocket: this address, or /ws\n\
         HTTP: /topics /dead-letters /stats /metrics /healthz /readyz\n";
@@ -43,6 +46,7 @@ pub(crate) async fn root(
 
 pub(crate) async fn upgrade(
     State(app): State<SharedApp>,
+    caller: Caller,
     params: Params,
     upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
@@ -57,7 +61,7 @@ pub(crate) async fn upgrade(
         return Err(Refusal::from(to_wire::problem(&error)).status(StatusCode::SERVICE_UNAVAILABLE));
     };
     Ok(upgrade.accept(app.settings.frame_bytes_max, async move |socket| {
-        connection::run(&app, socket, namespace).await;
+        connection::run(&app, socket, namespace, caller).await;
         drop(permit);
     }))
 }

@@ -3,7 +3,6 @@
 use futures_util::stream::SplitStream;
 use futures_util::{FutureExt, StreamExt};
 use millrace_bus::Request;
-use millrace_model::Namespace;
 use millrace_wire::{ClientFrame, ClientRequest, FrameError, write_ok, write_pong};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
@@ -12,6 +11,7 @@ use crate::from_wire::{self, Topics};
 use crate::to_wire::Waiting;
 use crate::ws::close::End;
 use crate::ws::connection::Connection;
+use crate::ws::gate::Gate;
 use crate::ws::unanswered::NO_ANSWER;
 use crate::ws::upgrade::Socket;
 
@@ -31,10 +31,14 @@ enum Taken {
 pub(super) async fn run(
     connection: &Connection<'_>,
     stream: &mut SplitStream<Socket>,
-    namespace: Namespace,
     answers: mpsc::Sender<String>,
 ) -> End {
-    let mut reader = Reader { connection, topics: Topics::of(namespace), answers };
+    let mut reader = Reader {
+        connection,
+        topics: Topics::of(connection.namespace.clone()),
+        gate: Gate::new(connection),
+        answers,
+    };
     let mut requests = Vec::new();
     loop {
         connection.pulse.listen(false);
@@ -59,7 +63,7 @@ pub(super) async fn run(
         };
         connection.pulse.listen(false);
         // Also at the end: what was sent before a goodbye counts.
-        if connection.link.ask(&mut requests).await.is_err() {
+        if connection.link.ask_as(&reader.gate.caller.by(), &mut requests).await.is_err() {
             return End::Stopping;
         }
         if let Some(end) = end {
@@ -71,6 +75,7 @@ pub(super) async fn run(
 struct Reader<'a> {
     connection: &'a Connection<'a>,
     topics: Topics,
+    gate: Gate<'a>,
     answers: mpsc::Sender<String>,
 }
 
@@ -114,10 +119,12 @@ impl Reader<'_> {
             Ok(frame) => frame,
             Err(error) => return refused(&error),
         };
+        if let Err(error) = self.gate.pass(&request) {
+            return refused(&error.rid(rid));
+        }
         let mut own = String::new();
         match &request {
             ClientRequest::Ping => write_pong(&mut own, rid.as_ref()),
-            // No tokens exist in this version: everyone is who they say.
             ClientRequest::Auth(_) => write_ok(&mut own, request.type_name(), rid.as_ref()),
             _ => {}
         }

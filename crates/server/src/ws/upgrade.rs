@@ -9,20 +9,20 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use hyper::upgrade::OnUpgrade;
 use millrace_wire::ErrorCode;
-use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::accept::Io;
 use crate::refusal::Refusal;
+use crate::socket::Stream;
 
 const READ_BUFFER_BYTES: usize = 32 << 10;
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// What the library may hold unwritten, in frames of the largest size it takes.
 const WRITE_BUFFERS_MAX: usize = 4;
 
-pub(super) type Socket = WebSocketStream<TcpStream>;
+pub(super) type Socket = WebSocketStream<Stream>;
 
 /// A request that may become a WebSocket.
 pub(crate) struct Upgrade {

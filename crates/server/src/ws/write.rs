@@ -71,7 +71,8 @@ impl Writer<'_> {
                 false => End::Dropped("it did not read what it asked for"),
             });
         };
-        let unanswered = &self.connection.unanswered;
+        let connection = self.connection;
+        let unanswered = &connection.unanswered;
         let (items, sink) = (&mut self.items, &mut *self.sink);
         let write = async {
             for item in items.drain(..) {
@@ -79,6 +80,7 @@ impl Writer<'_> {
                     Item::Reply { request, .. } => unanswered.answer(*request),
                     _ => None,
                 };
+                connection.note(&item, waiting.as_ref());
                 if let Some(text) = to_wire::frame(item, waiting.as_ref()) {
                     sink.feed(Message::Text(text.into())).await?;
                 }

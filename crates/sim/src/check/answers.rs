@@ -24,7 +24,7 @@ impl Checker for Answers {
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
-            Seen::Told { input: Input::Request { to, request } } => {
+            Seen::Told { input: Input::Request { to, request, .. } } => {
                 if holds(facts, *to, request) {
                     self.in_time.insert(*to);
                 }

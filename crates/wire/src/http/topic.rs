@@ -1,7 +1,7 @@
 //! Topics and their settings.
 
 use millrace_model::{
-    Durability, Group, Offset, PARTITIONS_MAX, Partition, TopicConfig, TopicName, TopicPatch,
+    AccessList, Durability, Group, Offset, PARTITIONS_MAX, Partition, TopicConfig, TopicName, TopicPatch,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ impl TopicBody {
             ack_timeout_ms: patch.ack_timeout_ms.flatten(),
             dedupe_window_ms: patch.dedupe_window_ms.flatten(),
             durability: patch.durability.flatten(),
+            publish_acl: patch.publish_acl.flatten(),
+            subscribe_acl: patch.subscribe_acl.flatten(),
         };
         Ok(TopicBody { topic, config })
     }
@@ -71,7 +73,19 @@ fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
             (Some(_), None) => Some(None::<Durability>),
             (Some(_), Some(_)) => Some(Some(read_durability(fields)?)),
         },
+        publish_acl: read_list(fields, Field::PublishAcl)?,
+        subscribe_acl: read_list(fields, Field::SubscribeAcl)?,
     })
+}
+
+fn read_list(fields: &Fields<'_>, field: Field) -> Result<Option<Option<AccessList>>, FrameError> {
+    let Some(raw) = fields.get(field) else {
+        return Ok(fields.given(field).map(|_| None));
+    };
+    let entries: Vec<String> = serde_json::from_str(raw.get()).map_err(|_| FrameError::wrong(field, raw))?;
+    let list = AccessList::try_from(entries);
+    list.map(|list| Some(Some(list)))
+        .map_err(|error| FrameError::bad_frame(format!("{} is refused: {error}", field.name())))
 }
 
 /// Not the field of the same name in OK, which the table describes.
@@ -89,13 +103,10 @@ fn read_partitions(fields: &Fields<'_>) -> Result<Option<u32>, FrameError> {
     }
 }
 
-/// A wish that would be silently dropped is a promise broken: who may read a topic, or what is kept of it.
+/// A wish that would be silently dropped is a promise broken.
 fn refuse_what_is_not_offered(fields: &Fields<'_>) -> Result<(), FrameError> {
     let compact = fields.get(Field::Compact).filter(|raw| raw.get() != "false");
-    let lists = [Field::PublishAcl, Field::SubscribeAcl].map(|field| (field, fields.get(field)));
-    let refused =
-        lists.into_iter().chain([(Field::Compact, compact)]).find_map(|(field, raw)| Some((field, raw?)));
-    refused.map_or(Ok(()), |(field, raw)| Err(FrameError::wrong(field, raw)))
+    compact.map_or(Ok(()), |raw| Err(FrameError::wrong(Field::Compact, raw)))
 }
 
 /// A topic as it is shown: its settings, its logs, its groups.

@@ -1,0 +1,101 @@
+//! Who may do what to a topic. The lists are the topics'; who asks is told with each request.
+//!
+//! Dead letters are copies of a topic's events, so a dead-letter topic without lists of its own has its topic's.
+
+use millrace_model::{AccessList, Action, Now, Op, Principal, Space, TopicConfig, TopicKey, keys};
+
+use crate::bus::Bus;
+use crate::effect::Effect;
+use crate::input::{By, Request};
+use crate::reply::{BusError, ReplyTo};
+
+impl Bus {
+    /// The one table of what lists are asked about. The rest is for the edges' scopes to decide, or follows from a
+    /// subscription that was admitted.
+    pub(crate) fn admit(&self, by: &By, request: &Request) -> Result<(), BusError> {
+        let (action, topic) = match request {
+            Request::Publish(publish) => (Action::Publish, &publish.topic),
+            Request::PublishBatch(batch) => (Action::Publish, &batch.topic),
+            Request::Subscribe(subscribe) => (Action::Subscribe, &subscribe.topic),
+            Request::SeekGroup { topic, .. }
+            | Request::DescribeTopic { topic }
+            | Request::Offsets { topic } => (Action::Subscribe, topic),
+            Request::Unsubscribe { .. }
+            | Request::Ack(_)
+            | Request::Nack(_)
+            | Request::Flow { .. }
+            | Request::CreateTopic { .. }
+            | Request::PatchTopic { .. }
+            | Request::DeleteTopic { .. }
+            | Request::ListTopics { .. }
+            | Request::Stats => return Ok(()),
+        };
+        self.permit(by.as_deref(), action, topic)
+    }
+
+    pub(crate) fn permit(
+        &self,
+        by: Option<&Principal>,
+        action: Action,
+        topic: &TopicKey,
+    ) -> Result<(), BusError> {
+        let Some(who) = by else { return Ok(()) };
+        if self.access_list(action, topic).is_none_or(|list| list.permits(who)) {
+            return Ok(());
+        }
+        Err(BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action })
+    }
+
+    /// Whoever subscribes is asked about again when lists change.
+    pub(crate) fn remember(&mut self, to: ReplyTo, by: By) {
+        if let ReplyTo::Conn { conn, .. } = to
+            && let Some(connection) = self.conns.get_mut(&conn)
+        {
+            connection.by = by;
+        }
+    }
+
+    fn access_list(&self, action: Action, topic: &TopicKey) -> Option<&AccessList> {
+        let own = |key: &TopicKey| {
+            let topic = self.topic_ids.get(key).and_then(|id| self.topics.get(id));
+            topic.and_then(|topic| topic.config.access(action))
+        };
+        own(topic).or_else(|| topic.dead_letters_of().as_ref().and_then(own))
+    }
+
+    /// After the lists of a topic changed: whoever may not read it any more leaves, and is told.
+    pub(crate) fn evict(&mut self, now: Now, topic: &TopicKey) {
+        for key in std::iter::once(topic.clone()).chain(topic.dead_letters()) {
+            let state = self.topic_ids.get(&key).and_then(|id| self.topics.get(id));
+            let groups: Vec<_> = state.into_iter().flat_map(|topic| topic.groups.values().copied()).collect();
+            for group in groups {
+                let Some(state) = self.groups.get(&group) else { continue };
+                let name = state.name.clone();
+                for conn in state.members.keys().copied().collect::<Vec<_>>() {
+                    let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
+                    let Err(error) = self.permit(by, Action::Subscribe, &key) else { continue };
+                    if let Some(connection) = self.conns.get_mut(&conn) {
+                        connection.subscriptions.remove(&(key.clone(), name.clone()));
+                    }
+                    self.leave(now, conn, group);
+                    self.effects.push(Effect::Notice { conn, error, group: Some(name.clone()) });
+                }
+            }
+        }
+    }
+
+    /// A deleted topic's dead letters stay, and must not become everybody's.
+    pub(crate) fn leave_lists_to_dead_letters(
+        &mut self,
+        topic: &TopicKey,
+        config: &TopicConfig,
+        ops: &mut Vec<Op>,
+    ) {
+        let Some(key) = topic.dead_letters().filter(|_| config.has_access()) else { return };
+        let Some(letters) = self.topic_ids.get(&key).and_then(|id| self.topics.get_mut(id)) else { return };
+        let lists = &mut letters.config;
+        lists.publish_acl = lists.publish_acl.take().or_else(|| config.publish_acl.clone());
+        lists.subscribe_acl = lists.subscribe_acl.take().or_else(|| config.subscribe_acl.clone());
+        ops.push(Op::Put { space: Space::Topics, key: keys::topic(&key), value: letters.row().encode() });
+    }
+}

@@ -1,0 +1,183 @@
+//! Access lists of topics through every door: publish, batch, subscribe, and all of HTTP.
+
+use serde_json::{Value, json};
+
+use crate::access::{open, server};
+use crate::server::Server;
+
+fn make(server: &Server, topic: &str, lists: &Value) {
+    let mut config = json!({"topic": topic});
+    for (name, list) in lists.as_object().expect("an object") {
+        config[name] = list.clone();
+    }
+    let (status, shown) = server.request_as("root-secret", "POST", "/topics", &config);
+    assert_eq!(status, 201, "{shown}");
+    for (name, list) in lists.as_object().expect("an object") {
+        assert_eq!(&shown[name], list, "lists are shown as they were given");
+    }
+}
+
+/// Whether each door lets the agent publish; they must agree.
+#[track_caller]
+fn may_publish(server: &Server, token: &str, topic: &str) -> bool {
+    let mut socket = open(server, token);
+    socket.send(&json!({"type": "PUBLISH", "topic": topic, "payload": 1, "headers": {"agent_id": "alice"}}));
+    socket.send(&json!({"type": "PUBLISH", "topic": topic, "payload": 1, "delay_ms": 60000}));
+    socket.send(&json!({"type": "PUBLISH_BATCH", "topic": topic, "events": [{"payload": 1}]}));
+    let mut doors: Vec<bool> = (0..3).map(|_| passed(&socket.next())).collect();
+    let path = format!("/topics/{topic}/events");
+    for body in [json!({"payload": 1}), json!([{"payload": 1}])] {
+        let (status, answer) = server.request_as(token, "POST", &path, &body);
+        doors.push(passed(&answer));
+        assert_eq!(status == 200, passed(&answer), "{answer}");
+    }
+    assert!(doors.iter().all(|door| *door == doors[0]), "{doors:?}");
+    doors[0]
+}
+
+#[track_caller]
+fn may_read(server: &Server, token: &str, topic: &str) -> bool {
+    let mut socket = open(server, token);
+    socket.send(&json!({"type": "SUBSCRIBE", "topic": topic, "group": format!("g-{token}")}));
+    let mut doors = vec![passed(&socket.next())];
+    for path in ["/events", "/offsets", ""] {
+        let (status, answer) =
+            server.request_as(token, "GET", &format!("/topics/{topic}{path}"), &json!(null));
+        assert!(status == 200 || (status == 403 && answer["code"] == "forbidden"), "{answer}");
+        doors.push(status == 200);
+    }
+    let (_, list) = server.request_as(token, "GET", "/topics", &json!(null));
+    doors.push(list.to_string().contains(&format!("\"{topic}\"")));
+    drop(socket);
+    let seek = format!("/topics/{topic}/groups/g-{token}/seek");
+    let (status, _) = server.request_as(token, "POST", &seek, &json!({"from": {"kind": "earliest"}}));
+    doors.push(status != 403);
+    assert!(doors.iter().all(|door| *door == doors[0]), "{doors:?}");
+    doors[0]
+}
+
+fn passed(answer: &Value) -> bool {
+    if answer["code"].is_string() {
+        assert_eq!(answer["code"], "forbidden", "{answer}");
+    }
+    answer["code"].is_null()
+}
+
+#[test]
+fn publish_lists_are_asked_at_every_door() {
+    let server = server();
+    for (topic, list, alice, eve) in [
+        ("agent", json!(["alice"]), true, false),
+        ("role", json!(["workers"]), true, false),
+        ("deny", json!(["!eve"]), true, false),
+        ("deny-wins", json!(["workers", "!alice", "eve"]), false, true),
+        ("anyone", json!(["*"]), true, true),
+        ("nobody", json!([]), false, false),
+        ("open", Value::Null, true, true),
+    ] {
+        make(&server, topic, &json!({"publishACL": list}));
+        let found = (may_publish(&server, "alice-secret", topic), may_publish(&server, "eve-secret", topic));
+        assert_eq!(found, (alice, eve), "{topic}");
+        assert!(may_read(&server, "eve-secret", topic), "the other list is another list");
+    }
+}
+
+#[test]
+fn subscribe_lists_are_asked_at_every_door() {
+    let server = server();
+    for (topic, list, alice, eve) in [
+        ("agent", json!(["alice"]), true, false),
+        ("role", json!(["workers", "!bob"]), true, false),
+        ("deny", json!(["!eve"]), true, false),
+        ("nobody", json!([]), false, false),
+        ("open", Value::Null, true, true),
+    ] {
+        make(&server, topic, &json!({"subscribeACL": list}));
+        let found = (may_read(&server, "alice-secret", topic), may_read(&server, "eve-secret", topic));
+        assert_eq!(found, (alice, eve), "{topic}");
+        assert!(may_publish(&server, "eve-secret", topic), "the other list is another list");
+    }
+}
+
+#[test]
+fn administrators_see_every_topic_and_its_events_only_if_the_list_says_so() {
+    let server = server();
+    make(&server, "t", &json!({"subscribeACL": [], "publishACL": []}));
+    let ask = |method, path| server.request_as("root-secret", method, path, &json!({"payload": 1})).0;
+    assert_eq!((ask("GET", "/topics/t"), ask("GET", "/topics/t/offsets")), (200, 200));
+    assert_eq!((ask("GET", "/topics/t/events"), ask("POST", "/topics/t/events")), (403, 403));
+    make(&server, "u", &json!({"subscribeACL": ["admin"]}));
+    assert_eq!(ask("GET", "/topics/u/events"), 200, "a scope may stand in a list like a role");
+}
+
+#[test]
+fn a_list_that_is_set_later_sends_members_away_and_survives_a_restart() {
+    let mut server = server();
+    let mut eve = open(&server, "eve-secret");
+    eve.subscribe("t", "g", &json!({}));
+    let mut alice = open(&server, "alice-secret");
+    alice.publish("t", &json!(1));
+    eve.message();
+    let patch = json!({"subscribeACL": ["alice"]});
+    assert_eq!(server.request_as("root-secret", "PATCH", "/topics/t", &patch).0, 200);
+    let notice = eve.expect("ERROR");
+    assert_eq!((&notice["code"], &notice["topic"]), (&json!("forbidden"), &json!("t")));
+    alice.publish("t", &json!(2));
+    eve.send(&json!({"type": "PING"}));
+    eve.expect("PONG");
+    server.kill_and_restart();
+    assert!(!may_read(&server, "eve-secret", "t") && may_read(&server, "alice-secret", "t"));
+    assert_eq!(server.request_as("root-secret", "PATCH", "/topics/t", &json!({"subscribeACL": null})).0, 200);
+    assert!(may_read(&server, "eve-secret", "t"), "null opens it again");
+}
+
+#[test]
+fn dead_letters_are_as_private_as_their_topic() {
+    let server = server();
+    make(&server, "t", &json!({"subscribeACL": ["alice"], "publishACL": ["alice"], "maxAttempts": 1}));
+    let mut alice = open(&server, "alice-secret");
+    alice.publish("t", &json!("private"));
+    alice.subscribe("t", "g", &json!({"from": {"kind": "earliest"}}));
+    alice.message();
+    alice.send_nack("t", "g", 1, &json!({}));
+    let letters = |token: &str, path: &str| server.request_as(token, "GET", path, &json!(null));
+    while letters("alice-secret", "/dead-letters?topic=t").0 == 404 {}
+    assert!(letters("alice-secret", "/dead-letters").1.to_string().contains("t.DLQ"));
+    assert!(!letters("eve-secret", "/dead-letters").1.to_string().contains("t.DLQ"));
+    for deleted in [false, true] {
+        if deleted {
+            let (status, _) = server.request_as("root-secret", "DELETE", "/topics/t", &json!(null));
+            assert_eq!(status / 100, 2);
+        }
+        for path in ["/dead-letters?topic=t", "/topics/t.DLQ/events", "/topics/t.DLQ"] {
+            assert_eq!(letters("eve-secret", path).0, 403, "{path}");
+            assert_eq!(letters("alice-secret", path).0, 200, "{path}");
+        }
+        let replay = server.request_as("eve-secret", "POST", "/dead-letters/t/replay", &json!({})).0;
+        assert_eq!(replay, 403);
+        let mut eve = open(&server, "eve-secret");
+        eve.send(&json!({"type": "SUBSCRIBE", "topic": "t.DLQ", "group": "spy"}));
+        eve.refused("forbidden");
+    }
+}
+
+#[test]
+fn without_tokens_everything_is_open_and_a_list_would_be_a_lie() {
+    let server = Server::start();
+    for list in [json!({"topic": "t", "publishACL": []}), json!({"topic": "t", "subscribeACL": ["alice"]})] {
+        let (status, problem) = server.post("/topics", &list);
+        assert_eq!((status, &problem["code"]), (400, &json!("bad_frame")));
+        assert!(problem["detail"].to_string().contains("no tokens configured"), "{problem}");
+    }
+    // Lists from a time with tokens open with everything else, and the log says so.
+    let mut server = crate::access::server();
+    make(&server, "t", &json!({"publishACL": []}));
+    std::fs::write(server.folder().join("millrace.toml"), "").expect("a file");
+    server.kill();
+    server.restart_with_log();
+    assert!(server.log().contains("everything is open"), "{}", server.log());
+    let mut socket = server.socket();
+    socket.send(&json!({"type": "AUTH", "token": "anything", "rid": 1}));
+    socket.expect("OK");
+    socket.publish("t", &json!(1));
+}

@@ -1,0 +1,102 @@
+//! Rates: per connection and per token, over both protocols.
+
+use serde_json::{Value, json};
+
+use crate::access::{TOKENS, open};
+use crate::server::Server;
+use crate::socket::Socket;
+
+/// How many of `count` publishes were taken; the others must be `rate_limited`.
+fn taken(socket: &mut Socket, count: usize) -> usize {
+    for rid in 0..count {
+        socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": 1, "rid": rid}));
+    }
+    (0..count).filter(|_| is_taken(&socket.next())).count()
+}
+
+fn is_taken(frame: &Value) -> bool {
+    if frame["type"] == "ERROR" {
+        assert_eq!((&frame["code"], &frame["topic"]), (&json!("rate_limited"), &json!("t")), "{frame}");
+        assert!(frame["rid"].is_number(), "{frame}");
+    }
+    frame["type"] == "PUBLISHED"
+}
+
+#[test]
+fn a_connection_that_asks_too_much_is_told_and_stays_open() {
+    let server = Server::with(&["--connection-rate", "1", "--connection-burst", "10"]);
+    let mut socket = server.socket();
+    // The upgrade itself was the first request.
+    let count = taken(&mut socket, 50);
+    assert!((9..=12).contains(&count), "{count}");
+    socket.send(&json!({"type": "PING"}));
+    socket.expect("PONG");
+    let count = taken(&mut server.socket(), 50);
+    assert!((9..=12).contains(&count), "another connection has its own: {count}");
+}
+
+#[test]
+fn a_batch_costs_as_much_as_its_events_and_acks_cost_nothing() {
+    let server = Server::with(&["--connection-rate", "1", "--connection-burst", "10"]);
+    let mut socket = server.socket();
+    socket.subscribe("t", "g", &json!({}));
+    let events: Vec<_> = (0..6).map(|n| json!({"payload": n})).collect();
+    socket.send(&json!({"type": "PUBLISH_BATCH", "topic": "t", "events": events, "rid": 1}));
+    let mut offsets = Vec::new();
+    while offsets.len() < 6 {
+        let frame = socket.next();
+        offsets.extend((frame["type"] == "MESSAGE").then(|| frame["offset"].as_u64().expect("an offset")));
+    }
+    socket.send(&json!({"type": "PUBLISH_BATCH", "topic": "t", "events": events, "rid": 2}));
+    socket.refused("rate_limited");
+    for offset in offsets.iter().cycle().take(100) {
+        socket.ack("t", "g", *offset);
+    }
+}
+
+#[test]
+fn all_connections_of_a_token_share_its_rate() {
+    let server = Server::with_config(TOKENS, &["--token-rate", "1", "--token-burst", "20"]);
+    let (mut first, mut second) = (open(&server, "alice-secret"), open(&server, "alice-secret"));
+    let count = taken(&mut first, 30) + taken(&mut second, 30);
+    assert!((15..=24).contains(&count), "{count}");
+    let response = server.send(
+        "POST",
+        "/topics/t/events",
+        &[("authorization", "Bearer alice-secret".to_owned())],
+        json!({"payload": 1}).to_string().into_bytes(),
+    );
+    assert_eq!(response.status().as_u16(), 429);
+    assert!(response.headers()["retry-after"].to_str().expect("text").parse::<u64>().expect("seconds") >= 1);
+    assert!(taken(&mut open(&server, "eve-secret"), 10) == 10, "another token has its own");
+    assert!(server.log().contains("rate_limited"), "written down");
+    assert_eq!(server.get("/healthz").0, 200, "probes are never refused");
+}
+
+#[test]
+fn a_token_may_have_a_rate_of_its_own() {
+    let config = "[[auth.tokens]]\ntoken = 'slow-secret'\nagent = 'slow'\nrate = 1\nburst = 3\n";
+    let server = Server::with_config(config, &[]);
+    let mut socket = open(&server, "slow-secret");
+    let count = taken(&mut socket, 20);
+    assert!((2..=5).contains(&count), "{count}");
+    let (status, problem) = server.request_as(
+        "slow-secret",
+        "POST",
+        "/topics/t/events",
+        &json!([{"payload": 1}, {"payload": 2}]),
+    );
+    assert_eq!((status, &problem["code"]), (429, &json!("rate_limited")));
+}
+
+#[test]
+fn guessing_tokens_is_limited_too() {
+    let server = Server::with_config(TOKENS, &["--connection-rate", "1", "--connection-burst", "5"]);
+    let mut socket = server.socket();
+    for _ in 0..20 {
+        socket.send(&json!({"type": "AUTH", "token": "guess"}));
+    }
+    let codes: Vec<_> = (0..20).map(|_| socket.expect("ERROR")["code"].clone()).collect();
+    assert!(codes.iter().filter(|code| **code == "unauthorized").count() <= 8, "{codes:?}");
+    assert!(codes.contains(&json!("rate_limited")));
+}

@@ -1,0 +1,49 @@
+//! Whom to trust when the server is reached by TLS.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_tungstenite::Connector;
+
+use crate::error::ClientError;
+
+/// The cryptography this client uses; for others in the same program that want to do the same.
+pub fn crypto_provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The authorities in a PEM file, or those of the system.
+pub fn authorities(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    let Some(file) = file else {
+        return Ok(rustls_native_certs::load_native_certs().certs);
+    };
+    let bad = |reason: String| ClientError::BadAuthority { path: file.display().to_string(), reason };
+    let text = std::fs::read(file).map_err(|error| bad(error.to_string()))?;
+    let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certs = certs.map_err(|error| bad(error.to_string()))?;
+    if certs.is_empty() {
+        return Err(bad("it holds no certificate in PEM form".into()));
+    }
+    Ok(certs)
+}
+
+pub(crate) fn connector(file: Option<&Path>) -> Result<Connector, ClientError> {
+    let mut roots = RootCertStore::empty();
+    // The system's store often holds some that nothing can read; those of a file were meant.
+    let (added, ignored) = roots.add_parsable_certificates(authorities(file)?);
+    if added == 0 || (file.is_some() && ignored > 0) {
+        let path = file.map_or_else(|| "the system's store".into(), |file| file.display().to_string());
+        let reason = "no certificate in it can be used".into();
+        return Err(ClientError::BadAuthority { path, reason });
+    }
+    let config = ClientConfig::builder_with_provider(crypto_provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ClientError::BadAuthority { path: "tls".into(), reason: error.to_string() })?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Connector::Rustls(Arc::new(config)))
+}

@@ -1,0 +1,201 @@
+//! Who asks, and the lists that say who may: values only. Who somebody is, is found out at the edge.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Entries of one list.
+pub const ACL_ENTRIES_MAX: usize = 256;
+const ACTOR_BYTES_MAX: usize = 255;
+/// Before a name: whoever has it is kept out.
+const DENY: char = '!';
+/// Instead of a name: everybody.
+const ANYONE: &str = "*";
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    #[error(
+        "{0:?} is no name of an agent or role: give 1 to {ACTOR_BYTES_MAX} printable ASCII characters without spaces, \
+         not beginning with ! and not *"
+    )]
+    BadActor(String),
+    #[error("the list has {0} entries: at most {ACL_ENTRIES_MAX} are allowed")]
+    TooMany(usize),
+}
+
+/// The name of an agent or of a role. They share one space of names, because lists do not tell them apart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Actor(Arc<str>);
+
+impl Actor {
+    pub fn new(text: &str) -> Result<Actor, AccessError> {
+        let fine = (1..=ACTOR_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic())
+            && !text.starts_with(DENY)
+            && text != ANYONE;
+        // Cut, because the text may be of any length and ends up in an answer.
+        if fine {
+            Ok(Actor(text.into()))
+        } else {
+            Err(AccessError::BadActor(text.chars().take(40).collect()))
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Actor {
+    type Error = AccessError;
+    fn try_from(text: String) -> Result<Actor, AccessError> {
+        Actor::new(&text)
+    }
+}
+
+impl From<Actor> for String {
+    fn from(actor: Actor) -> String {
+        actor.0.to_string()
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Somebody who proved who they are: an agent, and the roles it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    pub agent: Actor,
+    pub roles: Vec<Actor>,
+}
+
+impl Principal {
+    fn is(&self, name: &str) -> bool {
+        self.agent.as_str() == name || self.roles.iter().any(|role| role.as_str() == name)
+    }
+}
+
+/// What a list is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Publish,
+    Subscribe,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::Publish => "publish to",
+            Action::Subscribe => "read",
+        })
+    }
+}
+
+/// Who may publish to a topic, or read it. No list at all is another thing: everybody may.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct AccessList(Vec<Entry>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entry {
+    Anyone,
+    Allow(Actor),
+    Deny(Actor),
+}
+
+impl AccessList {
+    pub fn new<'a>(entries: impl ExactSizeIterator<Item = &'a str>) -> Result<AccessList, AccessError> {
+        if entries.len() > ACL_ENTRIES_MAX {
+            return Err(AccessError::TooMany(entries.len()));
+        }
+        let entry = |text: &str| match text.strip_prefix(DENY) {
+            Some(name) => Actor::new(name).map(Entry::Deny),
+            None if text == ANYONE => Ok(Entry::Anyone),
+            None => Actor::new(text).map(Entry::Allow),
+        };
+        entries.map(entry).collect::<Result<_, _>>().map(AccessList)
+    }
+
+    /// A denial beats everything. A list that only denies lets everybody else in; an empty list lets nobody in.
+    pub fn permits(&self, who: &Principal) -> bool {
+        let denied = |entry: &Entry| matches!(entry, Entry::Deny(name) if who.is(name.as_str()));
+        let allowed = |entry: &Entry| match entry {
+            Entry::Anyone => true,
+            Entry::Allow(name) => who.is(name.as_str()),
+            Entry::Deny(_) => false,
+        };
+        let only_denies = !self.0.is_empty() && self.0.iter().all(|entry| matches!(entry, Entry::Deny(_)));
+        !self.0.iter().any(denied) && (only_denies || self.0.iter().any(allowed))
+    }
+}
+
+impl TryFrom<Vec<String>> for AccessList {
+    type Error = AccessError;
+    fn try_from(entries: Vec<String>) -> Result<AccessList, AccessError> {
+        AccessList::new(entries.iter().map(String::as_str))
+    }
+}
+
+impl From<AccessList> for Vec<String> {
+    fn from(list: AccessList) -> Vec<String> {
+        let text = |entry| match entry {
+            Entry::Anyone => ANYONE.to_owned(),
+            Entry::Allow(name) => name.into(),
+            Entry::Deny(name) => format!("{DENY}{name}"),
+        };
+        list.0.into_iter().map(text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(list: &[&str], agent: &str, roles: &[&str]) -> bool {
+        let actor = |name: &str| Actor::new(name).unwrap();
+        let who = Principal { agent: actor(agent), roles: roles.iter().map(|role| actor(role)).collect() };
+        AccessList::new(list.iter().copied()).unwrap().permits(&who)
+    }
+
+    #[test]
+    fn a_list_lets_in_whom_it_names_unless_it_denies_them() {
+        assert!(!permits(&[], "alice", &["admin"]), "an empty list is nobody");
+        assert!(permits(&["alice"], "alice", &[]) && !permits(&["alice"], "bob", &[]));
+        assert!(permits(&["workers"], "bob", &["workers"]), "by role");
+        assert!(!permits(&["workers", "!bob"], "bob", &["workers"]), "a denial beats a role");
+        assert!(!permits(&["!bob", "bob"], "bob", &[]), "whatever the order");
+        assert!(permits(&["!bob"], "alice", &[]) && !permits(&["!bob"], "bob", &[]), "denials alone");
+        assert!(permits(&["*", "!bob"], "alice", &[]) && !permits(&["*", "!bob"], "bob", &[]));
+        assert!(!permits(&["Alice"], "alice", &[]), "names are compared as they are");
+    }
+
+    #[test]
+    fn names_are_bounded_and_unambiguous() {
+        let long = "a".repeat(256);
+        for text in ["", "!", "!x", "*", "a b", "é", "a\n", &long] {
+            assert!(Actor::new(text).is_err(), "{text:?}");
+        }
+        assert!(Actor::new("svc:billing@eu-1").is_ok());
+        assert!(AccessList::new(vec!["a"; ACL_ENTRIES_MAX + 1].into_iter()).is_err());
+        assert!(AccessList::new(["!!a"].into_iter()).is_err());
+    }
+
+    #[test]
+    fn a_list_is_written_as_it_was_read() {
+        let text = r#"["alice","!eve","*"]"#;
+        let list: AccessList = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&list).unwrap(), text);
+        assert!(serde_json::from_str::<AccessList>(r#"[""]"#).is_err());
+    }
+}

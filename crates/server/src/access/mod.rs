@@ -1,0 +1,26 @@
+//! Who may come in: tokens and what each is good for, rates, and the record of those who were turned away.
+//!
+//! ```text
+//! request -> gate: rate of the connection -> token -> rate of the token -> scope -> namespace -> handler
+//! handler -> engine, with the agent: the topic's own list
+//! ```
+//!
+//! Topic lists are the engine's to check (HTTP reads of history ask the same lists in the store). Without tokens in the
+//! configuration everybody may do everything.
+
+mod audit;
+mod bucket;
+mod caller;
+mod gate;
+mod needs;
+mod scope;
+mod tokens;
+
+pub(crate) use audit::{Audit, Reason, Refused, is_access, watch};
+pub use bucket::Rate;
+pub(crate) use bucket::{Meter, TooSoon};
+pub(crate) use caller::{Caller, Peer};
+pub(crate) use gate::check;
+pub use scope::Scope;
+pub(crate) use tokens::{Grant, Tokens};
+pub use tokens::{NamespaceRule, TOKENS_MAX, TokenDigest, TokenSettings};

@@ -1,0 +1,62 @@
+//! Which scopes each way in needs: one table. A route that somebody forgets to write down here is for administrators.
+
+use axum::http::Method;
+
+use crate::access::Scope;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Answers anybody: probes have no token, and what the protocol is, is no secret.
+    Nothing,
+    /// Without a token the connection may only AUTH, which browsers do because they cannot set headers on an upgrade.
+    Socket,
+    /// Any token, and all of these scopes.
+    Scopes(&'static [Scope]),
+}
+
+/// By the route as `routes.rs` writes it; `None` for a path that leads nowhere.
+pub(super) fn of(method: &Method, route: Option<&str>) -> Need {
+    let reads = method == Method::GET || method == Method::HEAD;
+    // A path that leads nowhere: any token learns that.
+    let Some(route) = route else { return Need::Scopes(&[]) };
+    match route {
+        "/healthz" | "/readyz" | "/openapi.json" => Need::Nothing,
+        "/" | "/ws" => Need::Socket,
+        "/topics" | "/topics/{topic}" | "/topics/{topic}/groups/{group}" if !reads => {
+            Need::Scopes(&[Scope::Admin])
+        }
+        "/topics/{topic}/events" if !reads => Need::Scopes(&[Scope::Publish]),
+        "/topics"
+        | "/topics/{topic}"
+        | "/topics/{topic}/offsets"
+        | "/topics/{topic}/events"
+        | "/topics/{topic}/groups"
+        | "/topics/{topic}/groups/{group}/seek"
+        | "/dead-letters" => Need::Scopes(&[Scope::Subscribe]),
+        "/dead-letters/{topic}/replay" => Need::Scopes(&[Scope::Subscribe, Scope::Publish]),
+        "/stats" | "/metrics" => Need::Scopes(&[Scope::Metrics]),
+        _ => Need::Scopes(&[Scope::Admin]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_in_the_table_is_for_administrators() {
+        assert_eq!(of(&Method::GET, Some("/new")), Need::Scopes(&[Scope::Admin]));
+        assert_eq!(of(&Method::PUT, Some("/topics/{topic}")), Need::Scopes(&[Scope::Admin]));
+        assert_eq!(of(&Method::GET, None), Need::Scopes(&[]));
+    }
+
+    #[test]
+    fn every_route_is_in_the_table() {
+        let routes = include_str!("../routes.rs");
+        let table = include_str!("needs.rs");
+        let paths = routes.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        for path in paths {
+            assert!(table.contains(&format!("\"{path}\"")), "{path} has no entry in access/needs.rs");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! TLS: the certificate the server shows, read once at the start.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::settings::TlsFiles;
+
+/// The one protocol that is spoken inside.
+const ALPN: &[u8] = b"http/1.1";
+
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{path} cannot be read: {source}")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{path} holds no {what} in PEM form")]
+    Nothing { path: PathBuf, what: &'static str },
+    #[error("{path} is not PEM: {reason}")]
+    NotPem { path: PathBuf, reason: String },
+    #[error("the certificate and its key cannot be used: {0}")]
+    Unusable(#[from] rustls::Error),
+}
+
+pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+    let chain = read(&files.cert)?;
+    let certs = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
+    let certs = certs.map_err(|error| bad_pem(&files.cert, "certificate", &error))?;
+    if certs.is_empty() {
+        return Err(TlsError::Nothing { path: files.cert.clone(), what: "certificate" });
+    }
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
+        .map_err(|error| bad_pem(&files.key, "private key", &error))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certs, key)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })
+}
+
+fn bad_pem(path: &Path, what: &'static str, error: &pem::Error) -> TlsError {
+    match error {
+        pem::Error::NoItemsFound => TlsError::Nothing { path: path.to_owned(), what },
+        error => TlsError::NotPem { path: path.to_owned(), reason: error.to_string() },
+    }
+}

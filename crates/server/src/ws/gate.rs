@@ -1,0 +1,122 @@
+//! The gate before every frame: who sends it, whether they may, and how often.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use millrace_model::TopicName;
+use millrace_wire::{About, AuthToken, ClientRequest, ErrorCode, FrameError};
+
+use crate::access::{Caller, Refused, Scope};
+use crate::ws::connection::Connection;
+
+/// The connection's own caller: without a grant at first, unless the upgrade brought a token.
+pub(super) struct Gate<'a> {
+    connection: &'a Connection<'a>,
+    pub(super) caller: Caller,
+}
+
+impl<'a> Gate<'a> {
+    pub(super) fn new(connection: &'a Connection<'a>) -> Gate<'a> {
+        Gate { connection, caller: connection.caller.clone() }
+    }
+
+    /// Refusals are written down here; the answer is the reader's to give.
+    pub(super) fn pass(&mut self, request: &ClientRequest) -> Result<(), FrameError> {
+        let passed = match request {
+            ClientRequest::Ping => Ok(()),
+            ClientRequest::Auth(token) => self.authenticate(token),
+            request => self.admit(request),
+        };
+        passed.map_err(|error| {
+            let (code, what) = (error.code, request.type_name());
+            let refused = Refused { code, caller: &self.caller, what: &what, why: &error.message };
+            self.connection.app.audit.refused(&refused);
+            match topic(request) {
+                Some(topic) => error.about(About::topic(topic.as_str())),
+                None => error,
+            }
+        })
+    }
+
+    /// Without tokens everybody is welcome. A connection keeps its agent: a new token may only replace one of the same.
+    fn authenticate(&mut self, token: &AuthToken) -> Result<(), FrameError> {
+        self.charge(1)?;
+        let tokens = &self.connection.app.tokens;
+        if tokens.is_open() {
+            return Ok(());
+        }
+        let refused = |why| Err(FrameError::new(ErrorCode::Unauthorized, why));
+        let Some(grant) = tokens.find(token.secret()) else {
+            return refused("the token is not accepted");
+        };
+        if self.caller.agent().is_some_and(|agent| agent != grant.principal.agent.as_str()) {
+            return refused("this connection belongs to another agent: open a new one");
+        }
+        self.caller.grant = Some(grant.clone());
+        self.connection.signed_in.store(true, Relaxed);
+        Ok(())
+    }
+
+    fn admit(&self, request: &ClientRequest) -> Result<(), FrameError> {
+        if self.connection.app.tokens.is_open() {
+            return self.charge(cost(request));
+        }
+        let Some(grant) = self.caller.grant.as_deref() else {
+            // Strangers pay too, or they could ask without end.
+            self.charge(1)?;
+            let why = "send a token first: {\"type\":\"AUTH\",\"token\":TOKEN}";
+            return Err(FrameError::new(ErrorCode::Unauthorized, why));
+        };
+        self.charge(cost(request))?;
+        let (agent, needed) = (&grant.principal.agent, scope(request));
+        let forbidden = |why: String| {
+            Err(FrameError::new(ErrorCode::Forbidden, format!("the token of agent {agent} {why}")))
+        };
+        if !grant.has(needed) {
+            return forbidden(format!("has no scope {needed}"));
+        }
+        let namespace = &self.connection.namespace;
+        if !grant.namespaces.allows(namespace.as_str()) {
+            return forbidden(format!("is not for namespace {namespace}"));
+        }
+        Ok(())
+    }
+
+    fn charge(&self, cost: u64) -> Result<(), FrameError> {
+        if cost == 0 {
+            return Ok(());
+        }
+        let charged = self.caller.charge(cost);
+        charged.map_err(|too_soon| FrameError::new(ErrorCode::RateLimited, too_soon.to_string()))
+    }
+}
+
+fn scope(request: &ClientRequest) -> Scope {
+    match request {
+        ClientRequest::Publish(_) | ClientRequest::PublishBatch(_) => Scope::Publish,
+        _ => Scope::Subscribe,
+    }
+}
+
+/// Acknowledging and asking for less or more is free: to refuse it would only make more work.
+fn cost(request: &ClientRequest) -> u64 {
+    match request {
+        ClientRequest::PublishBatch(batch) => batch.events.len().max(1) as u64,
+        ClientRequest::Ack(_) | ClientRequest::Nack(_) | ClientRequest::Flow(_) | ClientRequest::Ping => 0,
+        ClientRequest::Publish(_)
+        | ClientRequest::Subscribe(_)
+        | ClientRequest::Unsubscribe(_)
+        | ClientRequest::Auth(_) => 1,
+    }
+}
+
+fn topic(request: &ClientRequest) -> Option<&TopicName> {
+    match request {
+        ClientRequest::Publish(publish) => Some(&publish.topic),
+        ClientRequest::PublishBatch(batch) => Some(&batch.topic),
+        ClientRequest::Subscribe(subscribe) => Some(&subscribe.topic),
+        ClientRequest::Unsubscribe(unsubscribe) => Some(&unsubscribe.topic),
+        ClientRequest::Ack(ack) => Some(&ack.topic),
+        ClientRequest::Nack(nack) => Some(&nack.delivery.topic),
+        ClientRequest::Flow(_) | ClientRequest::Ping | ClientRequest::Auth(_) => None,
+    }
+}
