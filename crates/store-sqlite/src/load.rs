@@ -37,6 +37,13 @@ pub(crate) fn stream_by_id(conn: &Connection, id: i64) -> Attempt<Option<StreamR
     select.query_row([id], |row| Ok(stream_row(row))).optional()?.transpose()
 }
 
+/// Every row of `streams`, those that cannot be read among them.
+pub(crate) fn stream_rows(conn: &Connection) -> Attempt<Vec<Attempt<StreamRow>>> {
+    let mut select = conn.prepare(STREAM_COLUMNS)?;
+    let rows = select.query_map([], |row| Ok(stream_row(row)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 /// Writes a row of `streams` that exists.
 pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
     conn.prepare_cached(

@@ -31,10 +31,7 @@ pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         let (found, needed) = (rusqlite::version(), SQLITE_VERSION_MIN.1);
         return Err(StoreError::Unusable(format!("SQLite {found} is linked, {needed} or newer is needed")));
     }
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = crate::locks::parent(path);
     let prepare = fs::create_dir_all(parent).and_then(|()| Locks::open(path));
     let locks = prepare.map_err(|error| Fault::from(error).unusable(path))?;
     let (index, dedupe, conn) = {
