@@ -22,6 +22,7 @@ mod fetch;
 mod flush;
 mod group;
 mod input;
+mod inspect;
 mod limits;
 mod pending;
 mod placement;
@@ -40,6 +41,7 @@ pub use input::{
     Ack, AckMode, ConnId, DeliverAt, From, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
     Request, Subscribe, Token,
 };
+pub use inspect::Inspection;
 pub use limits::BusLimits;
 pub use reply::{BusError, ErrorCode, GroupView, OffsetsView, PartitionView, Reply, ReplyTo, TopicView};
 pub use restore::Snapshot;
