@@ -1,9 +1,12 @@
 //! The commands, one file each. This one only names and forwards.
 
+mod backup;
 mod bench;
 mod completions;
 mod config;
 mod connect;
+mod doctor;
+mod offline;
 mod progress;
 mod publish;
 mod serve;
@@ -28,6 +31,9 @@ pub(crate) fn command() -> Command {
             publish::command(),
             subscribe::command(),
             topics::command(),
+            backup::backup_command(),
+            backup::restore_command(),
+            doctor::command(),
             config::command(),
             completions::command(),
             bench::command(),
@@ -40,6 +46,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("pub", matches)) => publish::run(matches),
         Some(("sub", matches)) => subscribe::run(matches),
         Some(("topics", matches)) => topics::run(matches),
+        Some(("backup", matches)) => backup::run_backup(matches),
+        Some(("restore", matches)) => backup::run_restore(matches),
+        Some(("doctor", matches)) => doctor::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("completions", matches)) => completions::run(matches),
         Some(("bench", matches)) => bench::run(matches),

@@ -20,7 +20,7 @@ pub(super) fn command() -> Command {
             "Run the broker: WebSocket and HTTP on one port.\n\nWhen it accepts, one line of JSON on stdout says where. \
              SIGTERM or SIGINT ends it after what is in hand is finished.",
         )
-        .args(args(&[Scope::Serve, Scope::Bound]))
+        .args(args(&[Scope::Serve, Scope::Store, Scope::Bound]))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
