@@ -8,8 +8,6 @@ use millrace_model::{
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
-use crate::effect::Effect;
-use crate::group::GroupId;
 use crate::pending::Pending;
 use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
 use crate::stats::Stats;
@@ -127,39 +125,12 @@ impl Bus {
             Op::Delete { space: Space::Topics, key: keys::topic(&topic) },
             Op::Drop { topic: topic.clone() },
         ];
+        let gone = BusError::TopicDeleted(topic.clone());
         for group in state.groups.values() {
-            self.delete_group(*group, &mut ops);
+            self.forget_group(*group, &gone, &mut ops);
         }
         self.commit(now, self.limits.durability, ops, Pending::TopicDelete { to, topic });
         Ok(())
-    }
-
-    fn delete_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
-        let Some(group) = self.groups.remove(&id) else {
-            return;
-        };
-        ops.push(Op::Delete { space: Space::Groups, key: keys::group(&group.key, &group.name) });
-        for (cursor, partition) in group.cursors.iter().zip(0..) {
-            let stream = group.stream(partition);
-            ops.push(Op::Delete { space: Space::Cursors, key: keys::cursor(&stream, &group.name) });
-            for offset in cursor.stored_tries() {
-                let key = keys::attempt(&stream, &group.name, Offset(offset));
-                ops.push(Op::Delete { space: Space::Tries, key });
-            }
-            for to in &cursor.confirms {
-                self.refuse(*to, BusError::TopicDeleted(group.key.clone()));
-            }
-        }
-        for (to, _) in &group.waiters {
-            self.refuse(*to, BusError::TopicDeleted(group.key.clone()));
-        }
-        for conn in group.members.keys() {
-            if let Some(connection) = self.conns.get_mut(conn) {
-                connection.subscriptions.remove(&(group.key.clone(), group.name.clone()));
-                let error = BusError::TopicDeleted(group.key.clone());
-                self.effects.push(Effect::Notice { conn: *conn, error, group: Some(group.name.clone()) });
-            }
-        }
     }
 
     pub(crate) fn list_topics(&mut self, to: ReplyTo, namespace: &Namespace) -> Result<(), BusError> {

@@ -134,6 +134,7 @@ impl Bus {
             Request::ListTopics { .. }
                 | Request::DescribeTopic { .. }
                 | Request::Offsets { .. }
+                | Request::ListGroups { .. }
                 | Request::Stats
                 | Request::Flow { .. }
         );
@@ -157,6 +158,8 @@ impl Bus {
             Request::ListTopics { namespace } => self.list_topics(to, &namespace),
             Request::DescribeTopic { topic } => self.describe_topic(to, topic),
             Request::Offsets { topic } => self.offsets(to, topic),
+            Request::ListGroups { topic } => self.list_groups(to, topic),
+            Request::DeleteGroup { topic, group } => self.delete_group(now, to, topic, group),
             Request::SeekGroup { topic, group, partition, from } => {
                 self.seek_group(now, to, topic, group, partition, from)
             }

@@ -30,6 +30,7 @@ mod publish;
 mod reply;
 mod restore;
 mod retention;
+mod roster;
 mod sabotage;
 mod stats;
 mod subscribe;
@@ -43,7 +44,10 @@ pub use input::{
 };
 pub use inspect::Inspection;
 pub use limits::BusLimits;
-pub use reply::{BusError, ErrorCode, GroupView, OffsetsView, PartitionView, Reply, ReplyTo, TopicView};
+pub use reply::{
+    BusError, ErrorCode, GroupDetail, GroupView, GroupsView, OffsetsView, PartitionView, Reply, ReplyTo,
+    TopicView,
+};
 pub use restore::Snapshot;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

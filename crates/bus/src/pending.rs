@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Durability, EventBody, EventId, Offset, Stream, Timestamp, TopicKey};
+use millrace_model::{Durability, EventBody, EventId, Group, Offset, Stream, Timestamp, TopicKey};
 
 use crate::group::{CursorRef, GroupId};
 use crate::input::{From, Subscribe};
@@ -55,6 +55,11 @@ pub(crate) enum Pending {
         to: ReplyTo,
         topic: TopicKey,
     },
+    GroupDelete {
+        to: ReplyTo,
+        topic: TopicKey,
+        group: Group,
+    },
     MoveDue {
         appends: Vec<Appending>,
     },
@@ -104,6 +109,7 @@ impl Pending {
             | Pending::Delay(Delayed { to, .. })
             | Pending::TopicWrite { to, .. }
             | Pending::TopicDelete { to, .. }
+            | Pending::GroupDelete { to, .. }
             | Pending::Placement(Placement {
                 then: AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to },
                 ..

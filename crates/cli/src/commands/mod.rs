@@ -11,9 +11,11 @@ mod progress;
 mod publish;
 mod serve;
 mod subscribe;
+mod topic_groups;
 mod topics;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use millrace_client::{Offset, StartFrom, Timestamp};
 
 use crate::failure::Failure;
 
@@ -71,4 +73,18 @@ fn name_and_value(flag: &str, text: &str) -> Result<(String, String), Failure> {
         .split_once('=')
         .ok_or_else(|| Failure::Usage(format!("{flag} is {text:?}: it must be NAME=VALUE")))?;
     Ok((name.into(), value.into()))
+}
+
+/// Where a group is to stand, as `--from` says it.
+fn start_from(text: &str) -> Result<StartFrom, Failure> {
+    let from = match text.split_once(':') {
+        None if text == "earliest" => Some(StartFrom::Earliest),
+        None if text == "latest" => Some(StartFrom::Latest),
+        Some(("offset", number)) => number.parse().ok().map(|offset| StartFrom::Offset(Offset(offset))),
+        Some(("timestamp", number)) => number.parse().ok().map(|ms| StartFrom::Timestamp(Timestamp(ms))),
+        _ => None,
+    };
+    from.ok_or_else(|| {
+        Failure::Usage(format!("--from is {text:?}: it must be earliest, latest, offset:N or timestamp:MS"))
+    })
 }

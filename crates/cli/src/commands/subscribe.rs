@@ -1,12 +1,10 @@
 //! `millrace sub`: prints what a group receives, and acknowledges what was printed.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_client::{
-    AckMode, Client, Delivery, Filter, Offset, StartFrom, SubscribeOptions, Subscription, Timestamp,
-};
+use millrace_client::{AckMode, Client, Delivery, Filter, SubscribeOptions, Subscription};
 
 use crate::commands::connect::with_client;
-use crate::commands::{json_flag, name_and_value, text};
+use crate::commands::{json_flag, name_and_value, start_from, text};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::settings::{Scope, args};
@@ -100,19 +98,6 @@ fn options(matches: &ArgMatches) -> Result<SubscribeOptions, Failure> {
             .transpose()?,
     };
     Ok(options)
-}
-
-fn start_from(text: &str) -> Result<StartFrom, Failure> {
-    let from = match text.split_once(':') {
-        None if text == "earliest" => Some(StartFrom::Earliest),
-        None if text == "latest" => Some(StartFrom::Latest),
-        Some(("offset", number)) => number.parse().ok().map(|offset| StartFrom::Offset(Offset(offset))),
-        Some(("timestamp", number)) => number.parse().ok().map(|ms| StartFrom::Timestamp(Timestamp(ms))),
-        _ => None,
-    };
-    from.ok_or_else(|| {
-        Failure::Usage(format!("--from is {text:?}: it must be earliest, latest, offset:N or timestamp:MS"))
-    })
 }
 
 struct Reader {

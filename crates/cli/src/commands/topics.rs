@@ -1,4 +1,4 @@
-//! `millrace topics list|show|create|delete`.
+//! `millrace topics list|show|create|delete`; the verbs about groups are in [`topic_groups`].
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_model::{Durability, PARTITIONS_MAX, TopicConfig, TopicName};
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use ureq::http::Method;
 
-use crate::commands::{json_flag, text};
+use crate::commands::{json_flag, text, topic_groups};
 use crate::failure::Failure;
 use crate::http::Http;
 use crate::log;
@@ -50,12 +50,13 @@ pub(super) fn command() -> Command {
                 .help("What a confirmed publish has survived"),
         );
     Command::new("topics")
-        .about("List, show, create and delete topics")
+        .about("Topics and their groups: list, show, create, seek, delete")
         .subcommand_required(true)
         .subcommand(verb("list", "List all topics"))
         .subcommand(verb("show", "Show a topic, its settings and how far its groups are").arg(topic()))
         .subcommand(create)
         .subcommand(verb("delete", "Delete a topic and all its events").arg(topic()))
+        .subcommands(topic_groups::commands(&verb, &topic))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -70,6 +71,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ("show", Some(topic)) => call.show(&topic),
         ("create", Some(topic)) => call.create(&TopicBody { topic, config: topic_config(matches) }),
         ("delete", Some(topic)) => call.delete(&topic),
+        (verb, Some(topic)) => topic_groups::run(verb, matches, &topic, call),
         _ => Ok(()),
     }
 }
@@ -91,10 +93,10 @@ fn topic_config(matches: &ArgMatches) -> TopicConfig {
     }
 }
 
-struct Call {
-    http: Http,
-    json: bool,
-    out: Output,
+pub(super) struct Call {
+    pub(super) http: Http,
+    pub(super) json: bool,
+    pub(super) out: Output,
 }
 
 impl Call {
@@ -167,7 +169,7 @@ impl Call {
         self.print(&line)
     }
 
-    fn print(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn print(&mut self, text: &str) -> Result<(), Failure> {
         self.out.line(text.trim_end())?;
         self.out.flush()
     }
@@ -183,7 +185,7 @@ fn settings_of(config: &TopicConfig) -> Vec<String> {
         .collect()
 }
 
-fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
+pub(super) fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
     serde_json::from_str(body)
         .map_err(|error| Failure::Failed(format!("the server's answer makes no sense: {error}")))
 }

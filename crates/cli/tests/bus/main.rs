@@ -8,6 +8,7 @@ mod answers_protocol;
 mod bad_http;
 mod bad_input;
 mod crash;
+mod groups;
 mod http;
 mod recipe;
 mod server;

@@ -42,3 +42,27 @@ fn topics_are_created_shown_listed_and_deleted() {
     topics(&["show", "orders"]).refused(1, &["bad_topic"]);
     topics(&["delete", "orders"]).refused(1, &["bad_topic"]);
 }
+
+#[test]
+fn groups_are_listed_moved_and_deleted() {
+    let server = Server::start();
+    let url = server.ws_url();
+    let topics = |args: &[&str]| run(&[&["topics"], args, &["--url", &url]].concat());
+    run(&["pub", "t", "1", "--count", "6", "--url", &url]).ok();
+    run(&["sub", "t", "--group", "g", "--from", "earliest", "--count", "4", "--url", &url]).ok();
+    let list = topics(&["groups", "t"]).ok();
+    let row: Vec<_> = list.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["g", "0", "0", "4", "2", "0"], "{list}");
+    assert_eq!(
+        topics(&["seek", "t", "g", "--from", "offset:2"]).ok(),
+        "group g goes on at offset 2 of partition 0\n"
+    );
+    let sought = topics(&["seek", "t", "g", "--from", "earliest", "--partition", "0", "--json"]).json();
+    assert_eq!(sought["partitions"], json!([{"partition": 0, "next": 1}]));
+    assert_eq!(topics(&["groups", "t", "--json"]).json()["groups"][0]["partitions"][0]["committed"], 0);
+    topics(&["seek", "t", "g", "--from", "middle"]).refused(2, &["--from", "middle"]);
+    topics(&["seek", "t", "g"]).refused(2, &["--from"]);
+    topics(&["seek", "t", "h", "--from", "latest"]).refused(1, &["no group h", "bad_group"]);
+    assert_eq!(topics(&["delete-group", "t", "g"]).ok(), "group g of topic t is deleted\n");
+    topics(&["delete-group", "t", "g"]).refused(1, &["no group g", "bad_group"]);
+}
