@@ -144,6 +144,20 @@ impl Partial {
         Ok(Copied { events, bytes: self.file.metadata().map_err(&io)?.len() })
     }
 
+    /// Brings a copy of an older version to this one, and syncs it.
+    pub(crate) fn bring_forward(&self) -> Result<(), BackupError> {
+        let failed = |source| BackupError::Sqlite { path: self.path.clone(), source };
+        let mut conn = Connection::open(&self.path).map_err(failed)?;
+        schema::migrate(&mut conn, MIGRATIONS).map_err(|refused| match refused {
+            Refused::Failed(source) => failed(source),
+            Refused::Foreign | Refused::Newer { .. } => {
+                BackupError::NoStore { path: self.path.clone(), why: "its version is not known".to_owned() }
+            }
+        })?;
+        drop(conn);
+        self.file.sync_all().map_err(BackupError::io(&self.path))
+    }
+
     /// Gives the copy its name, durably.
     pub(crate) fn put(mut self, target: &Path) -> Result<(), BackupError> {
         fs::rename(&self.path, target).map_err(BackupError::io(target))?;

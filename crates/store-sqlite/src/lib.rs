@@ -31,6 +31,7 @@ mod pool;
 mod quarantine;
 mod read;
 mod reclaim;
+mod remove;
 mod restore;
 mod row;
 mod schema;

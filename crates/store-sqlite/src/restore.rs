@@ -43,6 +43,7 @@ impl Restore {
         backup::refuse_existing(database, existing)?;
         let partial = Partial::claim(&locks::beside(database, "-restoring"))?;
         let copied = partial.fill(&source, backup)?;
+        partial.bring_forward()?;
         Ok(Restore { partial, copied, database: database.to_owned(), alone, _serve: serve })
     }
 

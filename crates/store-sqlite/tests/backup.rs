@@ -129,3 +129,20 @@ fn what_is_no_store_is_not_copied() {
     assert!(matches!(backup(&database, &copy, Existing::Keep), Err(BackupError::Sqlite { .. })));
     assert_eq!(names(folder.path()), ["store.db"]);
 }
+
+#[test]
+fn a_backup_of_an_older_version_is_brought_forward() {
+    let folder = tempfile::tempdir().unwrap();
+    let (database, copy) = paths(folder.path());
+    publish(&open(&database), 1, 3);
+    backup(&database, &copy, Existing::Keep).unwrap();
+    let conn = rusqlite::Connection::open(&copy).unwrap();
+    conn.execute_batch("ALTER TABLE streams DROP COLUMN compacted_to; PRAGMA user_version = 1").unwrap();
+    drop(conn);
+    assert!(!Doctor::open(&copy).unwrap().examine().findings.is_healthy());
+    let restore = Restore::prepare(&copy, &database, Existing::Replace).unwrap();
+    let examined = Doctor::open(restore.path()).unwrap().examine();
+    assert!(examined.findings.is_healthy(), "{:?}", examined.findings.list());
+    restore.finish().unwrap();
+    assert_eq!(events(&database), 3);
+}

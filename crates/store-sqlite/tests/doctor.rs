@@ -60,7 +60,7 @@ fn a_healthy_store_has_nothing_to_tell() {
     while store.maintain(100).unwrap().more {}
     let examined = examine(&path);
     assert!(examined.findings.list().is_empty(), "{:#?}", examined.findings.list());
-    assert_eq!((examined.events, examined.schema_version), (56, Some(1)));
+    assert_eq!((examined.events, examined.schema_version), (56, Some(2)));
 }
 
 #[test]
@@ -81,6 +81,7 @@ fn each_kind_of_damage_is_named() {
             ("DELETE FROM streams WHERE topic LIKE '%a'", "belong to no stream"),
             ("UPDATE streams SET topic = 'x'", "names no topic and partition"),
             ("UPDATE streams SET reclaimed = 9, start = 8", "rows below 9 are said to be deleted"),
+            ("UPDATE streams SET compacted_to = 900", "is compacted up to 900, behind its end at 41"),
             ("UPDATE streams SET start = 900", "starts at 900, behind its end at 41"),
             ("UPDATE commits SET runs = x'00' WHERE c = (SELECT max(c) FROM commits)", "fails its checksum"),
             ("DELETE FROM commits WHERE c = (SELECT max(c) - 1 FROM commits)", "rows are missing"),
@@ -138,7 +139,7 @@ fn versions_and_strangers_are_told_apart() {
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.pragma_update(None, "user_version", 99).unwrap();
     drop(conn);
-    assert_finds(&path, "schema version 99, this build knows up to 1");
+    assert_finds(&path, "schema version 99, this build knows up to 2");
     let stranger = folder.path().join("stranger.db");
     rusqlite::Connection::open(&stranger).unwrap().execute_batch("CREATE TABLE mine (x)").unwrap();
     assert_finds(&stranger, "is no Millrace store");

@@ -16,6 +16,7 @@ use crate::row;
 
 /// Rows fetched by one statement: as many as are looked at one by one when a page is damaged.
 const ROWS_PER_SELECT: u64 = 1024;
+const MISSING: &str = "its row is missing";
 const LOST: &str = "readers are told and pass over it; only a backup has it (`millrace restore`)";
 
 #[derive(Debug, Default)]
@@ -167,6 +168,10 @@ impl<'a> Walk<'a> {
             let what = format!("starts at {}, behind its end at {}", self.row.start, self.at);
             self.findings.problem(format!("stream {}", self.row.stream), what, RESTORE);
         }
+        if !self.row.dropped && self.row.compacted_to > self.at {
+            let what = format!("is compacted up to {}, behind its end at {}", self.row.compacted_to, self.at);
+            self.findings.problem(format!("stream {}", self.row.stream), what, RESTORE);
+        }
         Ok(())
     }
 
@@ -183,7 +188,7 @@ impl<'a> Walk<'a> {
                 Err(Fault::Sqlite(error)) if Fault::is_damage(&error) => self.one_by_one(part)?,
                 done => done?,
             }
-            self.bad_until(part.end(), "its row is missing");
+            self.bad_until(part.end(), MISSING);
         }
         Ok(())
     }
@@ -197,7 +202,7 @@ impl<'a> Walk<'a> {
                 }
                 done => {
                     done?;
-                    self.bad_until(one.end(), "its row is missing");
+                    self.bad_until(one.end(), MISSING);
                 }
             }
         }
@@ -211,7 +216,7 @@ impl<'a> Walk<'a> {
         let mut rows = select.query(params![part.seq as i64, last as i64])?;
         while let Some(found) = rows.next()? {
             let offset = part.offset + (found.get::<_, i64>(0)? as u64).saturating_sub(part.seq);
-            self.bad_until(offset, "its row is missing");
+            self.bad_until(offset, MISSING);
             self.seen += 1;
             match row::read(found, &self.row.stream, self.row.id, offset, &mut self.scratch) {
                 None => self.bad_until(offset + 1, "its checksum does not match"),
@@ -236,7 +241,9 @@ impl<'a> Walk<'a> {
 
     /// Every offset from the next one up to `to` has this wrong with it. Below the stream's start nobody minds.
     fn bad_until(&mut self, to: u64, reason: &'static str) {
-        let from = self.at.max(self.row.start);
+        // What compaction removed has no row, and every other mark of it is still there.
+        let removed = if reason == MISSING { self.row.compacted_to } else { 0 };
+        let from = self.at.max(self.row.start).max(removed);
         self.at = self.at.max(to);
         if from >= to || self.row.dropped {
             return;

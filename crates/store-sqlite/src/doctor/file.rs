@@ -43,7 +43,7 @@ pub(super) fn version(conn: &Connection, findings: &mut Findings) -> Option<usiz
             findings.problem(
                 "schema",
                 what,
-                "serve it once with this build to bring it forward, then look again",
+                "serve or restore it with this build to bring it forward, then look again",
             );
             return None;
         }
