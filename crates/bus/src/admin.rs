@@ -34,7 +34,7 @@ impl Bus {
         }
         let mut ops = Vec::new();
         let id = self.make_topic(topic, config, &mut ops)?;
-        self.note_retention(now, id);
+        self.note_upkeep(now, id);
         self.commit(
             now,
             self.limits.durability,
@@ -90,16 +90,19 @@ impl Bus {
         topic.config = config;
         let key = topic.key.clone();
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(&key), value: topic.row().encode() });
-        self.note_retention(now, id);
+        self.note_upkeep(now, id);
         self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
     }
 
-    pub(crate) fn note_retention(&mut self, now: Now, id: TopicId) {
+    pub(crate) fn note_upkeep(&mut self, now: Now, id: TopicId) {
         let limited = self.topics.get(&id).is_some_and(|topic| {
             topic.config.retention_ms.is_some() || topic.config.retention_bytes.is_some()
         });
         if limited {
             self.expect_retention(now);
+        }
+        if self.topics.get(&id).is_some_and(|topic| topic.config.compact) {
+            self.expect_compaction(now);
         }
     }
 

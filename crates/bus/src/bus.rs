@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_model::{Batch, Durability, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
 
+use crate::compaction::CompactionState;
 use crate::connection::Connection;
 use crate::cursor::Cursor;
 use crate::due::DueState;
@@ -45,6 +46,7 @@ pub struct Bus {
     pub(crate) tail_bytes: usize,
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
+    pub(crate) compaction: CompactionState,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<String>,
     pub(crate) stopping: bool,
@@ -71,6 +73,7 @@ impl Bus {
             tail_bytes: 0,
             due: DueState::default(),
             retention: RetentionState::default(),
+            compaction: CompactionState::default(),
             counters: Counters::default(),
             failed: None,
             stopping: false,
@@ -105,6 +108,7 @@ impl Bus {
         self.wake_cursors(now);
         self.wake_due(now);
         self.wake_retention(now);
+        self.wake_compaction(now);
         while let Some(group) = self.to_pump.pop_first() {
             self.pump(now, group);
         }
@@ -125,7 +129,7 @@ impl Bus {
             return None;
         }
         let cursor = self.wakes.first().map(|(at, _)| *at);
-        [cursor, self.due.wake, self.retention.wake].into_iter().flatten().min()
+        [cursor, self.due.wake, self.retention.wake, self.compaction.wake].into_iter().flatten().min()
     }
 
     fn request(&mut self, now: Now, to: ReplyTo, request: Request) {

@@ -40,6 +40,7 @@ impl Bus {
                 self.due_moved(now);
             }
             Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
+            Pending::Compact => self.compaction_durable(now, token),
             Pending::Row => {}
             Pending::Read { .. } | Pending::Refetch { .. } | Pending::FindStart { .. } | Pending::ScanDue => {
             }

@@ -13,6 +13,7 @@ mod ack;
 mod admin;
 mod bus;
 mod committed;
+mod compaction;
 mod connection;
 mod cursor;
 mod deliver;

@@ -82,6 +82,8 @@ pub(crate) enum Pending {
         partition: u32,
     },
     ScanDue,
+    /// A page or a removal of the pass under way.
+    Compact,
 }
 
 /// Where a group is to go, and what follows.
@@ -121,7 +123,8 @@ impl Pending {
             | Pending::Read { .. }
             | Pending::Refetch { .. }
             | Pending::FindStart { .. }
-            | Pending::ScanDue => Vec::new(),
+            | Pending::ScanDue
+            | Pending::Compact => Vec::new(),
         }
     }
 }

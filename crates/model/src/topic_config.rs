@@ -24,6 +24,9 @@ pub struct TopicConfig {
     pub dedupe_window_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// Of events with one key only the newest is kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub compact: bool,
 }
 
 /// A change to a topic's settings: what is `None` stays, what is `Some(None)` goes back to its default.
@@ -36,6 +39,7 @@ pub struct TopicPatch {
     pub ack_timeout_ms: Option<Option<u64>>,
     pub dedupe_window_ms: Option<Option<u64>>,
     pub durability: Option<Option<Durability>>,
+    pub compact: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +50,8 @@ pub enum ConfigError {
     Shrinks { current: u32, asked: u32 },
     #[error("{0} is 0: give at least 1, or leave it out for the default")]
     Zero(&'static str),
+    #[error("compact and retentionBytes are both set: a compacted topic can be limited by retentionMs only")]
+    CompactBySize,
 }
 
 impl TopicConfig {
@@ -57,6 +63,9 @@ impl TopicConfig {
         }
         if self.max_attempts == Some(0) {
             return Err(ConfigError::Zero("maxAttempts"));
+        }
+        if self.compact && self.retention_bytes.is_some() {
+            return Err(ConfigError::CompactBySize);
         }
         if self.ack_timeout_ms == Some(0) {
             return Err(ConfigError::Zero("ackTimeoutMs"));
@@ -77,6 +86,7 @@ impl TopicConfig {
             ack_timeout_ms: patch.ack_timeout_ms.unwrap_or(self.ack_timeout_ms),
             dedupe_window_ms: patch.dedupe_window_ms.unwrap_or(self.dedupe_window_ms),
             durability: patch.durability.unwrap_or(self.durability),
+            compact: patch.compact.unwrap_or(self.compact),
         }
         .resolved()
     }

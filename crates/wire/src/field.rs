@@ -74,7 +74,7 @@ fields! {
     MaxAttempts "maxAttempts" "a whole number from 1 to 4294967295",
     AckTimeoutMs "ackTimeoutMs" "a whole number of milliseconds from 1 to 9007199254740991",
     DedupeWindowMs "dedupeWindowMs" "a whole number of milliseconds from 0 to 9007199254740991",
-    Compact "compact" "false or absent: this version does not compact topics",
+    Compact "compact" "true or false",
     PublishAcl "publishACL" "absent: this version has no access control, and leaving the list out would open the topic",
     SubscribeAcl "subscribeACL" "absent: this version has no access control, and leaving the list out would open the topic",
     Limit "limit" "a whole number from 1 to 10000",

@@ -1,6 +1,6 @@
 //! `millrace topics list|show|create|delete`; the verbs about groups are in [`topic_groups`].
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_model::{Durability, PARTITIONS_MAX, TopicConfig, TopicName};
 use millrace_wire::http::{TopicBody, TopicDoc, TopicList, TopicOffsets};
 use serde::de::DeserializeOwned;
@@ -48,6 +48,12 @@ pub(super) fn command() -> Command {
                 .value_name("fsync|os|memory")
                 .value_parser(["fsync", "os", "memory"])
                 .help("What a confirmed publish has survived"),
+        )
+        .arg(
+            Arg::new("compact")
+                .long("compact")
+                .action(ArgAction::SetTrue)
+                .help("Keep only the newest event of each key"),
         );
     Command::new("topics")
         .about("Topics and their groups: list, show, create, seek, delete")
@@ -90,6 +96,7 @@ fn topic_config(matches: &ArgMatches) -> TopicConfig {
             "os" => Durability::Os,
             _ => Durability::Fsync,
         }),
+        compact: matches.get_flag("compact"),
     }
 }
 

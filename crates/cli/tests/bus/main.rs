@@ -7,6 +7,7 @@ mod answers_delivery;
 mod answers_protocol;
 mod bad_http;
 mod bad_input;
+mod compaction;
 mod crash;
 mod groups;
 mod http;

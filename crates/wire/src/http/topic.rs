@@ -30,6 +30,7 @@ impl TopicBody {
             ack_timeout_ms: patch.ack_timeout_ms.flatten(),
             dedupe_window_ms: patch.dedupe_window_ms.flatten(),
             durability: patch.durability.flatten(),
+            compact: patch.compact.unwrap_or(false),
         };
         Ok(TopicBody { topic, config })
     }
@@ -71,6 +72,10 @@ fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
             (Some(_), None) => Some(None::<Durability>),
             (Some(_), Some(_)) => Some(Some(read_durability(fields)?)),
         },
+        compact: match fields.given(Field::Compact) {
+            None => None,
+            Some(_) => Some(fields.flag(Field::Compact)?),
+        },
     })
 }
 
@@ -89,12 +94,10 @@ fn read_partitions(fields: &Fields<'_>) -> Result<Option<u32>, FrameError> {
     }
 }
 
-/// A wish that would be silently dropped is a promise broken: who may read a topic, or what is kept of it.
+/// A wish that would be silently dropped is a promise broken: who may read a topic.
 fn refuse_what_is_not_offered(fields: &Fields<'_>) -> Result<(), FrameError> {
-    let compact = fields.get(Field::Compact).filter(|raw| raw.get() != "false");
     let lists = [Field::PublishAcl, Field::SubscribeAcl].map(|field| (field, fields.get(field)));
-    let refused =
-        lists.into_iter().chain([(Field::Compact, compact)]).find_map(|(field, raw)| Some((field, raw?)));
+    let refused = lists.into_iter().find_map(|(field, raw)| Some((field, raw?)));
     refused.map_or(Ok(()), |(field, raw)| Err(FrameError::wrong(field, raw)))
 }
 
