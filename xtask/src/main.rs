@@ -3,6 +3,7 @@
 mod help;
 mod needs;
 mod repo;
+mod sdk;
 mod stage;
 mod test;
 mod tidy;

@@ -23,7 +23,17 @@ const NEEDS: &[Need] = &[
         purpose: "SQLite is built from its C source",
     },
     Need { command: "git", debian_packages: &["git"], purpose: "tidy asks git for the list of files" },
+    Need { command: "node", debian_packages: &["nodejs"], purpose: "the JavaScript SDK runs on it" },
+    Need { command: "npm", debian_packages: &["npm"], purpose: "the JavaScript SDK's packages" },
+    Need {
+        command: "chromium",
+        debian_packages: &["chromium"],
+        purpose: "the SDK's browser page is tested in it",
+    },
 ];
+
+/// What the SDK promises to run on. Debian's own package may be older.
+const NODE_MAJOR_MIN: u32 = 20;
 
 const CARGO_SUBCOMMANDS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
@@ -40,8 +50,17 @@ pub(crate) fn ensure() -> Result<()> {
     if !missing.is_empty() {
         bail!("the toolchain lacks components: run `rustup component add {}`", missing.join(" "));
     }
+    check_node(&repo::output("node", &["--version"])?)?;
     println!("{} commands and {} cargo subcommands are here", NEEDS.len(), CARGO_SUBCOMMANDS.len());
     Ok(())
+}
+
+fn check_node(version: &str) -> Result<()> {
+    let major = version.trim().trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
+    match major {
+        Some(major) if NODE_MAJOR_MIN <= major => Ok(()),
+        _ => bail!("node is {}: the JavaScript SDK needs {NODE_MAJOR_MIN} or newer", version.trim()),
+    }
 }
 
 fn install(missing: &[&Need]) -> Result<()> {
@@ -98,6 +117,13 @@ fn is_executable(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_old_node_is_refused() {
+        assert!(check_node("v20.20.2\n").is_ok());
+        assert!(check_node("v18.19.0\n").is_err());
+        assert!(check_node("nonsense").is_err());
+    }
 
     #[test]
     fn a_command_is_found_by_its_executable_and_not_by_a_plain_file() {

@@ -47,6 +47,21 @@ pub(crate) fn files() -> Result<Vec<String>> {
     Ok(names.split_terminator('\0').map(str::to_owned).collect())
 }
 
+/// What a command prints.
+pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).current_dir(root()).output();
+    let output = output.with_context(|| format!("cannot start {program}"))?;
+    if !output.status.success() {
+        bail!("`{program} {}` failed", args.join(" "));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Where cargo puts what it builds: a target directory may be set from outside.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
 fn cargo_command(args: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::stage::{Stage, run_all};
-use crate::{needs, repo, tidy};
+use crate::{needs, repo, sdk, tidy};
 
 const BUILD: &str = "build --workspace";
 const TESTS: &str = "test --workspace";
@@ -16,6 +16,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
             Stage::new("tidy", tidy::run),
             Stage::new("build", || repo::cargo(BUILD)),
             Stage::new("tests", || repo::cargo(TESTS)),
+            Stage::new("sdk", sdk::run),
             Stage::new("simulator", || repo::cargo(SIMULATOR)),
         ]);
     };
@@ -24,6 +25,6 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         Stage::new("build", || repo::cargo(BUILD)),
         Stage::new("tests", || repo::cargo(&format!("{TESTS} -- {filter}"))),
     ])?;
-    println!("  left out     tidy and simulator, because of the filter `{filter}`");
+    println!("  left out     tidy, sdk and simulator, because of the filter `{filter}`");
     Ok(())
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{
-    CursorRow, Namespace, Now, Offset, Op, Partition, Space, TopicConfig, TopicKey, TopicPatch, keys,
-};
+use millrace_model::{Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicPatch, keys};
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
@@ -66,6 +64,10 @@ impl Bus {
             let (found, max) = (u64::from(config.partitions), u64::from(self.limits.partitions_max));
             return Err(BusError::OutOfRange { what: "partitions", found, max });
         }
+        let max = self.limits.dedupe_window_ms_max;
+        if let Some(found) = config.dedupe_window_ms.filter(|window| *window > max) {
+            return Err(BusError::OutOfRange { what: "dedupeWindowMs", found, max });
+        }
         Ok(config)
     }
 
@@ -74,22 +76,19 @@ impl Bus {
         let Some(topic) = self.topics.get_mut(&id) else {
             return;
         };
-        let mut ops = Vec::new();
-        for partition in topic.logs.len() as u32..config.partitions {
+        // A cursor without a row stands at its log's start, so none has to be written.
+        for _ in topic.logs.len() as u32..config.partitions {
             topic.logs.push(Log::new());
-            let stream = topic.key.stream(Partition(partition));
-            for (name, group) in &topic.groups {
-                let Some(state) = self.groups.get_mut(group) else {
-                    continue;
-                };
-                state.cursors.push(Cursor::at(Offset::FIRST));
-                let (key, value) = (keys::cursor(&stream, name), CursorRow::default().encode());
-                ops.push(Op::Put { space: Space::Cursors, key, value });
+            for group in topic.groups.values() {
+                if let Some(state) = self.groups.get_mut(group) {
+                    state.cursors.push(Cursor::at(Offset::FIRST));
+                }
             }
         }
         topic.config = config;
         let key = topic.key.clone();
-        ops.push(Op::Put { space: Space::Topics, key: keys::topic(&key), value: topic.row().encode() });
+        let value = topic.row().encode();
+        let ops = vec![Op::Put { space: Space::Topics, key: keys::topic(&key), value }];
         self.note_upkeep(now, id);
         self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
     }
@@ -120,18 +119,18 @@ impl Bus {
     pub(crate) fn delete_topic(&mut self, now: Now, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
         let id = self.topic_id(&topic)?;
         self.topic_ids.remove(&topic);
-        let Some(mut state) = self.topics.remove(&id) else {
-            return Ok(());
-        };
-        self.tail_bytes -= state.logs.iter_mut().map(Log::drop_tail).sum::<usize>();
-        let mut ops = vec![
-            Op::Delete { space: Space::Topics, key: keys::topic(&topic) },
-            Op::Drop { topic: topic.clone() },
-        ];
+        let Some(state) = self.topics.remove(&id) else { return Ok(()) };
+        self.tail_bytes -= state.tail_bytes();
+        // Groups first, in batches of their own: should a crash come in between, a topic without some of its groups is
+        // left, and never groups that a later topic of that name would inherit.
+        let mut ops = Vec::new();
         let gone = BusError::TopicDeleted(topic.clone());
         for group in state.groups.values() {
             self.forget_group(*group, &gone, &mut ops);
         }
+        let mut ops = self.commit_most(now, ops);
+        ops.push(Op::Delete { space: Space::Topics, key: keys::topic(&topic) });
+        ops.push(Op::Drop { topic: topic.clone() });
         self.commit(now, self.limits.durability, ops, Pending::TopicDelete { to, topic });
         Ok(())
     }

@@ -44,6 +44,8 @@ pub struct Bus {
     pub(crate) to_flush: BTreeSet<CursorRef>,
     pub(crate) wakes: BTreeSet<(Mono, CursorRef)>,
     pub(crate) tail_bytes: usize,
+    /// Read ahead for all groups together.
+    pub(crate) fetched_bytes: usize,
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
     pub(crate) compaction: CompactionState,
@@ -71,6 +73,7 @@ impl Bus {
             to_flush: BTreeSet::new(),
             wakes: BTreeSet::new(),
             tail_bytes: 0,
+            fetched_bytes: 0,
             due: DueState::default(),
             retention: RetentionState::default(),
             compaction: CompactionState::default(),
@@ -92,6 +95,7 @@ impl Bus {
             Input::Drained { conn } => self.set_congested(conn, false),
             Input::Request { to, request } => self.request(now, to, request),
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
+            Input::TooLarge { token, bytes } => self.too_large(token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
@@ -109,8 +113,15 @@ impl Bus {
         self.wake_due(now);
         self.wake_retention(now);
         self.wake_compaction(now);
+        let mut pumped = BTreeSet::new();
         while let Some(group) = self.to_pump.pop_first() {
+            let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
             self.pump(now, group);
+            self.account_fetched(group, before);
+            pumped.extend(self.groups.get(&group).map(|group| group.topic));
+        }
+        for topic in pumped {
+            self.trim_tails(topic);
         }
         self.flush_all(now);
         if self.stopping && !self.stopped && self.pending.is_empty() {
@@ -280,6 +291,12 @@ impl Bus {
         self.groups.get_mut(&at.group)?.cursors.get_mut(at.partition as usize)
     }
 
+    /// To be called after whatever may have changed what a group has read ahead.
+    pub(crate) fn account_fetched(&mut self, group: GroupId, before: usize) {
+        let after = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
+        self.fetched_bytes = (self.fetched_bytes + after).saturating_sub(before);
+    }
+
     /// Registers the moment a cursor must be looked at, if it is earlier than the one it is registered for.
     pub(crate) fn wake_at(&mut self, at: CursorRef, when: Mono) {
         let Some(cursor) = self.cursor_mut(at) else { return };
@@ -303,39 +320,5 @@ impl Bus {
     #[cfg(not(feature = "sabotage"))]
     pub(crate) fn sabotaged(&self, _by: crate::sabotage::Sabotage) -> bool {
         false
-    }
-
-    /// Gives back everything that is leased without counting it, and lets nothing new in.
-    fn stop(&mut self) {
-        self.stopping = true;
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for group in groups {
-            let Some(state) = self.groups.get_mut(&group) else {
-                continue;
-            };
-            state.members.clear();
-            for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
-                cursor.uncount_leases();
-                cursor.flush_now = true;
-                self.to_flush.insert(CursorRef { group, partition });
-            }
-        }
-        for conn in self.conns.values_mut() {
-            conn.subscriptions.clear();
-        }
-    }
-
-    /// Everybody who waits for a commit is told that it will never come.
-    fn storage_failed(&mut self, reason: &str) {
-        let waiting = std::mem::take(&mut self.pending);
-        self.failed = Some(reason.to_owned());
-        let mut refused: Vec<ReplyTo> = waiting.into_values().flat_map(Pending::into_askers).collect();
-        for group in self.groups.values_mut() {
-            refused.extend(group.waiters.drain(..).map(|(to, _)| to));
-            refused.extend(group.cursors.iter_mut().flat_map(|cursor| cursor.confirms.drain(..)));
-        }
-        for to in refused {
-            self.refuse(to, BusError::StorageFailed(reason.to_owned()));
-        }
     }
 }

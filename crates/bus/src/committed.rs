@@ -1,11 +1,11 @@
 //! What follows a confirmed commit or a finished search: the waiting entry says.
 
-use millrace_model::{Appended, Now, Offset, Outcome};
+use millrace_model::{Appended, BATCH_BYTES_MAX, Now, Offset, Outcome};
 
 use crate::bus::Bus;
 use crate::input::Token;
 use crate::pending::Pending;
-use crate::reply::Reply;
+use crate::reply::{BusError, Reply};
 
 impl Bus {
     pub(crate) fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
@@ -44,6 +44,21 @@ impl Bus {
             Pending::Row => {}
             Pending::Read { .. } | Pending::Refetch { .. } | Pending::FindStart { .. } | Pending::ScanDue => {
             }
+        }
+    }
+
+    /// Every batch is bounded where it is made, so this is a second line of defence: whoever waits is told, and a
+    /// cursor tries again with what it has then.
+    pub(crate) fn too_large(&mut self, token: Token, bytes: usize) {
+        let Some(pending) = self.pending.remove(&token) else { return };
+        if let Pending::Flush { cursor, .. } = &pending {
+            let at = *cursor;
+            if let Some(cursor) = self.cursor_mut(at) {
+                cursor.flushing = None;
+            }
+        }
+        for to in pending.into_askers() {
+            self.refuse(to, BusError::BatchTooLarge { bytes, max: BATCH_BYTES_MAX });
         }
     }
 

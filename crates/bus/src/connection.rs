@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use millrace_model::{Group, TopicKey};
 
 use crate::group::GroupId;
+use crate::reply::ReplyTo;
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) subscriptions: BTreeMap<(TopicKey, Group), GroupId>,
+    /// Subscriptions that wait for their group's position to become durable, with the UNSUBSCRIBE that overtook them.
+    pub(crate) joining: BTreeMap<(TopicKey, Group), Option<ReplyTo>>,
     /// `None` until the first FLOW: the windows alone decide.
     pub(crate) credits: Option<u64>,
     pub(crate) congested: bool,

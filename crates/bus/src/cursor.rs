@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Event, Mono, Offset, Timestamp, TryRow};
+use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Event, Filter, Mono, Offset, Timestamp, TryRow};
 
 use crate::input::{ConnId, Token};
 use crate::reply::ReplyTo;
@@ -30,6 +30,8 @@ pub(crate) struct Cursor {
     /// A read under way; its answer is ignored if the cursor was moved meanwhile.
     pub(crate) reading: Option<Token>,
     pub(crate) retry_at: Option<Mono>,
+    /// Single events being read again.
+    pub(crate) refetching: usize,
     /// From before a restart, for offsets that were not read again yet.
     prior: Prior,
     /// Offsets whose row in the table of tries is out of date.
@@ -109,6 +111,8 @@ impl Cursor {
         let committed = row.committed.0;
         let mut cursor = Cursor::at(row.committed.next());
         cursor.tries_stored = tries.keys().copied().collect();
+        // A crash may have left rows of what is done: the next flush deletes them.
+        cursor.tries_dirty = tries.range(..=committed).map(|(offset, _)| *offset).collect();
         cursor.prior = Prior {
             delivered: row.delivered.0,
             done: row.ahead.iter().map(|bit| committed + 1 + bit).collect(),
@@ -171,6 +175,45 @@ impl Cursor {
             self.prior.done = self.prior.done.split_off(&offset);
         }
         skipped
+    }
+
+    /// Lets go of what was read and not sent, as if it had not been read: nobody is there to take it.
+    pub(crate) fn unfetch(&mut self) {
+        let Some(first) = self.fetched.front().map(|fetched| fetched.event.offset.0) else { return };
+        let mut done = first;
+        for fetched in self.fetched.drain(..) {
+            let offset = fetched.event.offset.0;
+            self.prior.done.extend(done..offset);
+            done = offset + 1;
+            let Fetched { attempts, not_before, reason, .. } = fetched;
+            if attempts != u32::from(offset <= self.prior.delivered)
+                || not_before.is_some()
+                || reason.is_some()
+            {
+                self.prior.tries.insert(offset, TryRow { attempts, not_before, reason });
+            }
+        }
+        self.prior.done.extend(done..self.read_next);
+        self.fetched_bytes = 0;
+        self.read_next = first;
+        self.reading = None;
+    }
+
+    /// What was read under another filter and is in nobody's hands is done if the new one does not want it.
+    pub(crate) fn refilter(&mut self, filter: &Filter) {
+        self.reading = None;
+        self.fetched.retain(|fetched| filter.matches(&fetched.event));
+        self.fetched_bytes = self.fetched.iter().map(|fetched| fetched.event.body.bytes()).sum();
+        let unwanted = |open: &Open| {
+            let free = matches!(open.state, OpenState::Ready | OpenState::Waiting { .. });
+            free && open.event.as_ref().is_some_and(|event| !filter.matches(event))
+        };
+        let gone: Vec<u64> =
+            self.open.iter().filter(|(_, open)| unwanted(open)).map(|(offset, _)| *offset).collect();
+        for offset in gone {
+            self.complete(offset);
+        }
+        self.flush_now = true;
     }
 
     pub(crate) fn pop_fetched(&mut self) -> Option<Fetched> {
@@ -297,23 +340,25 @@ impl Cursor {
         CursorRow { committed, delivered: Offset(self.sent_through.max(self.prior.delivered)), ahead }
     }
 
-    /// What of the tries must be written (`Some`) or deleted (`None`) to match.
-    pub(crate) fn take_try_changes(&mut self) -> Vec<(u64, Option<TryRow>)> {
-        let dirty = std::mem::take(&mut self.tries_dirty);
-        dirty
-            .into_iter()
-            .filter_map(|offset| {
-                let row = self.open.get(&offset).and_then(needs_row);
-                let stored = match &row {
-                    Some(_) => {
-                        self.tries_stored.insert(offset);
-                        true
-                    }
-                    None => self.tries_stored.remove(&offset),
-                };
-                stored.then_some((offset, row))
-            })
-            .collect()
+    /// What of the tries must be written (`Some`) or deleted (`None`) to match: at most `rows_max`, the rest stays dirty.
+    pub(crate) fn take_try_changes(&mut self, rows_max: usize) -> Vec<(u64, Option<TryRow>)> {
+        let mut changes = Vec::new();
+        while changes.len() < rows_max
+            && let Some(offset) = self.tries_dirty.pop_first()
+        {
+            let row = self.open.get(&offset).and_then(needs_row);
+            let stored = match &row {
+                Some(_) => {
+                    self.tries_stored.insert(offset);
+                    true
+                }
+                None => self.tries_stored.remove(&offset),
+            };
+            if stored {
+                changes.push((offset, row));
+            }
+        }
+        changes
     }
 
     /// Whether a flush would change anything; remembers the row as written.

@@ -25,11 +25,12 @@ impl Bus {
             && idle < partitions
         {
             let at = CursorRef { group, partition };
-            self.fetch(now, at);
+            if self.groups.get(&group).is_some_and(|state| state.can_take(&self.conns)) {
+                self.fetch(now, at);
+            }
             let sent = (0..TURN_EVENTS).take_while(|_| self.send_one(now, at)).count();
             idle = if sent == 0 { idle + 1 } else { 0 };
         }
-        self.trim_tails(group);
     }
 
     fn next_turn(&mut self, group: GroupId) -> Option<(u32, u32)> {
@@ -119,6 +120,11 @@ impl Bus {
         if twice && let Some(other) = group.members.keys().find(|other| **other != conn) {
             let (conn, group, event) = (*other, group.name.clone(), event.clone());
             self.effects.push(Effect::Deliver { conn, group, event, attempts });
+        }
+        if event.body.bytes() > self.limits.open_event_bytes_max
+            && let Some(open) = cursor.open.get_mut(&offset)
+        {
+            open.event = None;
         }
         self.effects.push(Effect::Deliver { conn, group: group.name.clone(), event, attempts });
         self.wake_at(at, deadline.min(flush_at));

@@ -114,6 +114,11 @@ impl Bus {
     ) -> millrace_model::Durability {
         ops.push(Op::Delete { space: Space::Due, key: key.to_owned() });
         let Ok(row) = DueRow::decode(key, value) else {
+            // It was confirmed, so it is set aside and counted, not thrown away.
+            let (space, key, value) =
+                (Space::Kv, format!("quarantine/due/{key}"), Bytes::copy_from_slice(value));
+            ops.push(Op::Put { space, key, value });
+            self.counters.quarantined += 1;
             return millrace_model::Durability::Fsync;
         };
         let Ok(topic) = TopicKey::parse(&row.topic) else {

@@ -1,23 +1,25 @@
 //! Getting events in front of a group: from the tail of the log if that reaches back far enough, else from the store.
 
-use std::sync::Arc;
-
-use millrace_model::{Event, Now, Offset};
+use millrace_model::{Now, Offset};
 
 use crate::bus::Bus;
 use crate::cursor::OpenState;
 use crate::effect::Effect;
-use crate::group::{CursorRef, GroupId};
+use crate::group::{CursorRef, GroupState};
 use crate::input::{ReadOutcome, Token};
 use crate::pending::Pending;
+use crate::topic::TopicId;
 
 /// Reading goes on when fewer than this many events wait to be sent.
 const FETCHED_LOW: usize = 128;
+/// Events of one cursor read one by one at a time, because they are to be sent again and are no longer in memory.
+const REFETCHES_MAX: usize = 16;
 
 impl Bus {
     /// Does nothing while enough events wait, or a read is under way.
     pub(crate) fn fetch(&mut self, now: Now, at: CursorRef) {
         let limits = &self.limits;
+        let crowded = self.fetched_bytes >= limits.fetched_bytes_total_max;
         let Some(group) = self.groups.get_mut(&at.group) else {
             return;
         };
@@ -30,17 +32,29 @@ impl Bus {
         };
         let enough = cursor.fetched.len() >= FETCHED_LOW.min(limits.fetched_max)
             || cursor.fetched_bytes >= limits.fetched_bytes_max;
-        if enough || cursor.reading.is_some() || cursor.retry_at.is_some() {
-            return;
-        }
-        self.counters.skipped += cursor.skip_to(log.start.0);
-        if cursor.read_next >= log.next.0 || !cursor.may_send(Offset(cursor.read_next)) {
+        if enough
+            || (crowded && !cursor.fetched.is_empty())
+            || cursor.reading.is_some()
+            || cursor.retry_at.is_some()
+        {
             return;
         }
         let before = cursor.read_next;
+        let skipped = cursor.skip_to(log.start.0);
+        self.counters.skipped += skipped;
+        let (log_next, may_read) = (log.next.0, cursor.may_send(Offset(cursor.read_next)));
+        if skipped > 0 && cursor.read_next >= log_next {
+            return self.note_progress(now, at, before);
+        }
+        if cursor.read_next >= log_next || !may_read {
+            return;
+        }
         let at_tail = log.tail_from(Offset(before)).map(|events| {
             for event in events {
-                if cursor.fetched.len() >= limits.fetched_max {
+                let full = cursor.fetched.len() >= limits.fetched_max
+                    || cursor.fetched_bytes >= limits.fetched_bytes_max;
+                // However crowded it is, one event at a time everybody goes on.
+                if full || (crowded && !cursor.fetched.is_empty()) {
                     break;
                 }
                 let wanted = group.filter.is_empty() || group.filter.matches(event);
@@ -52,7 +66,8 @@ impl Bus {
             return self.note_progress(now, at, before);
         }
         let from = Offset(cursor.read_next);
-        let (events_max, bytes_max) = (limits.fetched_max, limits.fetched_bytes_max);
+        let (events_max, bytes_max) =
+            (if crowded { 1 } else { limits.fetched_max }, limits.fetched_bytes_max);
         let stream = group.stream(at.partition);
         let token = self.token();
         if let Some(cursor) = self.cursor_mut(at) {
@@ -84,6 +99,7 @@ impl Bus {
 
     fn page_read(&mut self, now: Now, token: Token, at: CursorRef, page: ReadOutcome) {
         let retry_ms = self.limits.read_retry_ms;
+        let fetched_before = self.groups.get(&at.group).map_or(0, GroupState::fetched_bytes);
         let Some(group) = self.groups.get_mut(&at.group) else {
             return;
         };
@@ -106,16 +122,22 @@ impl Bus {
             cursor.take(event, wanted);
         }
         cursor.skip_to(page.through.0 + 1);
+        self.account_fetched(at.group, fetched_before);
         self.note_progress(now, at, before);
     }
 
+    /// False when enough single reads are under way: the end of one of them wakes the group again.
     pub(crate) fn refetch(&mut self, at: CursorRef, offset: u64) -> bool {
+        if self.cursor_mut(at).is_none_or(|cursor| cursor.refetching >= REFETCHES_MAX) {
+            return false;
+        }
         let Some(stream) = self.groups.get(&at.group).map(|group| group.stream(at.partition)) else {
             return false;
         };
         let token = self.token();
         if let Some(cursor) = self.cursor_mut(at) {
             cursor.ready.remove(&offset);
+            cursor.refetching += 1;
             if let Some(open) = cursor.open.get_mut(&offset) {
                 open.state = OpenState::Refetching;
             }
@@ -136,6 +158,7 @@ impl Bus {
         let retry_ms = self.limits.read_retry_ms;
         self.to_pump.insert(at.group);
         let Some(cursor) = self.cursor_mut(at) else { return };
+        cursor.refetching = cursor.refetching.saturating_sub(1);
         let Some(open) = cursor.open.get_mut(&offset).filter(|open| open.state == OpenState::Refetching)
         else {
             return;
@@ -151,33 +174,30 @@ impl Bus {
                 let reason = open.reason.clone().unwrap_or_default();
                 self.requeue(now, at, offset, &reason, None);
             }
+            // Retention was faster.
             None => {
                 cursor.complete(offset);
                 cursor.flush_now = true;
                 self.to_flush.insert(at);
+                self.counters.skipped += 1;
             }
         }
     }
 
     /// Lets go of the newest events that every group at the tail has taken.
-    pub(crate) fn trim_tails(&mut self, group: GroupId) {
-        let Some(state) = self.groups.get(&group) else {
-            return;
-        };
-        let Some(topic) = self.topics.get_mut(&state.topic) else {
-            return;
-        };
+    pub(crate) fn trim_tails(&mut self, topic: TopicId) {
+        let Some(topic) = self.topics.get_mut(&topic) else { return };
         for (log, partition) in topic.logs.iter_mut().zip(0usize..) {
-            let Some(first) = log.tail.front().map(|event: &Arc<Event>| event.offset.0) else {
-                continue;
-            };
-            let at_tail =
-                topic.groups.values().filter_map(|id| self.groups.get(id)).filter(|g| !g.members.is_empty());
-            let needed = at_tail
+            let Some(first) = log.tail.front().map(|event| event.offset.0) else { continue };
+            let groups = topic.groups.values().filter_map(|id| self.groups.get(id));
+            let at_tail = groups
+                .filter(|group| !group.members.is_empty())
                 .filter_map(|group| Some(group.cursors.get(partition)?.read_next))
-                .filter(|next| *next >= first)
-                .min();
-            self.tail_bytes -= log.trim_tail(Offset(needed.unwrap_or(u64::MAX)), &self.limits);
+                .filter(|next| *next >= first);
+            let needed = Offset(at_tail.min().unwrap_or(u64::MAX));
+            self.tail_bytes -= log.tail_bytes;
+            log.trim_tail(needed, &self.limits);
+            self.tail_bytes += log.tail_bytes;
         }
     }
 }

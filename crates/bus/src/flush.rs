@@ -13,6 +13,8 @@ use crate::sabotage::Sabotage;
 
 /// Bytes of dead letters in one batch; one event always fits.
 const BURY_BYTES_MAX: usize = 4 << 20;
+/// Rows of tries in one batch. With reasons of the largest size, escaped in the worst way, they fill 4 MiB.
+pub(crate) const TRIES_PER_BATCH_MAX: usize = 512;
 
 impl Bus {
     /// A cursor has at most one flush under way: acks that arrive meanwhile share the next one.
@@ -45,15 +47,15 @@ impl Bus {
         let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
             return;
         };
-        cursor.flush_now = more;
         cursor.flush_at = None;
         let row = cursor.row();
         let changed = cursor.note_flushed(&row) || cursor.has_try_changes();
         if !changed && cursor.confirms.is_empty() && ops.is_empty() {
+            cursor.flush_now = false;
             return;
         }
         let buried = std::mem::take(&mut ops);
-        for (offset, row) in cursor.take_try_changes() {
+        for (offset, row) in cursor.take_try_changes(TRIES_PER_BATCH_MAX) {
             let key = keys::attempt(&stream, &name, Offset(offset));
             ops.push(match row {
                 Some(row) => Op::Put { space: Space::Tries, key, value: row.encode() },
@@ -61,6 +63,8 @@ impl Bus {
             });
         }
         ops.push(Op::Put { space: Space::Cursors, key: keys::cursor(&stream, &name), value: row.encode() });
+        let more = more || cursor.has_try_changes();
+        cursor.flush_now = more;
         let confirms = std::mem::take(&mut cursor.confirms);
         if apart && !buried.is_empty() {
             let pending =

@@ -97,6 +97,17 @@ impl GroupState {
         second_choice
     }
 
+    /// Whether reading ahead is worth it.
+    pub(crate) fn can_take(&self, conns: &BTreeMap<ConnId, Connection>) -> bool {
+        self.members.iter().any(|(conn, member)| {
+            member.inflight < member.window && conns.get(conn).is_some_and(Connection::can_receive)
+        })
+    }
+
+    pub(crate) fn fetched_bytes(&self) -> usize {
+        self.cursors.iter().map(|cursor| cursor.fetched_bytes).sum()
+    }
+
     pub(crate) fn released(&mut self, conn: ConnId) {
         if let Some(member) = self.members.get_mut(&conn) {
             member.inflight = member.inflight.saturating_sub(1);

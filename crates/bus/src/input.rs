@@ -45,6 +45,11 @@ pub enum Input {
         token: Token,
         outcome: Outcome,
     },
+    /// A commit was not even tried: its batch is larger than a store must take. Nothing of it was written.
+    TooLarge {
+        token: Token,
+        bytes: usize,
+    },
     /// The store is poisoned. Nothing that was not confirmed by now ever will be.
     StorageFailed {
         reason: String,

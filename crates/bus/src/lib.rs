@@ -19,6 +19,7 @@ mod cursor;
 mod deliver;
 mod due;
 mod effect;
+mod ending;
 mod fetch;
 mod flush;
 mod group;

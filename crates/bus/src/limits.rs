@@ -11,6 +11,8 @@ pub struct BusLimits {
     pub max_attempts: u32,
     pub dedupe_window_ms: u64,
     pub durability: Durability,
+    /// The longest window of deduplication a topic may ask for.
+    pub dedupe_window_ms_max: u64,
     /// Window of a subscription that does not ask for one, and the most it may ask for.
     pub max_inflight: u32,
     pub max_inflight_max: u32,
@@ -30,11 +32,16 @@ pub struct BusLimits {
     /// Events read but not yet sent, per group and partition: reading pauses.
     pub fetched_max: usize,
     pub fetched_bytes_max: usize,
+    /// The same over all groups: beyond it each cursor reads one event at a time.
+    pub fetched_bytes_total_max: usize,
     /// Fresh events kept in memory per stream for groups at the tail: the oldest are dropped and read back later.
     pub tail_events_max: usize,
     pub tail_bytes_max: usize,
     /// The same, over all streams.
     pub tail_bytes_total_max: usize,
+    /// An event up to this size stays in memory while it is in flight; a larger one is read again if it must be sent
+    /// again.
+    pub open_event_bytes_max: usize,
     /// How long a delivery may wait before its count is written down, if no ack takes it along earlier.
     pub delivered_flush_ms: u64,
     /// Pause before a read that failed is tried again.
@@ -60,6 +67,7 @@ impl Default for BusLimits {
             max_attempts: 5,
             dedupe_window_ms: 24 * 3600 * 1000,
             durability: Durability::Fsync,
+            dedupe_window_ms_max: 30 * 24 * 3600 * 1000,
             max_inflight: 32,
             max_inflight_max: 4096,
             auto_create: true,
@@ -72,10 +80,12 @@ impl Default for BusLimits {
             credits_max: 1_000_000,
             batch_events_max: 10_000,
             fetched_max: 1024,
-            fetched_bytes_max: 4 << 20,
+            fetched_bytes_max: 1 << 20,
+            fetched_bytes_total_max: 128 << 20,
             tail_events_max: 4096,
             tail_bytes_max: 4 << 20,
             tail_bytes_total_max: 64 << 20,
+            open_event_bytes_max: 4096,
             delivered_flush_ms: 200,
             read_retry_ms: 500,
             retention_interval_ms: 30_000,

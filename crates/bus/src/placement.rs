@@ -4,6 +4,7 @@ use millrace_model::{Filter, Group, GroupRow, Now, Offset, Op, Partition, Space,
 
 use crate::bus::Bus;
 use crate::effect::Effect;
+use crate::flush::TRIES_PER_BATCH_MAX;
 use crate::group::{CursorRef, GroupId};
 use crate::input::{ConnId, From};
 use crate::pending::{AfterPlacement, Pending, Placement};
@@ -80,7 +81,7 @@ impl Bus {
 
     pub(crate) fn placement_found(&mut self, now: Now, mut placement: Placement, found: Option<Vec<Offset>>) {
         let Some(found) = found else {
-            return self.placement_failed(&placement);
+            return self.placement_failed(now, &placement);
         };
         let clamped = placement.cursors.iter().zip(found);
         placement.next = clamped.map(|(at, offset)| self.position(*at, From::Offset(offset))).collect();
@@ -88,10 +89,9 @@ impl Bus {
     }
 
     /// The store could not be read. Better no subscription than one in the wrong place.
-    fn placement_failed(&mut self, placement: &Placement) {
+    fn placement_failed(&mut self, now: Now, placement: &Placement) {
         let reason = BusError::StorageFailed("the store could not be searched by time".to_owned());
-        let (AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to }) = placement.then;
-        self.refuse(to, reason.clone());
+        self.refuse_placement(now, placement, reason.clone());
         if self.groups.get(&placement.group).is_some_and(|state| state.placed) {
             return;
         }
@@ -101,8 +101,28 @@ impl Bus {
         if let Some(topic) = self.topics.get_mut(&state.topic) {
             topic.groups.remove(&state.name);
         }
-        for (to, _) in state.waiters {
-            self.refuse(to, reason.clone());
+        for (to, subscribe) in state.waiters {
+            self.refuse_join(to, &subscribe, reason.clone());
+        }
+    }
+
+    fn refuse_placement(&mut self, now: Now, placement: &Placement, error: BusError) {
+        match &placement.then {
+            AfterPlacement::Join { to, subscribe } => {
+                self.refuse_join(*to, subscribe, error);
+                self.wake_waiters(now, placement.group);
+            }
+            AfterPlacement::Answer { to } => self.refuse(*to, error),
+        }
+    }
+
+    /// Subscriptions that had to let an earlier one go first.
+    fn wake_waiters(&mut self, now: Now, group: GroupId) {
+        let Some(state) = self.groups.get_mut(&group).filter(|state| state.placed) else { return };
+        for (to, subscribe) in std::mem::take(&mut state.waiters) {
+            if let Err(error) = self.subscribe_in_turn(now, to, subscribe.clone(), true) {
+                self.refuse_join(to, &subscribe, error);
+            }
         }
     }
 
@@ -112,8 +132,7 @@ impl Bus {
             _ => None,
         };
         if let Some(refused) = self.busy_meanwhile(&placement, except) {
-            let (AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to }) = placement.then;
-            return self.refuse(to, refused);
+            return self.refuse_placement(now, &placement, refused);
         }
         if let AfterPlacement::Join { subscribe, .. } = &placement.then {
             self.set_filter(placement.group, &subscribe.filter, &mut ops);
@@ -127,14 +146,19 @@ impl Bus {
             let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
                 continue;
             };
+            self.fetched_bytes = self.fetched_bytes.saturating_sub(cursor.fetched_bytes);
             let given_back: Vec<ConnId> = cursor.leases().map(|(_, conn)| conn).collect();
             cursor.seek(*next);
-            for (offset, _) in cursor.take_try_changes() {
+            for (offset, _) in cursor.take_try_changes(TRIES_PER_BATCH_MAX / placement.cursors.len().max(1)) {
                 let key = keys::attempt(&stream, &name, Offset(offset));
                 ops.push(Op::Delete { space: Space::Tries, key });
             }
             let row = cursor.row();
             cursor.note_flushed(&row);
+            if cursor.has_try_changes() {
+                cursor.flush_now = true;
+                self.to_flush.insert(*at);
+            }
             ops.push(Op::Put {
                 space: Space::Cursors,
                 key: keys::cursor(&stream, &name),
@@ -164,12 +188,15 @@ impl Bus {
             }
             self.to_pump.insert(at.group);
         }
-        let moved: Vec<_> =
-            placement.cursors.iter().map(|at| Partition(at.partition)).zip(placement.next).collect();
+        let moved: Vec<_> = placement
+            .cursors
+            .iter()
+            .map(|at| Partition(at.partition))
+            .zip(placement.next.iter().copied())
+            .collect();
         let group = placement.group;
         let Some(state) = self.groups.get_mut(&group) else {
-            let (AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to }) = placement.then;
-            return self.refuse(to, BusError::GroupGone);
+            return self.refuse_placement(now, &placement, BusError::GroupGone);
         };
         match placement.then {
             AfterPlacement::Answer { to } => {
@@ -178,13 +205,8 @@ impl Bus {
             }
             AfterPlacement::Join { to, subscribe } => {
                 state.placed = true;
-                let waiters = std::mem::take(&mut state.waiters);
-                self.join(to, group, &subscribe);
-                for (to, subscribe) in waiters {
-                    if let Err(error) = self.subscribe(now, to, subscribe) {
-                        self.refuse(to, error);
-                    }
-                }
+                self.join(now, to, group, &subscribe);
+                self.wake_waiters(now, group);
             }
         }
     }
@@ -193,7 +215,15 @@ impl Bus {
         let Some(state) = self.groups.get_mut(&group) else {
             return;
         };
-        state.filter = filter.clone();
+        if state.filter != *filter {
+            state.filter = filter.clone();
+            for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
+                self.fetched_bytes = self.fetched_bytes.saturating_sub(cursor.fetched_bytes);
+                cursor.refilter(filter);
+                self.fetched_bytes += cursor.fetched_bytes;
+                self.to_flush.insert(CursorRef { group, partition });
+            }
+        }
         let row = GroupRow { filter: filter.clone(), created: state.created };
         ops.push(Op::Put {
             space: Space::Groups,

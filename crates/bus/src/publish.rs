@@ -127,7 +127,9 @@ impl Bus {
             }
             let Appending { stream, body, .. } = appending;
             let event = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
-            self.tail_bytes += log.append(Arc::new(event), keep);
+            self.tail_bytes -= log.tail_bytes;
+            log.append(Arc::new(event), keep);
+            self.tail_bytes += log.tail_bytes;
             self.to_pump.extend(topic.groups.values());
         }
     }
@@ -226,11 +228,11 @@ impl Bus {
 
 impl DeliverAt {
     fn resolve(self, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusError> {
-        let due = match self {
-            DeliverAt::AfterMs(ms) => now.wall + ms + TICK_MS,
-            DeliverAt::At(at) => at,
+        let (delay, due) = match self {
+            DeliverAt::AfterMs(0) => (0, now.wall),
+            DeliverAt::AfterMs(ms) => (ms, now.wall + ms + TICK_MS),
+            DeliverAt::At(at) => (at.0.saturating_sub(now.wall.0), at),
         };
-        let delay = due.0.saturating_sub(now.wall.0);
         if delay > delay_ms_max {
             return Err(BusError::OutOfRange {
                 what: "the delay in milliseconds",

@@ -9,6 +9,9 @@ use crate::pending::Pending;
 use crate::reply::{BusError, GroupDetail, GroupView, GroupsView, Reply, ReplyTo};
 use crate::topic::Topic;
 
+/// Rows deleted by one batch; keys of the largest size then fill 4 MiB.
+const DELETES_PER_BATCH_MAX: usize = 4096;
+
 impl Bus {
     pub(crate) fn list_groups(&mut self, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
         let id = self.topic_id(&topic)?;
@@ -45,16 +48,26 @@ impl Bus {
         }
         let mut ops = Vec::new();
         self.forget_group(id, &BusError::GroupGone, &mut ops);
+        let ops = self.commit_most(now, ops);
         self.commit(now, self.limits.durability, ops, Pending::GroupDelete { to, topic, group });
         Ok(())
     }
 
+    /// Commits all but the last batch's worth of deletions, and answers with the rest.
+    pub(crate) fn commit_most(&mut self, now: Now, mut ops: Vec<Op>) -> Vec<Op> {
+        while ops.len() > DELETES_PER_BATCH_MAX {
+            let rest = ops.split_off(DELETES_PER_BATCH_MAX);
+            self.commit(now, self.limits.durability, std::mem::replace(&mut ops, rest), Pending::Row);
+        }
+        ops
+    }
+
     /// Its rows go, and whoever waits for it is told why.
     pub(crate) fn forget_group(&mut self, id: GroupId, gone: &BusError, ops: &mut Vec<Op>) {
+        self.fetched_bytes -= self.groups.get(&id).map_or(0, GroupState::fetched_bytes);
         let Some(group) = self.groups.remove(&id) else {
             return;
         };
-        ops.push(Op::Delete { space: Space::Groups, key: keys::group(&group.key, &group.name) });
         for (cursor, partition) in group.cursors.iter().zip(0..) {
             let stream = group.stream(partition);
             ops.push(Op::Delete { space: Space::Cursors, key: keys::cursor(&stream, &group.name) });
@@ -66,8 +79,10 @@ impl Bus {
                 self.refuse(*to, gone.clone());
             }
         }
-        for (to, _) in &group.waiters {
-            self.refuse(*to, gone.clone());
+        // Last: a crash between two batches leaves a group without some positions, never positions without a group.
+        ops.push(Op::Delete { space: Space::Groups, key: keys::group(&group.key, &group.name) });
+        for (to, subscribe) in &group.waiters {
+            self.refuse_join(*to, subscribe, gone.clone());
         }
         for conn in group.members.keys() {
             if let Some(connection) = self.conns.get_mut(conn) {

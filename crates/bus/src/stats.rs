@@ -16,6 +16,8 @@ pub struct Counters {
     pub dead_lettered: u64,
     /// Events a group never saw because retention removed them first.
     pub skipped: u64,
+    /// Delayed events that could not be read when they were due and were set aside.
+    pub quarantined: u64,
     /// Events a group's filter turned away.
     pub filtered: u64,
 }

@@ -12,6 +12,17 @@ use crate::sabotage::Sabotage;
 
 impl Bus {
     pub(crate) fn subscribe(&mut self, now: Now, to: ReplyTo, subscribe: Subscribe) -> Result<(), BusError> {
+        self.subscribe_in_turn(now, to, subscribe, false)
+    }
+
+    /// `waited` says that this subscription has let earlier ones go first and is next.
+    pub(crate) fn subscribe_in_turn(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        subscribe: Subscribe,
+        waited: bool,
+    ) -> Result<(), BusError> {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);
         };
@@ -20,7 +31,8 @@ impl Bus {
         };
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let max = self.limits.subscriptions_per_connection_max;
-        if !connection.subscriptions.contains_key(&key) && connection.subscriptions.len() >= max {
+        let known = connection.subscriptions.contains_key(&key) || connection.joining.contains_key(&key);
+        if !known && connection.subscriptions.len() + connection.joining.len() >= max {
             return Err(BusError::LimitReached { what: "subscriptions per connection", max: max as u64 });
         }
         let window = subscribe.max_inflight.unwrap_or(self.limits.max_inflight);
@@ -32,7 +44,7 @@ impl Bus {
         let topic = self.topic_or_create(&subscribe.topic, &mut ops)?;
         let known = self.topics.get(&topic).and_then(|topic| topic.groups.get(&subscribe.group)).copied();
         match known {
-            Some(group) => self.subscribe_to_existing(now, to, conn, group, subscribe),
+            Some(group) => self.subscribe_to_existing(now, (to, conn), group, subscribe, waited),
             None => self.subscribe_to_new(now, to, topic, subscribe, ops),
         }
     }
@@ -40,10 +52,10 @@ impl Bus {
     fn subscribe_to_existing(
         &mut self,
         now: Now,
-        to: ReplyTo,
-        conn: ConnId,
+        (to, conn): (ReplyTo, ConnId),
         group: GroupId,
         subscribe: Subscribe,
+        waited: bool,
     ) -> Result<(), BusError> {
         let Some(state) = self.groups.get_mut(&group) else {
             return Ok(());
@@ -53,8 +65,12 @@ impl Bus {
         if !state.members.contains_key(&conn) && others + state.waiters.len() >= max {
             return Err(BusError::LimitReached { what: "members per group", max: max as u64 });
         }
-        if !state.placed {
-            state.waiters.push((to, subscribe));
+        // One at a time for each connection: a later frame must not overtake an earlier one.
+        let key = (subscribe.topic.clone(), subscribe.group.clone());
+        let in_turn = self.conns.get(&conn).is_some_and(|connection| connection.joining.contains_key(&key));
+        if !state.placed || (in_turn && !waited) {
+            state.waiters.push((to, subscribe.clone()));
+            self.begin_join(conn, &subscribe);
             return Ok(());
         }
         let (topic, name) = (state.key.clone(), state.name.clone());
@@ -68,19 +84,44 @@ impl Bus {
             let from = subscribe.from.unwrap_or(From::Latest);
             let partitions = state.cursors.len() as u32;
             let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();
+            self.begin_join(conn, &subscribe);
             let then = AfterPlacement::Join { to, subscribe };
             self.place(now, Placement { group, cursors, from, next: Vec::new(), then }, Vec::new());
             return Ok(());
         }
         if state.filter != subscribe.filter {
+            self.begin_join(conn, &subscribe);
             let then = AfterPlacement::Join { to, subscribe };
             let placement =
                 Placement { group, cursors: Vec::new(), from: From::Latest, next: Vec::new(), then };
             self.place(now, placement, Vec::new());
             return Ok(());
         }
-        self.join(to, group, &subscribe);
+        self.join(now, to, group, &subscribe);
         Ok(())
+    }
+
+    fn begin_join(&mut self, conn: ConnId, subscribe: &Subscribe) {
+        if let Some(connection) = self.conns.get_mut(&conn) {
+            let key = (subscribe.topic.clone(), subscribe.group.clone());
+            connection.joining.entry(key).or_insert(None);
+        }
+    }
+
+    /// The subscription came to its end, one way or the other. Answers the UNSUBSCRIBE that waits for it.
+    fn end_join(&mut self, to: ReplyTo, subscribe: &Subscribe) -> Option<ReplyTo> {
+        let ReplyTo::Conn { conn, .. } = to else { return None };
+        let key = (subscribe.topic.clone(), subscribe.group.clone());
+        self.conns.get_mut(&conn)?.joining.remove(&key).flatten()
+    }
+
+    pub(crate) fn refuse_join(&mut self, to: ReplyTo, subscribe: &Subscribe, error: BusError) {
+        let leaving = self.end_join(to, subscribe);
+        self.refuse(to, error);
+        if let Some(to) = leaving {
+            let (topic, group) = (subscribe.topic.clone(), subscribe.group.clone());
+            self.refuse(to, BusError::NotAMember { topic, group });
+        }
     }
 
     fn subscribe_to_new(
@@ -109,12 +150,16 @@ impl Bus {
         let partitions = self.topics.get(&topic).map_or(0, |topic| topic.logs.len() as u32);
         let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();
         let from = subscribe.from.unwrap_or(From::Latest);
+        if let ReplyTo::Conn { conn, .. } = to {
+            self.begin_join(conn, &subscribe);
+        }
         let then = AfterPlacement::Join { to, subscribe };
         self.place(now, Placement { group, cursors, from, next: Vec::new(), then }, ops);
         Ok(())
     }
 
-    pub(crate) fn join(&mut self, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
+    pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
+        let leaving = self.end_join(to, subscribe);
         let ReplyTo::Conn { conn, .. } = to else { return };
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
@@ -139,6 +184,10 @@ impl Bus {
         };
         self.to_pump.insert(group);
         self.reply(to, reply);
+        if let Some(to) = leaving {
+            let left = self.unsubscribe(now, to, subscribe.topic.clone(), subscribe.group.clone());
+            debug_assert!(left.is_ok(), "it has just joined");
+        }
     }
 
     pub(crate) fn unsubscribe(
@@ -154,11 +203,21 @@ impl Bus {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Ok(());
         };
-        let Some(id) = connection.subscriptions.remove(&(topic.clone(), group.clone())) else {
-            return Err(BusError::NotAMember { topic, group });
-        };
-        self.leave(now, conn, id);
-        self.reply(to, Reply::Unsubscribed { topic, group });
+        let key = (topic.clone(), group.clone());
+        let member = connection.subscriptions.remove(&key);
+        let joining = connection.joining.get_mut(&key).filter(|leaving| leaving.is_none());
+        let overtakes = joining.is_some();
+        if let Some(leaving) = joining {
+            *leaving = Some(to);
+        }
+        match member {
+            Some(id) => self.leave(now, conn, id),
+            None if !overtakes => return Err(BusError::NotAMember { topic, group }),
+            None => {}
+        }
+        if !overtakes {
+            self.reply(to, Reply::Unsubscribed { topic, group });
+        }
         Ok(())
     }
 
@@ -183,11 +242,16 @@ impl Bus {
         if let Some(topic) = self.topics.get_mut(&state.topic) {
             topic.members = topic.members.saturating_sub(1);
             if topic.members == 0 {
-                self.tail_bytes -= topic.logs.iter_mut().map(crate::topic::Log::drop_tail).sum::<usize>();
+                self.tail_bytes -= topic.tail_bytes();
+                topic.logs.iter_mut().for_each(crate::topic::Log::drop_tail);
             }
         }
         if keep {
             return;
+        }
+        if state.members.is_empty() {
+            self.fetched_bytes = self.fetched_bytes.saturating_sub(state.fetched_bytes());
+            state.cursors.iter_mut().for_each(crate::cursor::Cursor::unfetch);
         }
         let held: Vec<(u32, Vec<u64>)> = (0..)
             .zip(&state.cursors)

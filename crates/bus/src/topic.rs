@@ -90,6 +90,10 @@ impl Topic {
         self.config.durability.map_or(limits.durability, |wish| wish.min(limits.durability))
     }
 
+    pub(crate) fn tail_bytes(&self) -> usize {
+        self.logs.iter().map(|log| log.tail_bytes).sum()
+    }
+
     pub(crate) fn bounds(&self) -> impl Iterator<Item = PartitionView> + '_ {
         self.logs.iter().zip(0..).map(|(log, partition)| PartitionView {
             partition: Partition(partition),
@@ -119,29 +123,25 @@ impl Log {
         }
     }
 
-    /// Takes a committed event. Answers by how much the tail grew.
-    pub(crate) fn append(&mut self, event: Arc<Event>, keep: bool) -> usize {
-        if event.offset != self.next {
+    /// Takes a committed event. The tail never has a hole: where it would get one it starts anew.
+    pub(crate) fn append(&mut self, event: Arc<Event>, keep: bool) {
+        if !keep || event.offset != self.next {
             self.drop_tail();
         }
         self.next = self.next.max(event.offset.next());
-        if !keep {
-            return 0;
+        if keep {
+            self.tail_bytes += event.body.bytes();
+            self.tail.push_back(event);
         }
-        let bytes = event.body.bytes();
-        self.tail_bytes += bytes;
-        self.tail.push_back(event);
-        bytes
     }
 
-    pub(crate) fn drop_tail(&mut self) -> usize {
+    pub(crate) fn drop_tail(&mut self) {
         self.tail.clear();
-        std::mem::take(&mut self.tail_bytes)
+        self.tail_bytes = 0;
     }
 
-    /// Drops what nobody at the tail still needs, and the oldest beyond the bounds. Answers how many bytes went.
-    pub(crate) fn trim_tail(&mut self, needed_from: Offset, limits: &BusLimits) -> usize {
-        let before = self.tail_bytes;
+    /// Drops what nobody at the tail still needs, and the oldest beyond the bounds.
+    pub(crate) fn trim_tail(&mut self, needed_from: Offset, limits: &BusLimits) {
         while let Some(first) = self.tail.front() {
             let over = self.tail.len() > limits.tail_events_max || self.tail_bytes > limits.tail_bytes_max;
             if first.offset >= needed_from && !over {
@@ -150,12 +150,13 @@ impl Log {
             self.tail_bytes -= first.body.bytes();
             self.tail.pop_front();
         }
-        before - self.tail_bytes
     }
 
     /// Events from `offset` on, if the tail reaches back that far.
     pub(crate) fn tail_from(&self, offset: Offset) -> Option<impl Iterator<Item = &Arc<Event>>> {
         let first = self.tail.front()?.offset;
-        (first <= offset).then(|| self.tail.range((offset.0 - first.0) as usize..))
+        let index = usize::try_from(offset.0.checked_sub(first.0)?).ok()?;
+        self.tail.get(index).filter(|event| event.offset == offset)?;
+        Some(self.tail.range(index..))
     }
 }

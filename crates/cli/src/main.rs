@@ -13,6 +13,7 @@ mod log;
 mod output;
 mod settings;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(message) = failure.message() {
-                eprintln!("millrace: {message}");
+                // The exit code tells it too, should nobody be able to read this.
+                let _ = writeln!(std::io::stderr(), "millrace: {message}");
             }
             ExitCode::from(failure.code())
         }

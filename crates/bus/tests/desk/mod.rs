@@ -251,6 +251,7 @@ impl Desk {
 
     fn commit(&mut self, batch: Batch) -> Outcome {
         self.commits += 1;
+        assert!(batch.bytes() <= BATCH_BYTES_MAX, "a batch of {} bytes", batch.bytes());
         for (at, check) in batch.checks.iter().enumerate() {
             let Check::Absent { space, key } = check else { panic!("a check the bus does not use") };
             if let Some(found) = self.tables.get(&(*space, key.clone())) {

@@ -1,0 +1,45 @@
+//! How the engine ends: asked to stop, or because its store has failed.
+
+use crate::bus::Bus;
+use crate::group::{CursorRef, GroupId};
+use crate::pending::Pending;
+use crate::reply::{BusError, ReplyTo};
+
+impl Bus {
+    /// Gives back everything that is leased without counting it, and lets nothing new in.
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
+        for group in groups {
+            let Some(state) = self.groups.get_mut(&group) else {
+                continue;
+            };
+            state.members.clear();
+            for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
+                cursor.uncount_leases();
+                cursor.flush_now = true;
+                self.to_flush.insert(CursorRef { group, partition });
+            }
+        }
+        for conn in self.conns.values_mut() {
+            conn.subscriptions.clear();
+        }
+    }
+
+    /// Everybody who waits for a commit is told that it will never come.
+    pub(crate) fn storage_failed(&mut self, reason: &str) {
+        let waiting = std::mem::take(&mut self.pending);
+        self.failed = Some(reason.to_owned());
+        let mut refused: Vec<ReplyTo> = waiting.into_values().flat_map(Pending::into_askers).collect();
+        for connection in self.conns.values_mut() {
+            refused.extend(std::mem::take(&mut connection.joining).into_values().flatten());
+        }
+        for group in self.groups.values_mut() {
+            refused.extend(group.waiters.drain(..).map(|(to, _)| to));
+            refused.extend(group.cursors.iter_mut().flat_map(|cursor| cursor.confirms.drain(..)));
+        }
+        for to in refused {
+            self.refuse(to, BusError::StorageFailed(reason.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What happens at the bounds: memory for the tail, batches of the largest size, requests that overtake one another.
+
+mod desk;
+
+use desk::{Desk, event, group, keyed, subscription, topic};
+use millrace_bus::*;
+use millrace_model::*;
+
+fn earliest(name: &str, window: u32) -> Request {
+    let from = Some(From::Earliest);
+    let ack_mode = AckMode::Individual;
+    Request::Subscribe(Subscribe { from, max_inflight: Some(window), ack_mode, ..subscription(name, "g") })
+}
+
+fn offsets_of(lines: &[String], conn: u64) -> Vec<String> {
+    let start = format!("{conn}<- g ");
+    lines.iter().filter(|line| line.starts_with(&start)).map(|line| line[start.len()..].to_owned()).collect()
+}
+
+#[test]
+fn without_memory_for_the_tail_every_event_still_arrives_in_order() {
+    let limits = BusLimits {
+        tail_bytes_total_max: 300,
+        fetched_bytes_total_max: 200,
+        fetched_max: 2,
+        ..BusLimits::default()
+    };
+    let mut desk = Desk::with(limits);
+    for (conn, name) in [(1, "a"), (2, "b")] {
+        desk.open(conn);
+        desk.request(conn, earliest(name, 2));
+    }
+    for n in 1..=20 {
+        desk.publish("a", &n.to_string());
+        desk.publish("b", &n.to_string());
+        if n % 3 == 0 {
+            desk.open(100 + n);
+            desk.request(100 + n, Request::Subscribe(subscription("a", "late")));
+        }
+    }
+    for offset in 1..=20 {
+        desk.ack(1, "a", "g", offset);
+        desk.ack(2, "b", "g", offset);
+    }
+    let out = desk.out();
+    for (conn, name) in [(1, "a"), (2, "b")] {
+        let expected: Vec<String> = (1..=20).map(|n| format!("{name}/0/{n} {n}")).collect();
+        assert_eq!(offsets_of(&out, conn), expected);
+    }
+}
+
+#[test]
+fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
+    let mut desk = Desk::with(BusLimits { max_inflight_max: 5000, ..BusLimits::default() });
+    desk.open(1);
+    for n in 1..=4000 {
+        desk.publish("t", &n.to_string());
+    }
+    desk.request(1, earliest("t", 5000));
+    desk.hold = true;
+    for offset in 1..=4000 {
+        let nack = Nack {
+            topic: topic("t"),
+            partition: Partition(0),
+            group: group("g"),
+            offset: Offset(offset),
+            reason: Some("\u{1}".repeat(2000)),
+            delay_ms: Some(3_600_000),
+            confirm: false,
+        };
+        desk.request(1, Request::Nack(nack));
+    }
+    desk.release();
+    desk.pass(1_000);
+    assert_eq!(desk.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 4000);
+    // Seeking over them and deleting them fits, too.
+    let (topic, group) = (topic("t"), group("g"));
+    desk.call(Request::SeekGroup { topic, group, partition: None, from: From::Latest });
+    desk.pass(1_000);
+    assert_eq!(desk.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 0);
+}
+
+#[test]
+fn a_topic_with_many_groups_is_deleted_in_batches_that_fit() {
+    let mut desk = Desk::new();
+    let config = TopicConfig { partitions: 1024, ..TopicConfig::default() };
+    desk.call(Request::CreateTopic { topic: topic("t"), config });
+    desk.open(1);
+    for n in 0..20 {
+        let group = desk::group(&format!("{}{n}", "g".repeat(240)));
+        desk.request(1, Request::Subscribe(Subscribe { group, ..subscription("t", "g") }));
+    }
+    desk.call(Request::DeleteTopic { topic: topic("t") });
+    assert_eq!(desk.out().last().map(String::as_str), Some("deleted t"));
+    assert!(desk.tables.is_empty());
+}
+
+#[test]
+fn partitions_grow_for_many_groups_at_once_and_groups_find_them_after_a_restart() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    let patch = TopicPatch { partitions: Some(1024), ..TopicPatch::default() };
+    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.publish_event("t", keyed("duck-1", "1"));
+    desk.restart();
+    desk.open(1);
+    desk.out();
+    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    let out = desk.out();
+    assert_eq!(offsets_of(&out, 1).len(), 1, "{out:?}");
+}
+
+#[test]
+fn a_batch_that_is_too_large_after_all_is_told_to_its_author() {
+    let mut desk = Desk::new();
+    desk.hold = true;
+    desk.publish("t", "1");
+    let (token, _) = desk.held.remove(0);
+    desk.input(Input::TooLarge { token, bytes: 20 << 20 });
+    desk.expect(&["refused too_large: the batch holds 20971520 bytes: at most 12582912 are allowed"]);
+}
+
+#[test]
+fn pipelined_subscriptions_count_before_they_are_durable() {
+    let limits = BusLimits { subscriptions_per_connection_max: 2, ..BusLimits::default() };
+    let mut desk = Desk::with(limits);
+    desk.open(1);
+    desk.hold = true;
+    for name in ["a", "b", "c"] {
+        desk.request(1, Request::Subscribe(subscription(name, "g")));
+    }
+    desk.expect(&["refused limit_reached: the limit of 2 subscriptions per connection is reached"]);
+    desk.release();
+    desk.expect(&["subscribed 0/1", "subscribed 0/1"]);
+}
+
+#[test]
+fn an_unsubscribe_that_overtakes_its_subscription_waits_for_it() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.hold = true;
+    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    desk.request(1, Request::Unsubscribe { topic: topic("t"), group: group("g") });
+    desk.release();
+    desk.expect(&["subscribed 0/1", "unsubscribed"]);
+    desk.publish("t", "1");
+    desk.expect(&["published 0/1"]);
+}
+
+#[test]
+fn a_new_filter_also_holds_for_what_was_read_under_the_old_one() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.request(1, earliest("t", 2));
+    for n in 1..=6 {
+        desk.publish_event("t", keyed(if n % 2 == 0 { "a" } else { "b" }, &n.to_string()));
+    }
+    desk.out();
+    let filter = Filter { key: Some("a".to_owned()), header: None };
+    let more = Subscribe { filter, max_inflight: Some(8), ..subscription("t", "g") };
+    desk.request(1, Request::Subscribe(more));
+    desk.expect(&["subscribed 0/1", "1<- g t/0/4 4", "1<- g t/0/6 6"]);
+}
+
+#[test]
+fn a_large_event_is_read_again_to_be_sent_again_and_to_be_buried() {
+    let mut desk = Desk::with(BusLimits { open_event_bytes_max: 0, max_attempts: 2, ..BusLimits::default() });
+    desk.open(1);
+    desk.request(1, earliest("t", 1));
+    desk.publish("t", "1");
+    desk.out();
+    desk.nack(1, "t", "g", 1, None);
+    desk.expect(&["1<- g t/0/1 1 attempt 2"]);
+    desk.nack(1, "t", "g", 1, None);
+    assert_eq!(desk.committed("t", "g", 0), 1);
+    assert_eq!(desk.logs[&topic("t.DLQ").stream(Partition(0))][0].body.payload.as_str(), "1");
+}
+
+#[test]
+fn a_group_without_members_keeps_nothing_and_forgets_nothing() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    for n in 1..=5 {
+        desk.publish("t", &n.to_string());
+    }
+    desk.request(1, earliest("t", 4));
+    desk.ack(1, "t", "g", 4);
+    desk.restart();
+    desk.open(1);
+    // Reads all of it with a window of one, leaves, and comes back.
+    desk.request(1, earliest("t", 1));
+    desk.input(Input::Close { conn: ConnId(1) });
+    desk.open(2);
+    desk.out();
+    desk.request(2, earliest("t", 8));
+    let out = desk.out();
+    let expected = ["t/0/1 1 attempt 3", "t/0/2 2 attempt 2", "t/0/3 3 attempt 2", "t/0/5 5 attempt 2"];
+    assert_eq!(offsets_of(&out, 2), expected);
+}
+
+#[test]
+fn a_delayed_event_that_cannot_be_read_is_set_aside_and_counted() {
+    let mut desk = Desk::new();
+    let deliver_at = Some(DeliverAt::AfterMs(1_000));
+    desk.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
+    for ((space, _), value) in &mut desk.tables {
+        if *space == Space::Due {
+            *value = "broken".into();
+        }
+    }
+    desk.pass(2_000);
+    assert!(desk.tables.keys().any(|(space, key)| *space == Space::Kv && key.starts_with("quarantine/due/")));
+    assert!(desk.tables.keys().all(|(space, _)| *space != Space::Due));
+}
+
+#[test]
+fn a_row_that_cannot_be_read_stops_the_start_and_is_named() {
+    let broken = |key: &str| vec![(key.to_owned(), bytes::Bytes::from_static(b"{"))];
+    let now = Now::default();
+    let snapshot = Snapshot { cursors: broken("default/t/g/0"), ..Snapshot::default() };
+    let error = Bus::restore(BusLimits::default(), snapshot, now).expect_err("it must not start");
+    assert!(error.to_string().contains("default/t/g/0"), "{error}");
+}

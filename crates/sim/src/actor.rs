@@ -1,0 +1,101 @@
+//! The people around the server. An actor is told what happened to it and answers with deeds; it never touches the
+//! world itself.
+
+pub(crate) mod admin;
+pub(crate) mod consumer;
+pub(crate) mod publisher;
+
+use millrace_bus::{ConnId, Input, ReplyTo, Request};
+use millrace_model::{Namespace, Timestamp};
+
+use crate::fault::Fault;
+
+/// Which actor: publishers, consumers and the admin are numbered together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ActorId(pub usize);
+
+/// Why an actor wanted to be woken. The number is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Note(pub u64);
+
+#[derive(Debug)]
+pub(crate) enum Deed {
+    Tell(Input),
+    WakeIn { ms: u64, note: Note },
+    Count(Fault),
+}
+
+/// Where an actor finds what it needs and leaves what it does.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub wall: Timestamp,
+    /// Whether a server listens.
+    pub up: bool,
+    /// From now on everyone behaves.
+    pub calm: bool,
+    pub actor: ActorId,
+    pub deeds: Vec<(ActorId, Deed)>,
+    next_conn: u64,
+    next_request: u64,
+    next_event: u64,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Desk {
+        Desk {
+            wall: Timestamp(0),
+            up: false,
+            calm: false,
+            actor: ActorId(0),
+            deeds: Vec::new(),
+            next_conn: 0,
+            next_request: 0,
+            next_event: 0,
+        }
+    }
+
+    fn do_it(&mut self, deed: Deed) {
+        self.deeds.push((self.actor, deed));
+    }
+
+    pub(crate) fn wake_in(&mut self, ms: u64, note: Note) {
+        self.do_it(Deed::WakeIn { ms, note });
+    }
+
+    pub(crate) fn count(&mut self, fault: Fault) {
+        self.do_it(Deed::Count(fault));
+    }
+
+    pub(crate) fn tell(&mut self, input: Input) {
+        self.do_it(Deed::Tell(input));
+    }
+
+    pub(crate) fn open(&mut self) -> ConnId {
+        self.next_conn += 1;
+        let conn = ConnId(self.next_conn);
+        self.tell(Input::Open { conn, namespace: Namespace::default() });
+        conn
+    }
+
+    pub(crate) fn send(&mut self, conn: ConnId, request: Request) -> ReplyTo {
+        let to = ReplyTo::Conn { conn, request: self.next_number() };
+        self.tell(Input::Request { to, request });
+        to
+    }
+
+    pub(crate) fn call(&mut self, request: Request) -> ReplyTo {
+        let to = ReplyTo::Call { call: self.next_number() };
+        self.tell(Input::Request { to, request });
+        to
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request
+    }
+
+    pub(crate) fn next_event(&mut self) -> u64 {
+        self.next_event += 1;
+        self.next_event
+    }
+}

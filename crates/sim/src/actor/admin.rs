@@ -1,0 +1,83 @@
+//! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them.
+
+use millrace_bus::{From, Request};
+use millrace_model::{Namespace, Offset, Partition, Timestamp, TopicPatch};
+
+use super::{Desk, Note};
+use crate::dice::Dice;
+use crate::fault::Fault;
+use crate::plan::Plan;
+
+const CREATE: Note = Note(0);
+const LOOK: Note = Note(1);
+
+#[derive(Debug)]
+pub(crate) struct Admin {
+    dice: Dice,
+    plan: Plan,
+    grown: u32,
+}
+
+impl Admin {
+    pub(crate) fn new(dice: Dice, plan: Plan) -> Admin {
+        Admin { dice, plan, grown: 0 }
+    }
+
+    pub(crate) fn wake(&mut self, desk: &mut Desk, note: Note) {
+        if note == CREATE {
+            // Only once: what a crash takes away is created on first use, with the defaults.
+            for topic in &self.plan.topics {
+                desk.call(Request::CreateTopic { topic: topic.key.clone(), config: topic.config.clone() });
+            }
+        } else if desk.up && !desk.calm {
+            self.look(desk);
+        }
+        let pause_ms = self.dice.between(50, 300);
+        if !desk.calm {
+            desk.wake_in(pause_ms, LOOK);
+        }
+    }
+
+    fn look(&mut self, desk: &mut Desk) {
+        let Some(topic) = self.dice.pick(&self.plan.topics).map(|topic| topic.key.clone()) else { return };
+        if self.dice.chance(self.plan.rates.seek) {
+            desk.count(Fault::Seek);
+            return self.seek(desk);
+        }
+        if self.dice.chance(self.plan.rates.grow) && self.grown < 4 {
+            desk.count(Fault::Grow);
+            self.grown += 1;
+            let partitions = Some(self.dice.between(2, 6) as u32);
+            desk.call(Request::PatchTopic {
+                topic,
+                patch: TopicPatch { partitions, ..TopicPatch::default() },
+            });
+            return;
+        }
+        if self.dice.chance(self.plan.rates.delete_topic) {
+            desk.count(Fault::DeleteTopic);
+            let topic = topic.dead_letters().filter(|_| self.dice.chance(200)).unwrap_or(topic);
+            desk.call(Request::DeleteTopic { topic });
+            return;
+        }
+        let request = match self.dice.below(5) {
+            0 | 1 => Request::Offsets { topic },
+            2 => Request::DescribeTopic { topic },
+            3 => Request::ListTopics { namespace: Namespace::default() },
+            _ => Request::Stats,
+        };
+        desk.call(request);
+    }
+
+    fn seek(&mut self, desk: &mut Desk) {
+        let Some(seat) = self.dice.pick(&self.plan.groups).map(|group| group.seat.clone()) else { return };
+        let from = match self.dice.below(4) {
+            0 => From::Earliest,
+            1 => From::Latest,
+            2 => From::Offset(Offset(self.dice.below(60))),
+            _ => From::Timestamp(Timestamp(desk.wall.0.saturating_sub(self.dice.below(5000)))),
+        };
+        let partition = self.dice.chance(400).then(|| Partition(self.dice.below(4) as u32));
+        desk.call(Request::SeekGroup { topic: seat.topic, group: seat.group, partition, from });
+    }
+}

@@ -1,0 +1,71 @@
+//! There is never ready work while everyone sleeps: when an event can be delivered and a member has room and credits,
+//! the engine has delivered it.
+
+use millrace_model::{Offset, Partition};
+
+use super::Checker;
+use crate::facts::Facts;
+use crate::ledger::is_done;
+use crate::place::{Seat, Spot};
+use crate::seen::Seen;
+use crate::traffic::Acked;
+
+pub(super) struct Awake;
+
+impl Checker for Awake {
+    fn name(&self) -> &'static str {
+        "no_ready_work_asleep"
+    }
+
+    fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
+        let retrying =
+            facts.read_failed_ms.is_some_and(|at_ms| facts.now_ms <= at_ms + facts.limits.read_retry_ms);
+        if !matches!(seen, Seen::Idle) || facts.ending || retrying {
+            return Ok(());
+        }
+        for seat in facts.ledger.groups.keys().filter(|seat| !facts.traffic.is_moving(seat)) {
+            let Some(conn) = with_room(facts, seat) else { continue };
+            let partitions = facts.ledger.topics.get(&seat.topic).map_or(0, |config| config.partitions);
+            for spot in (0..partitions).map(|partition| seat.spot(Partition(partition))) {
+                if let Some(offset) = ready(facts, &spot) {
+                    return Err(format!("{spot} at {offset} is ready, {conn} has room, and everyone sleeps"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn with_room(facts: &Facts, seat: &Seat) -> Option<String> {
+    let mut conns =
+        facts.traffic.conns.iter().filter(|(_, conn)| conn.closed_in_turn.is_none() && !conn.congested);
+    let found = conns.find(|(id, conn)| {
+        let held = || facts.traffic.held_by(**id, seat, |item| item.possibly_held(facts.now_ms));
+        conn.credits != Some(0)
+            && conn
+                .members
+                .get(seat)
+                .is_some_and(|member| member.active && held() < member.window_min as usize)
+    });
+    found.map(|(id, _)| format!("{id:?}"))
+}
+
+fn ready(facts: &Facts, spot: &Spot) -> Option<Offset> {
+    let stream = spot.stream();
+    let (start, next) = facts.ledger.bounds(&stream);
+    let row = facts.ledger.cursor(spot);
+    (row.committed.0 + 1..next.0).map(Offset).filter(|offset| *offset >= start).find(|offset| {
+        let item = facts.traffic.item(spot, *offset).cloned().unwrap_or_default();
+        let held = item.possibly_held(facts.now_ms).is_some();
+        // A wait from before a restart is told in wall time, which may have stepped since; that it ends is checked at
+        // the end of the world.
+        let told_to_wait = facts.ledger.tries.get(&(spot.clone(), *offset)).and_then(|row| row.not_before);
+        let waits =
+            item.not_before_ms >= facts.now_ms || (item.sends_this_life == 0 && told_to_wait.is_some());
+        !held
+            && !waits
+            && item.acked == Acked::No
+            && !is_done(&row, *offset)
+            && !facts.may_be_filtered(&spot.seat, facts.ledger.event(&stream, *offset))
+    })
+}

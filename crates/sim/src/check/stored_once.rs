@@ -1,0 +1,99 @@
+//! An event is stored once: nobody is asked for it twice unless it brings an id, and an id is stored once within its
+//! window. Nothing is stored that nobody published.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_bus::{Input, Request};
+use millrace_model::{EventBody, NewEvent, Offset, Op, Outcome, Stream, TopicKey};
+
+use super::Checker;
+use crate::facts::Facts;
+use crate::ledger::dropped;
+use crate::payload::number;
+use crate::seen::Seen;
+
+#[derive(Default)]
+pub(super) struct StoredOnce {
+    published: BTreeMap<u64, (TopicKey, Arc<EventBody>)>,
+    /// Where each is in the log.
+    stored: BTreeMap<u64, (Stream, Offset)>,
+}
+
+impl Checker for StoredOnce {
+    fn name(&self) -> &'static str {
+        "stored_once"
+    }
+
+    fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
+        match seen {
+            Seen::Told { input: Input::Request { request, .. } } => self.asked(request),
+            Seen::Durable { batch, outcome: Outcome::Done(appended), .. } => {
+                for topic in dropped(batch) {
+                    self.stored.retain(|_, (stream, _)| stream.topic != *topic);
+                }
+                let appends = batch.ops.iter().filter_map(|op| match op {
+                    Op::Append(append) => Some(append),
+                    _ => None,
+                });
+                for (append, done) in appends.zip(appended) {
+                    let topic = &append.stream.topic;
+                    if done.duplicate || topic.is_dead_letter() || topic.topic().starts_with("system.") {
+                        continue;
+                    }
+                    self.stored(facts, &append.stream, done.offset, &append.event)?;
+                }
+            }
+            Seen::Ended { .. } => self.find_again(facts),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl StoredOnce {
+    fn asked(&mut self, request: &Request) {
+        let mut note = |topic: &TopicKey, event: &NewEvent| {
+            if let Some(number) = number(&event.body) {
+                self.published.insert(number, (topic.clone(), Arc::clone(&event.body)));
+            }
+        };
+        match request {
+            Request::Publish(publish) => note(&publish.topic, &publish.event),
+            Request::PublishBatch(batch) => batch.events.iter().for_each(|event| note(&batch.topic, event)),
+            _ => {}
+        }
+    }
+
+    fn stored(
+        &mut self,
+        facts: &Facts,
+        stream: &Stream,
+        offset: Offset,
+        event: &NewEvent,
+    ) -> Result<(), String> {
+        let number = number(&event.body).ok_or(format!("{:?} was stored and never published", event.body))?;
+        if self.published.get(&number) != Some(&(stream.topic.clone(), Arc::clone(&event.body))) {
+            return Err(format!("event {number} was stored otherwise than it was published"));
+        }
+        // An id lives no longer than its event: what retention has removed may come again.
+        let before = self.stored.insert(number, (stream.clone(), offset));
+        let before = before.filter(|(stream, offset)| *offset >= facts.ledger.bounds(stream).0);
+        before.map_or(Ok(()), |(first, at)| {
+            Err(format!(
+                "event {number} (id {:?}) was stored at {first} {at} and at {stream} {offset}",
+                event.id
+            ))
+        })
+    }
+
+    fn find_again(&mut self, facts: &Facts) {
+        self.stored.clear();
+        let logs = facts.ledger.logs.iter().filter(|(stream, _)| !stream.topic.is_dead_letter());
+        for event in logs.flat_map(|(_, log)| log.events.values()) {
+            if let Some(number) = number(&event.body) {
+                self.stored.insert(number, (event.stream.clone(), event.offset));
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The shared knowledge of the checkers: the ledger, the traffic, the time. Each sees it as it was before what it is shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_bus::{Ack, AckMode, BusLimits, ConnId, Input, Nack, ReplyTo, Request};
+use millrace_model::{Batch, Event, Filter, Group, Mono, Now, Offset, Outcome, TopicKey};
+
+use crate::ledger::{Ledger, cursor_rows, dropped, group_rows};
+use crate::place::{Seat, Spot};
+use crate::seen::Seen;
+use crate::traffic::{Acked, Conn, Lease, Traffic};
+
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub now_ms: u64,
+    pub now: Now,
+    /// The latest the wall clock ever showed.
+    pub wall_max_ms: u64,
+    /// Counts the engine's turns.
+    pub turn: u64,
+    pub limits: BusLimits,
+    pub ledger: Ledger,
+    pub traffic: Traffic,
+    /// As the server that runs now found it.
+    pub ledger_at_start: Ledger,
+    /// The engine was told that the store failed, or to stop.
+    pub ending: bool,
+    pub read_failed_ms: Option<u64>,
+    /// Every filter a group had since the server was started: the first member of an empty group may change it.
+    filters: BTreeMap<Seat, Vec<Filter>>,
+    /// Every batch on the disk, by commit: what the ledger is rebuilt from after a loss.
+    commits: Vec<Vec<(Batch, Outcome)>>,
+}
+
+impl Facts {
+    pub(crate) fn new(limits: BusLimits) -> Facts {
+        Facts {
+            now_ms: 0,
+            now: Now { mono: Mono(0), wall: millrace_model::Timestamp(0) },
+            wall_max_ms: 0,
+            turn: 0,
+            ledger: Ledger::default(),
+            traffic: Traffic { window_default: limits.max_inflight, ..Traffic::default() },
+            limits,
+            ledger_at_start: Ledger::default(),
+            ending: false,
+            read_failed_ms: None,
+            filters: BTreeMap::new(),
+            commits: Vec::new(),
+        }
+    }
+
+    pub(crate) fn tick(&mut self, world_ms: u64, now: Now) {
+        self.now_ms = world_ms;
+        self.now = now;
+        self.wall_max_ms = self.wall_max_ms.max(now.wall.0);
+    }
+
+    pub(crate) fn begin_commit(&mut self) {
+        self.commits.push(Vec::new());
+    }
+
+    /// Goes back to the first `kept` commits.
+    pub(crate) fn keep_commits(&mut self, kept: usize) {
+        if kept < self.commits.len() {
+            self.commits.truncate(kept);
+            self.ledger = Ledger::default();
+            for (batch, outcome) in self.commits.iter().flatten() {
+                self.ledger.apply(batch, outcome);
+            }
+        }
+    }
+
+    pub(crate) fn ack_timeout_ms(&self, topic: &TopicKey) -> u64 {
+        let own = self.ledger.topics.get(topic).and_then(|config| config.ack_timeout_ms);
+        own.unwrap_or(self.limits.ack_timeout_ms)
+    }
+
+    pub(crate) fn attempts_max(&self, topic: &TopicKey) -> u32 {
+        let own = self.ledger.topics.get(topic).and_then(|config| config.max_attempts);
+        own.unwrap_or(self.limits.max_attempts)
+    }
+
+    /// Whether the group's filter, now or before it was changed, turns the event away: it may then count as done.
+    pub(crate) fn may_be_filtered(&self, seat: &Seat, event: Option<&Arc<Event>>) -> bool {
+        let filters = self.filters.get(seat).map_or(&[][..], Vec::as_slice);
+        event.is_some_and(|event| filters.iter().any(|filter| !filter.matches(event)))
+    }
+
+    /// Whether every filter that the group ever had turns the event away.
+    pub(crate) fn must_be_filtered(&self, seat: &Seat, event: &Event) -> bool {
+        let filters = self.filters.get(seat).map_or(&[][..], Vec::as_slice);
+        !filters.is_empty() && filters.iter().all(|filter| !filter.matches(event))
+    }
+
+    pub(crate) fn apply(&mut self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Told { input } => self.told(input),
+            Seen::Durable { batch, outcome, .. } => {
+                self.ledger.apply(batch, outcome);
+                if let Some(commit) = self.commits.last_mut() {
+                    commit.push(((*batch).clone(), (*outcome).clone()));
+                }
+            }
+            Seen::Answered { to, reply } => self.traffic.answer(*to, reply),
+            Seen::Delivered { conn, group, event, .. } => self.delivered(*conn, group, event),
+            Seen::Stopped => self.traffic.cut_short(self.now_ms),
+            Seen::Ended { .. } => self.traffic.forget_server(),
+            Seen::Started => {
+                self.ledger_at_start = self.ledger.clone();
+                self.ending = false;
+                self.traffic.forget_cuts();
+                self.read_failed_ms = None;
+                let rows = self.ledger.groups.iter();
+                self.filters = rows.map(|(seat, row)| (seat.clone(), vec![row.filter.clone()])).collect();
+            }
+            Seen::Wanted { batch, .. } => self.decided(batch),
+            Seen::Opened { .. } | Seen::Settled { .. } | Seen::Idle | Seen::End { .. } => {}
+        }
+    }
+
+    /// Groups are moved and filters changed when the engine decides it, not when the decision is durable.
+    fn decided(&mut self, batch: &Batch) {
+        for (spot, row) in cursor_rows(batch) {
+            // A row that says otherwise is that of an ack which came while the move was still being looked up.
+            let anew = row.delivered == row.committed && row.ahead.is_empty();
+            if anew && self.traffic.is_moving(&spot.seat) {
+                self.traffic.move_group(&spot);
+            }
+        }
+        for topic in dropped(batch) {
+            self.traffic.forget_topic(topic);
+            self.ledger_at_start.cursors.retain(|spot, _| spot.seat.topic != *topic);
+            self.ledger_at_start.tries.retain(|(spot, _), _| spot.seat.topic != *topic);
+        }
+        for (seat, row) in group_rows(batch) {
+            self.filters.entry(seat).or_default().push(row.filter);
+        }
+    }
+
+    fn told(&mut self, input: &Input) {
+        match input {
+            Input::Open { conn, .. } => {
+                self.traffic.conns.insert(*conn, Conn::default());
+            }
+            Input::Close { conn } => self.traffic.close(*conn, self.turn),
+            Input::Congested { conn } | Input::Drained { conn } => {
+                let congested = matches!(input, Input::Congested { .. });
+                self.traffic.conns.entry(*conn).or_default().congested = congested;
+            }
+            Input::Request { to, request } => self.asked(*to, request),
+            Input::Page { page: None, .. }
+            | Input::Found { offsets: None, .. }
+            | Input::DueRows { rows: None, .. } => {
+                self.read_failed_ms = Some(self.now_ms);
+            }
+            Input::Stop | Input::StorageFailed { .. } => self.ending = true,
+            Input::TooLarge { .. }
+            | Input::Committed { .. }
+            | Input::Page { .. }
+            | Input::Found { .. }
+            | Input::DueRows { .. } => {}
+        }
+    }
+
+    fn asked(&mut self, to: ReplyTo, request: &Request) {
+        self.traffic.ask(to, request);
+        let ReplyTo::Conn { conn, .. } = to else { return };
+        match request {
+            Request::Ack(ack) => self.acked(conn, ack),
+            Request::Nack(nack) => self.nacked(conn, nack),
+            Request::Flow { credits } => {
+                let credits_max = self.limits.credits_max;
+                let held = &mut self.traffic.conns.entry(conn).or_default().credits;
+                // A FLOW of nothing takes back what is left.
+                let left = held.filter(|_| *credits > 0).unwrap_or(0);
+                *held = Some(left.saturating_add(*credits).min(credits_max));
+            }
+            Request::Unsubscribe { topic, group } => {
+                let seat = Seat { topic: topic.clone(), group: group.clone() };
+                self.traffic.release(conn, Some(&seat));
+                self.traffic.conns.entry(conn).or_default().members.remove(&seat);
+            }
+            _ => {}
+        }
+    }
+
+    fn acked(&mut self, conn: ConnId, ack: &Ack) {
+        let seat = Seat { topic: ack.topic.clone(), group: ack.group.clone() };
+        let Some(member) = self.traffic.conns.get(&conn).and_then(|conn| conn.members.get(&seat)).copied()
+        else {
+            return;
+        };
+        // A server that is ending may take the ack or refuse it.
+        let (now_ms, ending) = (self.now_ms, self.ending);
+        let Some(items) = self.traffic.items.get_mut(&seat.spot(ack.partition)) else { return };
+        // An ack of something that is not in flight may be refused as a whole.
+        let named = items.get(&ack.offset).is_some_and(|item| item.surely_held(now_ms).is_some());
+        let lowest = if member.mode == AckMode::Cumulative { Offset::ZERO } else { ack.offset };
+        for (offset, item) in items.range_mut(lowest..=ack.offset) {
+            let mine = item.lease.is_some_and(|lease| lease.conn == conn);
+            if item.surely_held(now_ms).is_some() && mine && named && !ending {
+                item.acked = Acked::Yes;
+                item.lease = None;
+            } else if (mine || *offset == ack.offset) && item.acked == Acked::No && item.sends > 0 {
+                item.acked = Acked::Maybe;
+                item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
+            }
+        }
+    }
+
+    fn nacked(&mut self, conn: ConnId, nack: &Nack) {
+        let seat = Seat { topic: nack.topic.clone(), group: nack.group.clone() };
+        let is_member = self.traffic.conns.get(&conn).is_some_and(|conn| conn.members.contains_key(&seat));
+        let (now_ms, ending) = (self.now_ms, self.ending);
+        let not_before_ms = now_ms + nack.delay_ms.unwrap_or(0);
+        let item = self
+            .traffic
+            .items
+            .get_mut(&seat.spot(nack.partition))
+            .and_then(|items| items.get_mut(&nack.offset));
+        let Some(item) = item.filter(|_| is_member) else { return };
+        if item.surely_held(now_ms).is_some_and(|lease| lease.conn == conn) && !ending {
+            item.not_before_ms = not_before_ms;
+            item.lease = None;
+        } else {
+            // It may be completed already and be asked back by this, or it may be refused.
+            item.acked = Acked::Maybe;
+            item.asked_back = true;
+            item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
+        }
+    }
+
+    fn delivered(&mut self, conn: ConnId, group: &Group, event: &Event) {
+        let until_ms = self.now_ms + self.ack_timeout_ms(&event.stream.topic);
+        let spot = spot_of(group, event);
+        // A topic that is made anew has other settings than the ledger still shows.
+        let certain = !self.traffic.is_dropping(&event.stream.topic);
+        let Some(to) = self.traffic.conns.get_mut(&conn) else { return };
+        to.credits = to.credits.map(|credits| credits.saturating_sub(1));
+        let reached = to.closed_in_turn.is_none() && to.members.contains_key(&spot.seat);
+        let item = self.traffic.items.entry(spot).or_default().entry(event.offset).or_default();
+        item.sends += 1;
+        item.sends_this_life += 1;
+        item.acked = Acked::No;
+        item.not_before_ms = 0;
+        item.lease = reached.then_some(Lease { conn, until_ms, certain });
+    }
+}
+
+pub(crate) fn spot_of(group: &Group, event: &Event) -> Spot {
+    Seat { topic: event.stream.topic.clone(), group: group.clone() }.spot(event.stream.partition)
+}

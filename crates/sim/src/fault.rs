@@ -1,0 +1,92 @@
+//! The faults the world knows, and how often each has happened.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// The process dies; what the operating system has stays.
+    Kill,
+    /// The machine dies; only what was synced is sure to stay.
+    PowerLoss,
+    /// A confirmed commit that was not synced is gone after a power loss.
+    LostCommit,
+    CommitFailed,
+    CommitSlow,
+    ReadFailed,
+    Stop,
+    WallStep,
+    Disconnect,
+    /// A consumer took an event and never said anything about it.
+    Vanished,
+    LateAck,
+    DuplicateAck,
+    StrayAck,
+    Nack,
+    Congested,
+    Unsubscribe,
+    Seek,
+    Reset,
+    Grow,
+    DeleteTopic,
+    FilterConflict,
+    Resent,
+}
+
+impl Fault {
+    fn name(self) -> &'static str {
+        match self {
+            Fault::Kill => "kill",
+            Fault::PowerLoss => "power_loss",
+            Fault::LostCommit => "lost_commit",
+            Fault::CommitFailed => "commit_failed",
+            Fault::CommitSlow => "commit_slow",
+            Fault::ReadFailed => "read_failed",
+            Fault::Stop => "stop",
+            Fault::WallStep => "wall_step",
+            Fault::Disconnect => "disconnect",
+            Fault::Vanished => "vanished",
+            Fault::LateAck => "late_ack",
+            Fault::DuplicateAck => "duplicate_ack",
+            Fault::StrayAck => "stray_ack",
+            Fault::Nack => "nack",
+            Fault::Congested => "congested",
+            Fault::Unsubscribe => "unsubscribe",
+            Fault::Seek => "seek",
+            Fault::Reset => "reset",
+            Fault::Grow => "grow",
+            Fault::DeleteTopic => "delete_topic",
+            Fault::FilterConflict => "filter_conflict",
+            Fault::Resent => "resent",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts(BTreeMap<Fault, u64>);
+
+impl FaultCounts {
+    pub fn add(&mut self, fault: Fault) {
+        *self.0.entry(fault).or_default() += 1;
+    }
+
+    pub fn of(&self, fault: Fault) -> u64 {
+        self.0.get(&fault).copied().unwrap_or(0)
+    }
+
+    pub fn merge(&mut self, other: &FaultCounts) {
+        for (fault, count) in &other.0 {
+            *self.0.entry(*fault).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for FaultCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (fault, count)) in self.0.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            write!(f, "{space}{}={count}", fault.name())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! `millrace-sim`: runs seeds, prints a line for each, stops at the first that fails.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use millrace_sim::{FaultCounts, Options, Report, STEPS_DEFAULT, parse_sabotage, run};
+
+const USAGE: &str =
+    "usage: millrace-sim [--seeds N] [--start N] [--seed N] [--steps N] [--trace] [--keep-going]
+                    [--sabotage NAME]
+
+  --seeds N        run N seeds (100), beginning at --start (1)
+  --seed N         run one seed
+  --steps N        steps of each seed before the calm (4000)
+  --trace          print every step
+  --keep-going     do not stop at the first seed that fails
+  --sabotage NAME  break the engine on purpose, to see the checkers bite";
+
+struct Args {
+    first: u64,
+    count: u64,
+    steps: u64,
+    print_trace: bool,
+    keep_going: bool,
+    sabotage: Option<millrace_bus::Sabotage>,
+}
+
+fn main() -> ExitCode {
+    let args = match parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(problem) => {
+            eprintln!("{problem}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let began = Instant::now();
+    let (mut failed, mut steps, mut simulated_ms, mut faults) = (Vec::new(), 0, 0, FaultCounts::default());
+    for seed in args.first..args.first.saturating_add(args.count) {
+        let options =
+            Options { seed, steps: args.steps, print_trace: args.print_trace, sabotage: args.sabotage };
+        let report = run(&options);
+        print_line(&report);
+        steps += report.steps;
+        simulated_ms += report.simulated_ms;
+        faults.merge(&report.faults);
+        if report.violation.is_some() {
+            print_failure(&args, &report);
+            failed.push(seed);
+            if !args.keep_going {
+                break;
+            }
+        }
+    }
+    println!(
+        "{} of {} seeds failed{}; {steps} steps, {} s simulated in {:.1} s; {faults}",
+        failed.len(),
+        args.count,
+        if failed.is_empty() { String::new() } else { format!(" {failed:?}") },
+        simulated_ms / 1000,
+        began.elapsed().as_secs_f64(),
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_line(report: &Report) {
+    let Report { seed, steps, simulated_ms, trace_hash, faults, .. } = report;
+    let seconds = *simulated_ms as f64 / 1000.0;
+    println!(
+        "seed {seed:>5}  steps {steps:>6}  simulated {seconds:>8.3} s  trace {trace_hash:016x}  {faults}"
+    );
+}
+
+fn print_failure(args: &Args, report: &Report) {
+    let Some(violation) = &report.violation else { return };
+    println!("\nseed {} violates {violation}\n\nthe last steps:", report.seed);
+    report.tail.iter().for_each(|line| println!("{line}"));
+    let sabotage = args.sabotage.map_or(String::new(), |sabotage| format!(" --sabotage {sabotage:?}"));
+    let (seed, steps) = (report.seed, args.steps);
+    println!("\nreplay: cargo run -p millrace-sim -- --seed {seed} --steps {steps}{sabotage} --trace\n");
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
+    let mut args = Args {
+        first: 1,
+        count: 100,
+        steps: STEPS_DEFAULT,
+        print_trace: false,
+        keep_going: false,
+        sabotage: None,
+    };
+    while let Some(flag) = words.next() {
+        let mut value = || words.next().ok_or(format!("{flag} needs a value"));
+        let number =
+            |text: String| text.parse::<u64>().map_err(|_| format!("{text:?} is not a whole number"));
+        match flag.as_str() {
+            "--seeds" => args.count = number(value()?)?,
+            "--start" => args.first = number(value()?)?,
+            "--seed" => (args.first, args.count) = (number(value()?)?, 1),
+            "--steps" => args.steps = number(value()?)?,
+            "--trace" => args.print_trace = true,
+            "--keep-going" => args.keep_going = true,
+            "--sabotage" => {
+                let name = value()?;
+                args.sabotage = Some(parse_sabotage(&name).ok_or(format!("there is no sabotage {name:?}"))?);
+            }
+            _ => return Err(format!("{flag:?} is not a flag")),
+        }
+    }
+    Ok(args)
+}

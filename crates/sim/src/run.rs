@@ -1,0 +1,59 @@
+//! One seed, from the beginning of its world to the verdict.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use millrace_bus::Sabotage;
+
+use crate::check::{Checkers, Violation};
+use crate::fault::FaultCounts;
+use crate::world::World;
+
+/// Steps of a seed before the calm, unless told otherwise.
+pub const STEPS_DEFAULT: u64 = 4000;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    pub steps: u64,
+    pub print_trace: bool,
+    pub sabotage: Option<Sabotage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub seed: u64,
+    pub steps: u64,
+    pub simulated_ms: u64,
+    pub trace_hash: u64,
+    pub faults: FaultCounts,
+    pub violation: Option<Violation>,
+    /// The last steps before the verdict.
+    pub tail: Vec<String>,
+}
+
+pub fn run(options: &Options) -> Report {
+    let mut world = World::new(options.seed, options.sabotage, options.print_trace);
+    // An engine that panics has failed its seed like any other; the steps that led there are still worth showing.
+    let verdict = catch_unwind(AssertUnwindSafe(|| world.run(options.steps)));
+    let verdict = verdict.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let detail = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned();
+        Err(Violation { invariant: "never_panics", detail })
+    });
+    Report {
+        seed: options.seed,
+        steps: world.steps,
+        simulated_ms: world.simulated_ms(),
+        trace_hash: world.trace.hash(),
+        faults: world.faults.clone(),
+        violation: verdict.err(),
+        tail: world.trace.tail(),
+    }
+}
+
+/// The names of all invariants that are checked.
+pub fn invariants() -> Vec<&'static str> {
+    let mut names = Checkers::all().names();
+    names.extend(["stop_ends", "restores", "never_panics"]);
+    names
+}

@@ -1,0 +1,34 @@
+//! The engine's deliberate bugs, and which invariant must notice each.
+
+use millrace_bus::Sabotage;
+
+pub const ALL: [Sabotage; 9] = [
+    Sabotage::AnswerBeforeCommit,
+    Sabotage::CommitPassesHole,
+    Sabotage::KeepLeasesOfClosed,
+    Sabotage::IgnoreWindow,
+    Sabotage::DoubleLease,
+    Sabotage::DeadLetterApart,
+    Sabotage::CountTooHigh,
+    Sabotage::NoWakeOnAck,
+    Sabotage::LoseTail,
+];
+
+/// Whichever of them comes first in a seed is reported.
+pub fn expected(sabotage: Sabotage) -> &'static [&'static str] {
+    match sabotage {
+        Sabotage::AnswerBeforeCommit => &["durable_first"],
+        Sabotage::CommitPassesHole => &["commit_passes_finished_only"],
+        Sabotage::KeepLeasesOfClosed => &["no_ready_work_asleep"],
+        Sabotage::IgnoreWindow => &["window_and_credits"],
+        Sabotage::DoubleLease => &["one_lease"],
+        Sabotage::DeadLetterApart => &["dead_letter_whole", "commit_passes_finished_only"],
+        Sabotage::CountTooHigh => &["attempts_true"],
+        Sabotage::NoWakeOnAck => &["no_ready_work_asleep"],
+        Sabotage::LoseTail => &["no_ready_work_asleep", "all_finished"],
+    }
+}
+
+pub fn parse(name: &str) -> Option<Sabotage> {
+    ALL.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
+}

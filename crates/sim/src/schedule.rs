@@ -1,0 +1,24 @@
+//! What will happen, ordered by time and, at the same time, by who asked first.
+
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(crate) struct Schedule<T> {
+    pending: BTreeMap<(u64, u64), T>,
+    sequence: u64,
+}
+
+impl<T> Schedule<T> {
+    pub(crate) fn new() -> Schedule<T> {
+        Schedule { pending: BTreeMap::new(), sequence: 0 }
+    }
+
+    pub(crate) fn at(&mut self, world_ms: u64, what: T) {
+        self.sequence += 1;
+        self.pending.insert((world_ms, self.sequence), what);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
+        self.pending.pop_first().map(|((at, _), what)| (at, what))
+    }
+}

@@ -1,0 +1,59 @@
+//! What the checkers get to see: every contact between the engine, its store and its clients.
+
+use std::sync::Arc;
+
+use millrace_bus::{ConnId, Input, Reply, ReplyTo};
+use millrace_model::{Batch, Event, Group, Mono, Outcome};
+use millrace_store::Store;
+
+use crate::disk::Ending;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Seen<'a> {
+    /// The store was opened after a crash or a stop, before an engine runs on it.
+    Opened {
+        store: &'a dyn Store,
+    },
+    /// An engine was restored from the store.
+    Started,
+    /// An input is about to be handed to the engine.
+    Told {
+        input: &'a Input,
+    },
+    /// The engine asked for a commit.
+    Wanted {
+        batch: &'a Batch,
+    },
+    /// A batch became durable. Seen before the ledger has it.
+    Durable {
+        batch: &'a Batch,
+        outcome: &'a Outcome,
+    },
+    Answered {
+        to: ReplyTo,
+        reply: &'a Reply,
+    },
+    Delivered {
+        conn: ConnId,
+        group: &'a Group,
+        event: &'a Arc<Event>,
+        attempts: u32,
+    },
+    /// The engine has settled and says when it wants to be woken. It was quiet if nothing went in and nothing came out.
+    Settled {
+        deadline: Option<Mono>,
+        quiet: bool,
+    },
+    /// The engine has settled, nothing it asked for is under way, nothing waits to be handed to it.
+    Idle,
+    /// The engine said that it may end.
+    Stopped,
+    /// The server is gone, and with it whatever its disk did not keep: the ledger already shows what is left.
+    Ended {
+        ending: Ending,
+    },
+    /// The world ends, after a time in which everything went well.
+    End {
+        store: &'a dyn Store,
+    },
+}

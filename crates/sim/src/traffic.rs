@@ -1,0 +1,221 @@
+//! What the outside saw: connections, memberships, deliveries, acks. Kept without looking into the engine.
+//!
+//! Where the engine is free to decide (an ack that comes when the lease just ran out), this record knows that it does
+//! not know: such a lease is not `certain`, such an ack is `Maybe`. Checkers accuse only on what is certain.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_bus::{AckMode, ConnId, Reply, ReplyTo, Request, Subscribe};
+use millrace_model::{Offset, TopicKey};
+
+use crate::place::{Seat, Spot};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conn {
+    /// In which turn of the engine it was closed. What was decided in that very turn may still name it.
+    pub closed_in_turn: Option<u64>,
+    /// `None` = not in credit mode.
+    pub credits: Option<u64>,
+    pub congested: bool,
+    pub members: BTreeMap<Seat, Member>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    /// Two values while a subscription that changes it is not answered.
+    pub window_min: u32,
+    pub window_max: u32,
+    pub mode: AckMode,
+    /// False until the subscription is answered.
+    pub active: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub conn: ConnId,
+    pub until_ms: u64,
+    pub certain: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Acked {
+    #[default]
+    No,
+    Maybe,
+    Yes,
+}
+
+/// One event as one group has met it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Item {
+    /// Deliveries ever, and since the server that runs now was started.
+    pub sends: u32,
+    pub sends_this_life: u32,
+    pub lease: Option<Lease>,
+    pub acked: Acked,
+    pub not_before_ms: u64,
+    /// The server's stop cut its last delivery short, which then does not count.
+    pub cut_short: bool,
+    /// A NACK came when it was, perhaps, already completed: it may begin anew.
+    pub asked_back: bool,
+}
+
+impl Item {
+    pub(crate) fn surely_held(&self, now_ms: u64) -> Option<Lease> {
+        self.lease.filter(|lease| lease.certain && now_ms < lease.until_ms)
+    }
+
+    pub(crate) fn possibly_held(&self, now_ms: u64) -> Option<Lease> {
+        self.lease.filter(|lease| now_ms <= lease.until_ms)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic {
+    pub conns: BTreeMap<ConnId, Conn>,
+    pub items: BTreeMap<Spot, BTreeMap<Offset, Item>>,
+    /// Requests that are not answered yet.
+    pub asked: BTreeMap<ReplyTo, Request>,
+    /// Groups that were moved in this life of the server: their counts may have begun anew.
+    pub moved: BTreeSet<Seat>,
+    /// The window of a subscription that does not ask for one.
+    pub window_default: u32,
+}
+
+impl Traffic {
+    pub(crate) fn item(&self, spot: &Spot, offset: Offset) -> Option<&Item> {
+        self.items.get(spot)?.get(&offset)
+    }
+
+    pub(crate) fn held_by(&self, conn: ConnId, seat: &Seat, held: impl Fn(&Item) -> Option<Lease>) -> usize {
+        let first = seat.spot(millrace_model::Partition(0));
+        let spots = self.items.range(first..).take_while(|(spot, _)| spot.seat == *seat);
+        spots
+            .flat_map(|(_, items)| items.values())
+            .filter(|item| held(item).is_some_and(|lease| lease.conn == conn))
+            .count()
+    }
+
+    /// Whether somebody has asked to move the group, or to delete its topic, and was not answered yet.
+    pub(crate) fn is_moving(&self, seat: &Seat) -> bool {
+        let mut moved = self.asked.values().filter_map(moves);
+        moved.any(|moved| moved == *seat) || self.is_dropping(&seat.topic)
+    }
+
+    pub(crate) fn is_dropping(&self, topic: &TopicKey) -> bool {
+        self.asked
+            .values()
+            .any(|request| matches!(request, Request::DeleteTopic { topic: of } if of == topic))
+    }
+
+    /// The topic is deleted: whatever has its name later is another one. How often events were sent is kept, because
+    /// a crash may bring the topic back.
+    pub(crate) fn forget_topic(&mut self, topic: &TopicKey) {
+        let items = self.items.iter_mut().filter(|(spot, _)| spot.seat.topic == *topic);
+        for item in items.flat_map(|(_, items)| items.values_mut()) {
+            *item = Item { sends: item.sends, ..Item::default() };
+        }
+        for conn in self.conns.values_mut() {
+            conn.members.retain(|seat, _| seat.topic != *topic);
+        }
+    }
+
+    pub(crate) fn ask(&mut self, to: ReplyTo, request: &Request) {
+        if let (ReplyTo::Conn { conn, .. }, Request::Subscribe(subscribe)) = (to, request) {
+            self.ask_subscribe(conn, subscribe);
+        }
+        if to != ReplyTo::Nobody {
+            self.asked.insert(to, request.clone());
+        }
+    }
+
+    fn ask_subscribe(&mut self, conn: ConnId, subscribe: &Subscribe) {
+        let window = subscribe.max_inflight.unwrap_or(self.window_default);
+        let new = Member { window_min: window, window_max: window, mode: subscribe.ack_mode, active: false };
+        let members = &mut self.conns.entry(conn).or_default().members;
+        let member = members.entry(seat_of(subscribe)).or_insert(new);
+        member.window_min = member.window_min.min(window);
+        member.window_max = member.window_max.max(window);
+    }
+
+    pub(crate) fn answer(&mut self, to: ReplyTo, reply: &Reply) {
+        let Some(request) = self.asked.remove(&to) else { return };
+        let refused = matches!(reply, Reply::Refused(_));
+        if let (ReplyTo::Conn { conn, .. }, Request::Subscribe(subscribe)) = (to, &request) {
+            let seat = seat_of(subscribe);
+            let window = subscribe.max_inflight.unwrap_or(self.window_default);
+            let Some(members) = self.conns.get_mut(&conn).map(|conn| &mut conn.members) else { return };
+            if !refused {
+                let mode = subscribe.ack_mode;
+                members.insert(seat, Member { window_min: window, window_max: window, mode, active: true });
+            } else if members.get(&seat).is_some_and(|member| !member.active) {
+                members.remove(&seat);
+            }
+        }
+    }
+
+    /// The group stands somewhere else in this partition from now on, whatever it was sent before.
+    pub(crate) fn move_group(&mut self, spot: &Spot) {
+        for item in self.items.get_mut(spot).into_iter().flat_map(BTreeMap::values_mut) {
+            item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
+            item.acked = Acked::No;
+            item.not_before_ms = 0;
+        }
+        self.moved.insert(spot.seat.clone());
+    }
+
+    pub(crate) fn close(&mut self, conn: ConnId, turn: u64) {
+        if let Some(found) = self.conns.get_mut(&conn) {
+            found.closed_in_turn = Some(turn);
+        }
+        self.release(conn, None);
+        self.asked.retain(|to, request| {
+            // A move that was begun may still be carried out.
+            !matches!(to, ReplyTo::Conn { conn: of, .. } if *of == conn) || moves(request).is_some()
+        });
+    }
+
+    /// What the connection held is free, on one seat or on all.
+    pub(crate) fn release(&mut self, conn: ConnId, seat: Option<&Seat>) {
+        for (_, items) in self.items.iter_mut().filter(|(spot, _)| seat.is_none_or(|seat| spot.seat == *seat))
+        {
+            for item in items.values_mut().filter(|item| item.lease.is_some_and(|lease| lease.conn == conn)) {
+                item.lease = None;
+            }
+        }
+    }
+
+    /// The server is gone: no connection, no lease, no unwritten ack outlives it.
+    pub(crate) fn forget_server(&mut self) {
+        self.conns.clear();
+        self.asked.clear();
+        self.moved.clear();
+        for item in self.items.values_mut().flat_map(BTreeMap::values_mut) {
+            *item = Item { sends: item.sends, cut_short: item.cut_short, ..Item::default() };
+        }
+    }
+
+    pub(crate) fn forget_cuts(&mut self) {
+        self.items.values_mut().flat_map(BTreeMap::values_mut).for_each(|item| item.cut_short = false);
+    }
+
+    /// A stop does not count the deliveries that it cut short.
+    pub(crate) fn cut_short(&mut self, now_ms: u64) {
+        for item in self.items.values_mut().flat_map(BTreeMap::values_mut) {
+            item.cut_short = item.surely_held(now_ms).is_some() && item.acked == Acked::No;
+        }
+    }
+}
+
+pub(crate) fn seat_of(subscribe: &Subscribe) -> Seat {
+    Seat { topic: subscribe.topic.clone(), group: subscribe.group.clone() }
+}
+
+/// The group that this request moves against the rule that commits only go forward.
+pub(crate) fn moves(request: &Request) -> Option<Seat> {
+    match request {
+        Request::Subscribe(subscribe) if subscribe.reset => Some(seat_of(subscribe)),
+        Request::SeekGroup { topic, group, .. } => Some(Seat { topic: topic.clone(), group: group.clone() }),
+        _ => None,
+    }
+}

@@ -1,0 +1,27 @@
+// The WebSocket that browsers have.
+
+import { CLOSE_NORMAL, CLOSE_TOO_LARGE, type Transport, type TransportEnd, type TransportEvents } from './transport.js';
+
+export function openBrowserTransport(url: string, _token: string | undefined, events: TransportEvents): Transport {
+  const socket = new WebSocket(url);
+  const end = (end: TransportEnd): void => {
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    events.ended(end);
+  };
+  socket.onopen = () => events.opened();
+  socket.onmessage = (event: MessageEvent<unknown>) => events.received(String(event.data));
+  // An error says nothing and is always followed by a close.
+  socket.onclose = ({ code, reason }: CloseEvent) =>
+    end({ reason: reason || `closed with code ${code}`, oversize: code === CLOSE_TOO_LARGE });
+  return {
+    tokenSent: false,
+    send: (text) => socket.send(text),
+    close: () => socket.close(CLOSE_NORMAL),
+    abort(reason) {
+      if (socket.onclose === null) return;
+      // A goodbye to a silent peer may take minutes; nobody here waits for it.
+      end({ reason, oversize: false });
+      socket.close();
+    },
+  };
+}

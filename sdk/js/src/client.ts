@@ -1,0 +1,317 @@
+// The handle on the bus.
+
+import { Deferred, refusal } from './deferred.js';
+import { defaultUrl, Endpoint } from './endpoint.js';
+import { BadPayload, BusError, Closed, Refused } from './errors.js';
+import type {
+  AckFrame,
+  AuthFrame,
+  DeliveryPlace,
+  Headers,
+  MessageFrame,
+  NackFrame,
+  NewEvent,
+  PublishBatchFrame,
+  PublishFrame,
+  ServerFrame,
+} from './frames.js';
+import { Link, type LinkState } from './link.js';
+import { Membership, type OnError, type OnMessage, type SubscribeRequest } from './membership.js';
+import { type BusClientOptions, DEFAULTS } from './options.js';
+import { outside } from './outside.js';
+import { batchReceiptOf, type Published, type PublishedBatch, receiptOf, type Scheduled } from './receipts.js';
+import { Requests } from './requests.js';
+import { Room } from './room.js';
+import { Subscription } from './subscription.js';
+import { Subscriptions } from './subscriptions.js';
+import { putTopic, type TopicConfig } from './topics.js';
+import type { TransportEnd } from './transport.js';
+import { uuidv7 } from './uuid.js';
+
+/** Not a number, as all others are: it is asked before anything else may be. */
+const AUTH_RID = 'auth';
+
+export type PublishOptions = Omit<NewEvent, 'payload'>;
+/** One of the two. */
+export type DelayedPublishOptions = PublishOptions &
+  ({ delay_ms: number; deliver_at?: never } | { deliver_at: number; delay_ms?: never });
+
+export interface NackOptions {
+  reason?: string;
+  delay_ms?: number;
+}
+
+/** Connects when it is made, and again whenever the connection is lost: subscriptions and unconfirmed publishes carry
+ * on. One connection, any number of publishes in flight and of subscriptions. */
+export class BusClient {
+  readonly #options: BusClientOptions;
+  readonly #endpoint: Endpoint;
+  readonly #link: Link;
+  readonly #room: Room;
+  readonly #requests: Requests;
+  readonly #subscriptions: Subscriptions;
+  /** Deliveries the server may still make; `undefined` before the first FLOW. */
+  #credits: number | undefined;
+  /** The server said that a frame was too large, which it follows by closing the connection. */
+  #oversize = false;
+  /** Why there will be nothing more. */
+  #ended: BusError | undefined;
+  #whenConnected: Deferred<void>[] = [];
+
+  constructor(url: string = defaultUrl(), options: BusClientOptions = {}) {
+    const settings = { ...DEFAULTS, ...options };
+    this.#options = options;
+    this.#endpoint = new Endpoint(url, options.namespace);
+    this.#room = new Room(settings.publishesInflightMax, settings.publishCharsInflightMax);
+    this.#requests = new Requests((text) => this.#link.send(text), this.#room, settings.frameBytesMax);
+    this.#subscriptions = new Subscriptions(this.#requests);
+    this.#link = new Link(
+      {
+        url: this.#endpoint.ws,
+        token: options.token,
+        backoff: options.backoff ?? {},
+        idleTimeoutMs: settings.idleTimeoutMs,
+        giveUpAfterMs: options.giveUpAfterMs ?? Infinity,
+        openTransport: options.openTransport,
+      },
+      {
+        opened: (tokenSent) => this.#opened(tokenSent),
+        received: (text) => this.#received(text),
+        silent: () => this.#link.send('{"type":"PING"}'),
+        lost: (end) => this.#lost(end),
+        failed: (error) => this.#end(error),
+        changed: (state) => outside(() => this.#options.onState?.(state)),
+      },
+    );
+    this.#link.start();
+  }
+
+  get state(): LinkState {
+    return this.#link.state;
+  }
+
+  /** Resolves when there is a connection; rejects when there will be none. */
+  connected(): Promise<void> {
+    if (this.#ended) return refusal(this.#ended);
+    if (this.#requests.connected) return Promise.resolve();
+    const waiter = new Deferred<void>();
+    this.#whenConnected.push(waiter);
+    return waiter.promise;
+  }
+
+  /** Resolves when the event is as durable as the answer says. It is sent again after a lost connection, under the
+   * same id, so that the server stores it once. */
+  publish<T>(topic: string, payload: T, key?: string, headers?: Headers): Promise<Published>;
+  publish<T>(topic: string, payload: T, options: DelayedPublishOptions): Promise<Published | Scheduled>;
+  publish<T>(topic: string, payload: T, options: PublishOptions): Promise<Published>;
+  publish<T>(
+    topic: string,
+    payload: T,
+    keyOrOptions?: string | PublishOptions | DelayedPublishOptions,
+    headers?: Headers,
+  ): Promise<Published | Scheduled> {
+    const given = typeof keyOrOptions === 'object' ? keyOrOptions : withoutUndefined({ key: keyOrOptions, headers });
+    const frame: PublishFrame<T> = { type: 'PUBLISH', topic, ...given, id: given?.id ?? uuidv7(), payload };
+    return this.#publish(frame, (answer) => ('offsets' in answer ? undefined : receiptOf(answer)));
+  }
+
+  /** All of them or none. Each gets an id of its own if it has none. */
+  publishBatch<T>(topic: string, events: NewEvent<T>[]): Promise<PublishedBatch> {
+    const named = events.map((event) => ({ ...event, id: event.id ?? uuidv7() }));
+    const ids = named.map(({ id }) => id);
+    const frame: PublishBatchFrame<T> = { type: 'PUBLISH_BATCH', topic, events: named };
+    return this.#publish(frame, (answer) => ('offsets' in answer ? batchReceiptOf(answer, ids) : undefined));
+  }
+
+  /** Resolves when the next publish will not be refused with `QueueFull`, if nobody else comes first. */
+  waitForRoom(): Promise<void> {
+    return this.#room.wait();
+  }
+
+  /** Resolves when every publish so far is confirmed or has failed. */
+  flush(): Promise<void> {
+    return this.#requests.flushed();
+  }
+
+  /** Calls `onMessage` for each delivery, from now on and over all reconnects. Throws if this client is a member of
+   * the group already. `onError` hears of refusals, also of the end of the subscription, and of handlers that throw;
+   * without it the client's own does. */
+  subscribe<T = unknown>(req: SubscribeRequest, onMessage: OnMessage<T>, onError?: OnError): Subscription {
+    if (this.#ended) throw this.#ended;
+    const report = onError ?? this.#options.onError ?? (() => {});
+    // The server knows no types: that payloads are `T` is the caller's word.
+    const member = new Membership(req, onMessage as OnMessage, (error, message) =>
+      outside(() => report(error, message)),
+    );
+    this.#subscriptions.add(member);
+    return new Subscription(member, this.#subscriptions);
+  }
+
+  /** Sends an ACK or NACK frame, or acknowledges a message. It is not confirmed, and dropped if the delivery came on a
+   * connection that is gone: the event is delivered again then. */
+  ack(frame: AckFrame | NackFrame | MessageFrame): void {
+    this.#subscriptions.answer(frame.type === 'MESSAGE' ? ackOf(frame) : frame, frame);
+  }
+
+  /** Resolves when the ack is durable. */
+  ackConfirmed(frame: DeliveryPlace): Promise<void> {
+    return this.#confirmed((waiter) => this.#subscriptions.answer(ackOf(frame), frame, waiter));
+  }
+
+  /** Gives the event back, to be delivered again at once or after `delay_ms`. */
+  nack(frame: DeliveryPlace, options: NackOptions = {}): void {
+    this.#subscriptions.answer(nackOf(frame, options), frame);
+  }
+
+  /** Resolves when the server has taken it back. */
+  nackConfirmed(frame: DeliveryPlace, options: NackOptions = {}): Promise<void> {
+    return this.#confirmed((waiter) => this.#subscriptions.answer(nackOf(frame, options), frame, waiter));
+  }
+
+  /** Whether the message came on the present connection. If not, it is delivered again, here or elsewhere. */
+  isCurrent(message: MessageFrame): boolean {
+    return this.#subscriptions.isCurrent(message);
+  }
+
+  /** Lets the server deliver this many more events on the whole connection. The first call switches the client to
+   * credits; without any, only the windows of the subscriptions count. */
+  flow(credits: number): void {
+    this.#credits = (this.#credits ?? 0) + credits;
+    this.#requests.tell({ type: 'FLOW', credits });
+  }
+
+  /** Resolves when the server has answered. */
+  ping(): Promise<void> {
+    return this.#confirmed((waiter) => this.#requests.ask({ type: 'PING' }, waiter));
+  }
+
+  /** Creates a topic with settings of its own; without this, topics come into being by their first use. */
+  registerTopic(topic: string, config: TopicConfig = {}): Promise<TopicConfig & { topic: string }> {
+    return putTopic(this.#endpoint.http('/topics'), this.#options.token, topic, config);
+  }
+
+  /** Sends what was asked before, then ends the connection. Publishes that are not confirmed by then fail with
+   * `Closed`: await them, or `flush()`, first. */
+  async close(): Promise<void> {
+    this.#ended ??= new Closed();
+    await this.#link.close();
+    this.#end(this.#ended);
+  }
+
+  #publish<R>(
+    frame: PublishFrame | PublishBatchFrame,
+    receipt: (answer: Extract<ServerFrame, { type: 'PUBLISHED' }>) => R | undefined,
+  ): Promise<R> {
+    if (this.#ended) return refusal(this.#ended);
+    const deferred = new Deferred<R>();
+    try {
+      checkPayloads(frame);
+      this.#requests.publish(frame, {
+        settle: (answer) => {
+          const made = answer.type === 'PUBLISHED' ? receipt(answer) : undefined;
+          if (made !== undefined) deferred.resolve(made);
+          else deferred.reject(new BusError('bad_frame', `the server's answer makes no sense: ${answer.type}`));
+        },
+        fail: (error) => deferred.reject(error),
+      });
+    } catch (error) {
+      deferred.reject(error instanceof BusError ? error : new BadPayload(String(error), { cause: error }));
+    }
+    return deferred.promise;
+  }
+
+  #confirmed(ask: (waiter: { settle(): void; fail(error: BusError): void }) => void): Promise<void> {
+    if (this.#ended) return refusal(this.#ended);
+    const deferred = new Deferred<void>();
+    ask({ settle: () => deferred.resolve(), fail: (error) => deferred.reject(error) });
+    return deferred.promise;
+  }
+
+  #opened(tokenSent: boolean): void {
+    const { token } = this.#options;
+    if (token === undefined || tokenSent) return this.#ready();
+    this.#link.send(JSON.stringify({ type: 'AUTH', token, rid: AUTH_RID } satisfies AuthFrame));
+  }
+
+  #authenticated(answer: ServerFrame): void {
+    if (answer.type !== 'ERROR') return this.#ready();
+    // Waiting does not make a wrong token right. A server that is about to go may take it next time.
+    if (answer.code === 'shutting_down') return this.#link.drop(answer.message);
+    this.#end(new Refused(answer));
+    void this.#link.close();
+  }
+
+  #ready(): void {
+    this.#requests.opened();
+    // Before any subscription, so that nothing is delivered without a credit.
+    if (this.#credits !== undefined) this.#requests.tell({ type: 'FLOW', credits: this.#credits });
+    this.#subscriptions.connected();
+    this.#requests.resend();
+    for (const waiter of this.#whenConnected.splice(0)) waiter.resolve();
+  }
+
+  #received(text: string): void {
+    const frame = parse(text);
+    if (!frame) return;
+    if (frame.type === 'MESSAGE') {
+      // Whoever closes the client wants no more; the server gives it to another member.
+      if (this.#ended) return;
+      if (this.#credits !== undefined) this.#credits = Math.max(0, this.#credits - 1);
+      this.#subscriptions.deliver(frame);
+    } else if (typeof frame.rid === 'number') {
+      this.#requests.answered(frame.rid, frame);
+    } else if (frame.rid === AUTH_RID) {
+      this.#authenticated(frame);
+    } else if (frame.type === 'ERROR') {
+      this.#oversize ||= frame.code === 'too_large';
+      if (!this.#subscriptions.notice(frame)) outside(() => this.#options.onError?.(new Refused(frame)));
+    }
+  }
+
+  #lost(end: TransportEnd): void {
+    this.#requests.lost(end.reason);
+    this.#subscriptions.lost();
+    if (end.oversize || this.#oversize) this.#requests.failLargest();
+    this.#oversize = false;
+  }
+
+  #end(error: BusError): void {
+    this.#ended ??= error;
+    this.#requests.failAll(error);
+    this.#room.close(error);
+    this.#subscriptions.endAll(error, { report: !(error instanceof Closed) });
+    for (const waiter of this.#whenConnected.splice(0)) waiter.reject(error);
+  }
+}
+
+function ackOf({ topic, partition, group, offset }: DeliveryPlace): AckFrame {
+  return { type: 'ACK', topic, partition, group, offset };
+}
+
+function nackOf({ topic, partition, group, offset }: DeliveryPlace, options: NackOptions): NackFrame {
+  return { type: 'NACK', topic, partition, group, offset, ...options };
+}
+
+/** A newer server may say more than this client understands. */
+function parse(text: string): ServerFrame | undefined {
+  try {
+    const frame = JSON.parse(text) as ServerFrame | null;
+    return typeof frame?.type === 'string' ? frame : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** JSON leaves out what it cannot say, and the server would find the payload missing. */
+function checkPayloads(frame: PublishFrame | PublishBatchFrame): void {
+  for (const { payload } of frame.type === 'PUBLISH' ? [frame] : frame.events) {
+    if (payload === undefined || typeof payload === 'function' || typeof payload === 'symbol') {
+      throw new BadPayload(`it is ${payload === undefined ? 'undefined' : `a ${typeof payload}`}`);
+    }
+  }
+}
+
+function withoutUndefined(options: { key: string | undefined; headers: Headers | undefined }): PublishOptions {
+  const { key, headers } = options;
+  return { ...(key === undefined ? {} : { key }), ...(headers === undefined ? {} : { headers }) };
+}

@@ -1,0 +1,116 @@
+// What can go wrong, by what the caller can do about it. `code` tells them apart without `instanceof`, which fails
+// when two copies of a package are loaded.
+
+import type { ErrorCode, ErrorFrame } from './frames.js';
+
+export type BusErrorCode =
+  | ErrorCode
+  | 'bad_url'
+  | 'bad_payload'
+  | 'rejected'
+  | 'unreachable'
+  | 'connection_lost'
+  | 'queue_full'
+  | 'stale'
+  | 'already_subscribed'
+  | 'handler_failed'
+  | 'closed';
+
+export class BusError extends Error {
+  readonly code: BusErrorCode;
+
+  constructor(code: BusErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.name = new.target.name;
+  }
+}
+
+/** The server refused the request and says why; `code` is the server's. */
+export class Refused extends BusError {
+  readonly frame: ErrorFrame;
+
+  constructor(frame: ErrorFrame) {
+    super(frame.code, frame.message);
+    this.frame = frame;
+  }
+}
+
+/** Correct the URL. */
+export class BadUrl extends BusError {
+  constructor(url: string, reason: string) {
+    super('bad_url', `${JSON.stringify(url)} is no usable URL: ${reason}`);
+  }
+}
+
+/** The payload has no JSON form. */
+export class BadPayload extends BusError {
+  constructor(reason: string, options?: ErrorOptions) {
+    super('bad_payload', `the payload has no JSON form: ${reason}`, options);
+  }
+}
+
+/** Make the event smaller, or raise the limit on both sides. */
+export class TooLarge extends BusError {
+  constructor(bytes: number, allowed: string) {
+    super('too_large', `the frame of the publish has ${bytes} bytes: ${allowed} are allowed`);
+  }
+}
+
+/** The server answered but does not let this client in: correct token, origin or path. */
+export class Rejected extends BusError {
+  readonly status: number;
+
+  constructor(url: string, status: number) {
+    super('rejected', `${url} refused the connection with status ${status}`);
+    this.status = status;
+  }
+}
+
+/** The client gave up connecting, as its options say. */
+export class Unreachable extends BusError {
+  constructor(url: string, reason: string) {
+    super('unreachable', `cannot reach ${url}: ${reason}`);
+  }
+}
+
+/** The connection was lost before the answer came: it may or may not have been done. Publishes never end like this. */
+export class ConnectionLost extends BusError {
+  constructor(reason: string) {
+    super('connection_lost', `the connection was lost before the answer came (${reason})`);
+  }
+}
+
+/** Too many publishes wait for their confirmation: wait for some of them, or use `waitForRoom()`. */
+export class QueueFull extends BusError {
+  constructor(what: string) {
+    super('queue_full', `the send queue is full: ${what} wait for their confirmation`);
+  }
+}
+
+/** The delivery came on a connection that is gone: the event is delivered again. */
+export class Stale extends BusError {
+  constructor() {
+    super('stale', 'the connection of this delivery is gone: the event is delivered again');
+  }
+}
+
+/** A client is one member of a group: use a second client for a second member. */
+export class AlreadySubscribed extends BusError {
+  constructor(topic: string, group: string) {
+    super('already_subscribed', `this client is already subscribed to topic ${topic} in group ${group}`);
+  }
+}
+
+/** A function given to this package threw; `cause` is what it threw. */
+export class HandlerFailed extends BusError {
+  constructor(what: string, cause: unknown) {
+    super('handler_failed', `${what} threw: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+}
+
+export class Closed extends BusError {
+  constructor() {
+    super('closed', 'the client is closed');
+  }
+}

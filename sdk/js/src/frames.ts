@@ -1,0 +1,226 @@
+// Every frame of the WebSocket, one JSON object each. `test/frames.test.ts` holds these types against what the real
+// server sends and takes, so neither can drift.
+
+/** A number or string that the server echoes in its answer. */
+export type Rid = number | string;
+export type Headers = Record<string, string>;
+export type Durability = 'fsync' | 'os' | 'memory';
+export type AckMode = 'cumulative' | 'individual';
+
+/** Where a group without a commit begins. `reset` seeks there although the group has a commit. */
+export type From =
+  { kind: 'latest' | 'earliest'; reset?: boolean } | { kind: 'offset' | 'timestamp'; value: number; reset?: boolean };
+
+export interface Filter {
+  key?: string;
+  header?: [name: string, value: string];
+}
+
+// What a client says.
+
+export interface NewEvent<T = unknown> {
+  payload: T;
+  key?: string;
+  headers?: Headers;
+  /** The same id on the same topic within the dedupe window is stored once. */
+  id?: string;
+  priority?: number;
+}
+
+export interface PublishFrame<T = unknown> extends NewEvent<T> {
+  type: 'PUBLISH';
+  topic: string;
+  delay_ms?: number;
+  deliver_at?: number;
+  rid?: Rid;
+}
+
+export interface PublishBatchFrame<T = unknown> {
+  type: 'PUBLISH_BATCH';
+  topic: string;
+  events: NewEvent<T>[];
+  rid?: Rid;
+}
+
+export interface SubscribeFrame {
+  type: 'SUBSCRIBE';
+  topic: string;
+  group: string;
+  from?: From;
+  max_inflight?: number;
+  ack_mode?: AckMode;
+  filter?: Filter;
+  rid?: Rid;
+}
+
+export interface UnsubscribeFrame {
+  type: 'UNSUBSCRIBE';
+  topic: string;
+  group: string;
+  rid?: Rid;
+}
+
+/** Which delivery an ACK or NACK is about. */
+export interface DeliveryPlace {
+  topic: string;
+  partition: number;
+  group: string;
+  offset: number;
+}
+
+export interface AckFrame extends DeliveryPlace {
+  type: 'ACK';
+  rid?: Rid;
+}
+
+export interface NackFrame extends DeliveryPlace {
+  type: 'NACK';
+  reason?: string;
+  delay_ms?: number;
+  rid?: Rid;
+}
+
+export interface FlowFrame {
+  type: 'FLOW';
+  credits: number;
+  rid?: Rid;
+}
+
+export interface PingFrame {
+  type: 'PING';
+  rid?: Rid;
+}
+
+export interface AuthFrame {
+  type: 'AUTH';
+  token: string;
+  rid?: Rid;
+}
+
+export type ClientFrame =
+  | PublishFrame
+  | PublishBatchFrame
+  | SubscribeFrame
+  | UnsubscribeFrame
+  | AckFrame
+  | NackFrame
+  | FlowFrame
+  | PingFrame
+  | AuthFrame;
+
+// What the server says.
+
+export interface PublishedFrame {
+  type: 'PUBLISHED';
+  topic: string;
+  partition: number;
+  offset: number;
+  id: string;
+  durability: Durability;
+  rid?: Rid;
+}
+
+/** The answer to a delayed event: it gets its offset when it is due. */
+export interface ScheduledFrame {
+  type: 'PUBLISHED';
+  topic: string;
+  due: number;
+  id: string;
+  durability: Durability;
+  rid?: Rid;
+}
+
+export interface PublishedBatchFrame {
+  type: 'PUBLISHED';
+  topic: string;
+  /** One pair per event, in the order of the batch. */
+  offsets: [partition: number, offset: number][];
+  durability: Durability;
+  rid?: Rid;
+}
+
+export interface Position {
+  partition: number;
+  /** The offset the group reads next: its commit + 1. */
+  next: number;
+}
+
+export interface OkFrame {
+  type: 'OK';
+  op: Exclude<ClientFrame['type'], 'PUBLISH' | 'PUBLISH_BATCH' | 'SUBSCRIBE' | 'PING'>;
+  rid?: Rid;
+}
+
+export interface SubscribedFrame {
+  type: 'OK';
+  op: 'SUBSCRIBE';
+  topic: string;
+  group: string;
+  partitions: Position[];
+  rid?: Rid;
+}
+
+export interface Envelope<T = unknown> {
+  id: string;
+  /** Epoch milliseconds, set in the commit. */
+  ts: number;
+  topic: string;
+  key?: string;
+  partition: number;
+  offset: number;
+  headers?: Headers;
+  payload: T;
+  /** Which delivery this is, from the second on. */
+  attempts?: number;
+}
+
+export interface MessageFrame<T = unknown> extends DeliveryPlace {
+  type: 'MESSAGE';
+  envelope: Envelope<T>;
+}
+
+export interface PongFrame {
+  type: 'PONG';
+  rid?: Rid;
+}
+
+export const ERROR_CODES = [
+  'bad_json',
+  'bad_frame',
+  'unknown_type',
+  'bad_topic',
+  'bad_group',
+  'unauthorized',
+  'forbidden',
+  'rate_limited',
+  'too_large',
+  'unknown_offset',
+  'filter_conflict',
+  'group_busy',
+  'limit_reached',
+  'storage_failed',
+  'shutting_down',
+] as const;
+
+export type ErrorCode = (typeof ERROR_CODES)[number];
+
+export interface ErrorFrame {
+  type: 'ERROR';
+  code: ErrorCode;
+  message: string;
+  rid?: Rid;
+  topic?: string;
+  group?: string;
+  partition?: number;
+  offset?: number;
+}
+
+export type ServerFrame =
+  | PublishedFrame
+  | ScheduledFrame
+  | PublishedBatchFrame
+  | OkFrame
+  | SubscribedFrame
+  | MessageFrame
+  | PongFrame
+  | ErrorFrame;

@@ -1,0 +1,19 @@
+// A client of the Millrace broker for Node and browsers.
+//
+// What is not here: the rest of the HTTP interface, and decisions about retrying what the server refused.
+
+export type { BackoffOptions } from './backoff.js';
+export { BusClient, type DelayedPublishOptions, type NackOptions, type PublishOptions } from './client.js';
+export * from './errors.js';
+export * from './frames.js';
+export type { LinkState } from './link.js';
+export type { OnError, OnMessage, SubscribeRequest } from './membership.js';
+export type { BusClientOptions } from './options.js';
+export { drainOutbox, type DrainOptions, type DrainReport, type OutboxRow, type OutboxStore } from './outbox.js';
+export { MemoryOutbox } from './memory-outbox.js';
+export type { Published, PublishedBatch, Scheduled } from './receipts.js';
+export type { Subscription } from './subscription.js';
+export { type StartOptions, type Task, type TaskHandler, TaskQueue } from './task-queue.js';
+export type { TopicConfig } from './topics.js';
+export type { OpenTransport, Transport, TransportEnd, TransportEvents } from './transport.js';
+export { uuidv7 } from './uuid.js';

@@ -1,0 +1,36 @@
+// Settings of a client: plain values. Every queue has its bound here.
+
+import type { BackoffOptions } from './backoff.js';
+import type { LinkState } from './link.js';
+import type { OnError } from './membership.js';
+import type { OpenTransport } from './transport.js';
+
+export interface BusClientOptions {
+  /** Sent with the upgrade, or by an AUTH frame where there is no way to do so (browsers). */
+  token?: string;
+  namespace?: string;
+  /** Delays between attempts to connect. */
+  backoff?: BackoffOptions;
+  /** After trying to connect for this long everything ends with `Unreachable`; absent = never. */
+  giveUpAfterMs?: number;
+  /** A connection on which nothing arrives for this long, answers to pings included, is given up. */
+  idleTimeoutMs?: number;
+  /** Publishes that are not confirmed yet; at this number the next one is refused with `QueueFull`. */
+  publishesInflightMax?: number;
+  /** Characters of publishes that are not confirmed yet; a larger event is sent alone. */
+  publishCharsInflightMax?: number;
+  /** Largest frame in bytes: a larger publish is refused here. The server closes connections that send more. */
+  frameBytesMax?: number;
+  /** What went wrong and nobody else was told of: errors the server sends unasked, handlers that throw. */
+  onError?: OnError;
+  onState?: (state: LinkState) => void;
+  /** Another way to connect, for tests and for runtimes with sockets of their own. */
+  openTransport?: OpenTransport;
+}
+
+export const DEFAULTS = {
+  idleTimeoutMs: 30_000,
+  publishesInflightMax: 1024,
+  publishCharsInflightMax: 64 << 20,
+  frameBytesMax: 1 << 20,
+} as const;
