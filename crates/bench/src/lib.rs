@@ -1,11 +1,12 @@
 //! Measured paths of Millrace. Every figure stands beside a raw `fdatasync` probe of the same disk in the same run:
 //! machines differ and are noisy, ratios are the result.
 //!
-//! What is not here: limits that fail a run. A benchmark reports; tests judge.
+//! What is not here: limits that fail a run. Where an aim is known the report says met or missed; tests judge.
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
 //! alone).
 
+mod aim;
 mod bus;
 mod error;
 mod figures;
@@ -13,6 +14,7 @@ mod probe;
 mod report;
 mod store;
 
+pub use aim::Verdict;
 pub use bus::{BUS_SCENARIOS, bench_bus};
 pub use error::BenchError;
 pub use report::{Report, Row};
@@ -25,7 +27,7 @@ use std::path::PathBuf;
 pub struct BenchOptions {
     /// Where the temporary folder goes: the disk that is measured. `None` = the system's place for such folders.
     pub folder: Option<PathBuf>,
-    /// Every scenario is run this often, interleaved with the others; medians are reported.
+    /// Every scenario is run this often, interleaved with the others; medians are reported. (`recovery` runs once.)
     pub rounds: usize,
     /// How long a timed load runs.
     pub seconds: f64,

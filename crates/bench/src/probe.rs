@@ -1,26 +1,55 @@
 //! The physical limit of a confirmed publish: append 256 bytes to a file and wait until they are on disk.
+//!
+//! A disk's pace changes within seconds, so probes are taken in short slices between short slices of load, and the
+//! median of the slices stands beside the load's figures.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::BenchOptions;
 use crate::error::BenchError;
-use crate::figures::Latencies;
+use crate::figures::{Latencies, Rounds};
 
-const PROBE_SYNCS: usize = 200;
+/// Load and probe take turns this often within a scenario.
+pub(crate) const SLICES: u32 = 10;
+const SYNCS_PER_SLICE: usize = 20;
 
-pub(crate) fn probe(folder: &Path) -> Result<Latencies, BenchError> {
-    let path = folder.join("probe");
-    let doing = "probing the disk";
-    let mut file = File::create(&path).map_err(|source| BenchError::io(doing, source))?;
-    let mut latencies = Latencies::default();
-    for _ in 0..PROBE_SYNCS {
-        let begun = Instant::now();
-        file.write_all(&[0x5a; 256]).map_err(|source| BenchError::io(doing, source))?;
-        file.sync_data().map_err(|source| BenchError::io(doing, source))?;
-        latencies.push(begun.elapsed());
+pub(crate) struct Probe {
+    file: File,
+    slices: Rounds,
+}
+
+impl Probe {
+    /// In the folder that the load writes to, so that both mean the same disk.
+    pub(crate) fn open(folder: &Path) -> Result<Probe, BenchError> {
+        let file = File::create(folder.join("probe")).map_err(wrong)?;
+        Ok(Probe { file, slices: Rounds::default() })
     }
-    std::fs::remove_file(&path).map_err(|source| BenchError::io(doing, source))?;
-    Ok(latencies)
+
+    pub(crate) fn slice(&mut self) -> Result<(), BenchError> {
+        let mut latencies = Latencies::default();
+        for _ in 0..SYNCS_PER_SLICE {
+            let begun = Instant::now();
+            self.file.write_all(&[0x5a; 256]).map_err(wrong)?;
+            self.file.sync_data().map_err(wrong)?;
+            latencies.push(begun.elapsed());
+        }
+        self.slices.push(latencies.quantile_ms(0.5));
+        Ok(())
+    }
+
+    pub(crate) fn median_ms(&self) -> f64 {
+        self.slices.median()
+    }
+}
+
+/// How long one slice of a timed load runs.
+pub(crate) fn slice_time(options: &BenchOptions) -> Duration {
+    Duration::from_secs_f64(options.seconds) / SLICES
+}
+
+fn wrong(source: std::io::Error) -> BenchError {
+    BenchError::io("probing the disk", source)
 }

@@ -1,10 +1,11 @@
-//! What is printed: a line per figure with its spread, the probe beside it, and their ratio.
+//! What is printed: a line per figure with its spread, the probe beside it, their ratio, and the aim if there is one.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::aim::{Aim, Verdict};
 use crate::figures::Rounds;
 
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +20,9 @@ pub struct Row {
     pub probe_ms: Option<f64>,
     /// For latencies: how many probes one operation takes. For rates: how many operations one probe's time yields.
     pub per_probe: Option<f64>,
+    /// What the median should be, in words, if somebody has said so.
+    pub aim: Option<String>,
+    pub verdict: Option<Verdict>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -65,6 +69,8 @@ impl Collector {
                 "events/s" => Some(median * probe / 1000.0),
                 _ => None,
             });
+            let verdict = Aim::of(scenario, figure).and_then(|aim| aim.judge(median, probe_ms));
+            let (aim, verdict) = verdict.unzip();
             Some(Row {
                 scenario: scenario.clone(),
                 figure: figure.clone(),
@@ -74,6 +80,8 @@ impl Collector {
                 max: rounds.max(),
                 probe_ms,
                 per_probe,
+                aim,
+                verdict,
             })
         });
         Report { title: title.to_owned(), rows: rows.collect() }
@@ -85,7 +93,7 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.title)?;
         writeln!(
             f,
-            "{:<12} {:<34} {:>12} {:>25} {:>10} {:>20}",
+            "{:<9} {:<45} {:>9} {:>20} {:>9} {:>19}  aim",
             "scenario", "figure", "median", "min .. max", "probe p50", "ratio to probe"
         )?;
         for row in &self.rows {
@@ -98,7 +106,14 @@ impl fmt::Display for Report {
             };
             let figure = format!("{} ({})", row.figure, row.unit);
             let (scenario, median) = (&row.scenario, number(row.median));
-            writeln!(f, "{scenario:<12} {figure:<34} {median:>12} {spread:>25} {probe:>10} {ratio:>20}")?;
+            let verdict = match (&row.aim, row.verdict) {
+                (Some(aim), Some(verdict)) => format!("{aim}: {verdict}"),
+                _ => String::new(),
+            };
+            let line = format!(
+                "{scenario:<9} {figure:<45} {median:>9} {spread:>20} {probe:>9} {ratio:>19}  {verdict}"
+            );
+            writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
     }

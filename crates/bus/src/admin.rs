@@ -20,9 +20,12 @@ impl Bus {
         topic: &TopicKey,
         config: TopicConfig,
     ) -> Result<(), BusError> {
-        let config = self.checked(config)?;
-        if let Some(id) = self.topic_ids.get(topic).copied() {
-            let current = self.topics.get(&id).map_or(0, |topic| topic.config.partitions);
+        let known = self.topic_ids.get(topic).copied();
+        let current = known.and_then(|id| self.topics.get(&id)).map_or(0, |topic| topic.config.partitions);
+        // Not said means: as it is.
+        let partitions = if config.partitions == 0 { current } else { config.partitions };
+        let config = self.checked(TopicConfig { partitions, ..config })?;
+        if let Some(id) = known {
             if config.partitions < current {
                 let asked = config.partitions;
                 return Err(BusError::BadConfig(millrace_model::ConfigError::Shrinks { current, asked }));

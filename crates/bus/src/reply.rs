@@ -170,7 +170,8 @@ pub enum BusError {
     #[error("offset {offset} of partition {partition} is not in flight for group {group}: {why}")]
     UnknownOffset { topic: TopicKey, group: Group, partition: Partition, offset: Offset, why: &'static str },
     #[error(
-        "group {group} on topic {at} has the filter {existing:?}: all its members must give the same one", at = .topic.topic()
+        "group {group} on topic {at} has {filter}: all its members must give the same one",
+        at = .topic.topic(), filter = shown(.existing)
     )]
     FilterConflict { topic: TopicKey, group: Group, existing: Filter },
     #[error(
@@ -217,5 +218,15 @@ impl BusError {
             BusError::StorageFailed(_) => ErrorCode::StorageFailed,
             BusError::ShuttingDown => ErrorCode::ShuttingDown,
         }
+    }
+}
+
+fn shown(filter: &Filter) -> String {
+    let key = filter.key.as_ref().map(|key| format!("key {key:?}"));
+    let header = filter.header.as_ref().map(|(name, value)| format!("header {name:?} = {value:?}"));
+    match (key, header) {
+        (None, None) => "no filter".to_owned(),
+        (Some(one), None) | (None, Some(one)) => format!("the filter {one}"),
+        (Some(key), Some(header)) => format!("the filter {key} and {header}"),
     }
 }

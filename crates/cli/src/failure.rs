@@ -10,8 +10,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// 3
     Unreachable(String),
-    /// 130
-    Interrupted,
+    /// 130, with what is worth knowing about how far it came.
+    Interrupted(Option<String>),
     /// Whoever read our output has seen enough, which is a success.
     PipeClosed,
 }
@@ -24,7 +24,7 @@ impl Failure {
             Failure::Failed(_) => 1,
             Failure::Usage(_) => Failure::USAGE,
             Failure::Unreachable(_) => 3,
-            Failure::Interrupted => 130,
+            Failure::Interrupted(_) => 130,
             Failure::PipeClosed => 0,
         }
     }
@@ -34,7 +34,20 @@ impl Failure {
             Failure::Failed(message) | Failure::Usage(message) | Failure::Unreachable(message) => {
                 Some(message)
             }
-            Failure::Interrupted | Failure::PipeClosed => None,
+            Failure::Interrupted(message) => message.as_deref(),
+            Failure::PipeClosed => None,
+        }
+    }
+
+    /// The same failure, and how far it came.
+    pub(crate) fn adding(self, more: &str) -> Failure {
+        let longer = |message: String| format!("{message}; {more}");
+        match self {
+            Failure::Failed(message) => Failure::Failed(longer(message)),
+            Failure::Usage(message) => Failure::Usage(longer(message)),
+            Failure::Unreachable(message) => Failure::Unreachable(longer(message)),
+            Failure::Interrupted(message) => Failure::Interrupted(message.map(longer)),
+            Failure::PipeClosed => Failure::PipeClosed,
         }
     }
 

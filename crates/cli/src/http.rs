@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use millrace_client::Endpoint;
 use millrace_wire::http::Problem;
+use serde::de::DeserializeOwned;
 use ureq::Agent;
-use ureq::http::{Method, Request, Response};
+use ureq::http::{Method, Request, StatusCode};
 
 use crate::failure::Failure;
 use crate::settings::Config;
@@ -40,34 +41,48 @@ impl Http {
 
     /// The body of a good answer; a bad one becomes a failure that quotes it. Names need no escaping in a path.
     pub(crate) fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, Failure> {
-        let url = format!("{}{path}?namespace={}", self.base, self.namespace);
+        let (status, body) = self.exchange(method, path, body)?;
+        if status.is_success() { Ok(body) } else { Err(self.refusal(status, &body)) }
+    }
+
+    /// What is at a path; `None` if the server says that nothing is.
+    pub(crate) fn find(&self, path: &str) -> Result<Option<String>, Failure> {
+        match self.exchange(Method::GET, path, "")? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, body) if status.is_success() => Ok(Some(body)),
+            (status, body) => Err(self.refusal(status, &body)),
+        }
+    }
+
+    fn exchange(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, String), Failure> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let url = format!("{}{path}{mark}namespace={}", self.base, self.namespace);
         let mut request =
             Request::builder().method(method).uri(&url).header("content-type", "application/json");
         if !self.token.is_empty() {
             request = request.header("authorization", format!("Bearer {}", self.token));
         }
         let request = request.body(body.to_owned()).map_err(|error| Failure::Usage(error.to_string()))?;
-        let response = self
+        let mut response = self
             .agent
             .run(request)
             .map_err(|error| Failure::Unreachable(format!("cannot reach {}: {error}", self.base)))?;
-        answer(response, &self.base)
+        let answer =
+            response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_string().map_err(|error| {
+                Failure::Unreachable(format!("{} broke off its answer: {error}", self.base))
+            })?;
+        Ok((response.status(), answer))
+    }
+
+    fn refusal(&self, status: StatusCode, body: &str) -> Failure {
+        Failure::Failed(match serde_json::from_str::<Problem>(body) {
+            Ok(problem) => format!("{} ({})", problem.detail, problem.code),
+            Err(_) => format!("{} answered with status {status}", self.base),
+        })
     }
 }
 
-fn answer(mut response: Response<ureq::Body>, base: &str) -> Result<String, Failure> {
-    let status = response.status();
-    let body = response
-        .body_mut()
-        .with_config()
-        .limit(BODY_BYTES_MAX)
-        .read_to_string()
-        .map_err(|error| Failure::Unreachable(format!("{base} broke off its answer: {error}")))?;
-    if status.is_success() {
-        return Ok(body);
-    }
-    Err(Failure::Failed(match serde_json::from_str::<Problem>(&body) {
-        Ok(problem) => format!("{} ({})", problem.detail, problem.code),
-        Err(_) => format!("{base} answered with status {status}"),
-    }))
+pub(crate) fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
+    serde_json::from_str(body)
+        .map_err(|error| Failure::Failed(format!("the server's answer makes no sense: {error}")))
 }

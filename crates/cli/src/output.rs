@@ -26,6 +26,12 @@ impl Output {
         self.line(&text)
     }
 
+    /// All there is to say, written at once.
+    pub(crate) fn document(&mut self, text: &str) -> Result<(), Failure> {
+        self.line(text.trim_end())?;
+        self.flush()
+    }
+
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))
     }

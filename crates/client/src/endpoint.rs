@@ -6,6 +6,7 @@ use tokio_tungstenite::tungstenite::http::Uri;
 use crate::error::ClientError;
 
 const PORT_DEFAULT: u16 = 7070;
+const ACCEPTED: &str = "give ws://HOST:PORT/, http://HOST:PORT/ or HOST:PORT";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -15,16 +16,19 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// `ws://HOST[:PORT][/PATH]`; `http://` is taken as the same place.
+    /// `ws://HOST[:PORT][/PATH]`; `http://` is taken as the same place, and so is `HOST:PORT` alone.
     pub fn parse(url: &str) -> Result<Endpoint, ClientError> {
         let bad = |reason: &str| ClientError::BadUrl { url: url.into(), reason: reason.into() };
-        let uri: Uri = url.parse().map_err(|error| bad(&format!("{error}")))?;
+        let is_bare = !url.contains("://");
+        let full = if is_bare { format!("ws://{url}") } else { url.to_owned() };
+        let uri: Uri = full.parse().map_err(|error| bad(&format!("{error}; {ACCEPTED}")))?;
         match uri.scheme_str() {
-            Some("ws" | "http") => {}
+            // A bare word is more likely a mistake than a host.
+            Some("ws" | "http") if !is_bare || uri.port_u16().is_some() => {}
             Some("wss" | "https") => {
-                return Err(bad("this version does not speak TLS, give ws://HOST:PORT/"));
+                return Err(bad(&format!("this version does not speak TLS; {ACCEPTED}")));
             }
-            _ => return Err(bad("give ws://HOST:PORT/")),
+            _ => return Err(bad(ACCEPTED)),
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("the host is missing"))?;
         if uri.query().is_some() {
@@ -56,6 +60,9 @@ mod tests {
             ("ws://127.0.0.1:9", "ws://127.0.0.1:9/?namespace=default"),
             ("http://localhost/ws", "ws://localhost:7070/ws?namespace=default"),
             ("ws://[::1]:80/", "ws://[::1]:80/?namespace=default"),
+            ("localhost:7070", "ws://localhost:7070/?namespace=default"),
+            ("[::1]:80", "ws://[::1]:80/?namespace=default"),
+            ("127.0.0.1:9/ws", "ws://127.0.0.1:9/ws?namespace=default"),
         ] {
             assert_eq!(Endpoint::parse(url).unwrap().ws_url(&Namespace::default()), shown);
         }
@@ -63,9 +70,18 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_refused() {
-        for url in
-            ["", "localhost", "localhost:7070", "ftp://x/", "wss://x/", "ws:///", "ws://x/?a=b", "ws://x y/"]
-        {
+        for url in [
+            "",
+            "localhost",
+            "localhost:",
+            ":7070",
+            "localhost:port",
+            "ftp://x/",
+            "wss://x/",
+            "ws:///",
+            "ws://x/?a=b",
+            "ws://x y/",
+        ] {
             assert!(matches!(Endpoint::parse(url), Err(ClientError::BadUrl { .. })), "{url}");
         }
     }

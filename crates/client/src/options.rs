@@ -11,7 +11,7 @@ use crate::error::ClientError;
 /// Any value is usable; start with [`ClientOptions::new`] and change what matters.
 #[derive(Clone)]
 pub struct ClientOptions {
-    /// `ws://HOST:PORT/`.
+    /// `ws://HOST:PORT/`, or any other form [`Endpoint::parse`](crate::Endpoint::parse) takes.
     pub url: String,
     pub token: Option<String>,
     pub namespace: Namespace,
@@ -33,7 +33,11 @@ pub struct ClientOptions {
     pub backoff_max: Duration,
     /// After trying to reconnect for this long everything ends with [`ClientError::Unreachable`]; `None` = never.
     pub give_up_after: Option<Duration>,
-    /// A connection on which nothing arrives for this long, pongs included, is given up.
+    /// How long one attempt to connect may take, the server's greeting included: a server that hangs still has a
+    /// kernel that accepts for it.
+    pub connect_timeout: Duration,
+    /// A connection on which nothing arrives for this long, pongs included, is given up. The client asks for a sign
+    /// of life after a third of it.
     pub idle_timeout: Duration,
 }
 
@@ -52,6 +56,7 @@ impl ClientOptions {
             backoff_start: Duration::from_millis(500),
             backoff_max: Duration::from_secs(10),
             give_up_after: None,
+            connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
         }
     }

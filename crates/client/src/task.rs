@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -78,19 +79,22 @@ impl Task {
             if !self.options.reconnect {
                 return Stop::Failed(ClientError::Disconnected(reason));
             }
-            tracing::info!(reason, "connection lost, connecting again");
+            tracing::warn!("connection lost ({reason}), connecting again");
             backoff.reset();
-            socket = match self.reconnect(&mut backoff).await {
+            let lost = Instant::now();
+            socket = match self.reconnect(&mut backoff, lost).await {
                 Ok(socket) => socket,
                 Err(stop) => return stop,
             };
+            tracing::warn!("connected again after {:.1} s", lost.elapsed().as_secs_f32());
         }
     }
 
-    async fn reconnect(&mut self, backoff: &mut Backoff) -> Result<Socket, Stop> {
-        let lost = Instant::now();
+    async fn reconnect(&mut self, backoff: &mut Backoff, lost: Instant) -> Result<Socket, Stop> {
         loop {
-            let delay = backoff.next(rand::random());
+            // The last attempt comes when the time is up, not one delay later.
+            let left = self.options.give_up_after.map(|max| max.saturating_sub(lost.elapsed()));
+            let delay = backoff.next(rand::random()).min(left.unwrap_or(Duration::MAX));
             self.meanwhile(tokio::time::sleep(delay)).await?;
             let (endpoint, options) = (self.endpoint.clone(), self.options.clone());
             match self.meanwhile(async move { connect(&endpoint, &options).await }).await? {
@@ -100,7 +104,7 @@ impl Task {
                     return Err(Stop::Failed(error));
                 }
                 Err(error) if self.options.give_up_after.is_some_and(|max| lost.elapsed() >= max) => {
-                    return Err(Stop::Failed(error));
+                    return Err(Stop::Failed(gave_up(error, lost.elapsed())));
                 }
                 Err(error) => tracing::info!(%error, "cannot connect yet"),
             }
@@ -142,10 +146,25 @@ async fn connect(endpoint: &Endpoint, options: &ClientOptions) -> Result<Socket,
         request.headers_mut().insert(http::header::AUTHORIZATION, value);
     }
     let disable_nagle = true;
-    match connect_async_with_config(request, None, disable_nagle).await {
-        Ok((socket, _)) => Ok(socket),
-        Err(tungstenite::Error::Http(response)) => Err(rejected(&options.url, &response)),
-        Err(error) => Err(ClientError::Unreachable { url: options.url.clone(), reason: reason_of(&error) }),
+    let unreachable = |reason| Err(ClientError::Unreachable { url: options.url.clone(), reason });
+    let connecting = connect_async_with_config(request, None, disable_nagle);
+    match tokio::time::timeout(options.connect_timeout, connecting).await {
+        Ok(Ok((socket, _))) => Ok(socket),
+        Ok(Err(tungstenite::Error::Http(response))) => Err(rejected(&options.url, &response)),
+        Ok(Err(error)) => unreachable(reason_of(&error)),
+        Err(_) => unreachable(format!("no answer within {} s", options.connect_timeout.as_secs_f32())),
+    }
+}
+
+/// Says how long it was tried, in the words of the last attempt.
+fn gave_up(error: ClientError, tried: Duration) -> ClientError {
+    match error {
+        ClientError::Unreachable { url, reason } => {
+            let reason =
+                format!("{reason} (gave up after trying to reconnect for {:.1} s)", tried.as_secs_f32());
+            ClientError::Unreachable { url, reason }
+        }
+        error => error,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The reader threads: whatever the engine needs from the store to go on.
 //!
-//! The queue needs no bound of its own: the engine has at most one read under way per group and partition, one
-//! retention look per partition and one scan of delayed events.
+//! The queue needs no bound of its own: the engine has at most one page and a few single events under way per group and
+//! partition, one retention look per partition and one scan of delayed events.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -79,19 +80,22 @@ impl Reader {
         while let Some(job) = self.jobs.next(&self.metrics) {
             self.metrics.reads.fetch_add(1, Relaxed);
             let input = match job {
-                Job::Read { token, stream, from, limit } => {
-                    Input::Page { token, page: self.answer(|| self.page(&stream, from, limit)) }
-                }
+                Job::Read { token, stream, from, limit } => Input::Page {
+                    token,
+                    page: self.answer(&format_args!("reading {stream} from {from}"), || {
+                        self.page(&stream, from, limit)
+                    }),
+                },
                 Job::Seek { token, streams, ts } => {
                     let seek = || streams.iter().map(|stream| self.store.seek(stream, ts)).collect();
-                    Input::Found { token, offsets: self.answer(seek) }
+                    Input::Found { token, offsets: self.answer(&"seeking a time", seek) }
                 }
                 Job::FindStart { token, stream, rule } => {
                     let find = || Ok(vec![self.store.retention_start(&stream, rule)?]);
-                    Input::Found { token, offsets: self.answer(find) }
+                    Input::Found { token, offsets: self.answer(&format_args!("retention of {stream}"), find) }
                 }
                 Job::ScanDue { token, rows_max } => {
-                    Input::DueRows { token, rows: self.answer(|| self.due(rows_max)) }
+                    Input::DueRows { token, rows: self.answer(&"delayed events", || self.due(rows_max)) }
                 }
             };
             self.inbox.complete([input]);
@@ -114,14 +118,14 @@ impl Reader {
 
     /// `None` when the store cannot be read just now. A panic counts as that: the engine waits for every answer it
     /// asked for, and a reader that vanished would leave a group waiting for ever.
-    fn answer<T>(&self, read: impl FnOnce() -> Result<T, StoreError>) -> Option<T> {
+    fn answer<T>(&self, what: &dyn Display, read: impl FnOnce() -> Result<T, StoreError>) -> Option<T> {
         let reason = match catch_unwind(AssertUnwindSafe(read)) {
             Ok(Ok(value)) => return Some(value),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the store panicked".to_owned(),
         };
         self.metrics.reads_failed.fetch_add(1, Relaxed);
-        tracing::warn!(reason, "a read failed, it will be tried again");
+        tracing::warn!(%what, reason, "a read failed, it will be tried again");
         None
     }
 }

@@ -3,6 +3,8 @@
 //! It takes everything that is queued, commits it with one sync, reports, and looks again. While a sync is under way
 //! the next batches gather, so the busier it is the more each sync carries; an idle writer commits a single batch at
 //! once. It never waits for company.
+//!
+//! A batch larger than a store must take is refused alone, in its turn: it is the one failure that harms nobody else.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_bus::{Input, Token};
-use millrace_model::{Batch, Op};
+use millrace_model::{BATCH_BYTES_MAX, Batch, Op};
 use millrace_store::{Store, StoreError};
 
 use crate::inbox::Inbox;
@@ -97,6 +99,8 @@ pub(crate) struct Writer {
 /// What one look at the queue brought.
 enum Next {
     Commit,
+    /// The first batch is larger than any store must take.
+    Refuse(Token),
     /// The queue is empty and housekeeping is due.
     Idle,
     Ended,
@@ -121,6 +125,10 @@ impl Writer {
                 (Next::Ended, _) => return Ok(()),
                 (Next::Idle, _) => 0,
                 (Next::Commit, bytes) => bytes,
+                (Next::Refuse(token), bytes) => {
+                    self.refuse(token, bytes, bytes);
+                    continue;
+                }
             };
             if !batches.is_empty() {
                 self.commit(&mut tokens, &mut batches, bytes)?;
@@ -148,7 +156,15 @@ impl Writer {
             .wait_timeout_while(self.backlog.lock(), wait, empty)
             .unwrap_or_else(PoisonError::into_inner);
         let mut total = 0;
-        while let Some((_, _, bytes)) = queue.waiting.front() {
+        while let Some((token, _, bytes)) = queue.waiting.front() {
+            if *bytes > BATCH_BYTES_MAX {
+                if !batches.is_empty() {
+                    break;
+                }
+                let refused = (Next::Refuse(*token), *bytes);
+                queue.waiting.pop_front();
+                return refused;
+            }
             let full = batches.len() >= self.settings.commit_batches_max
                 || total + bytes > self.settings.commit_bytes_max;
             if full && !batches.is_empty() {
@@ -173,7 +189,12 @@ impl Writer {
         bytes: usize,
     ) -> Result<(), StoreError> {
         let started = Instant::now();
-        let outcomes = self.store.commit(batches)?;
+        let outcomes = match self.store.commit(batches) {
+            Err(StoreError::TooLarge { bytes: found, .. }) => {
+                return self.commit_singly(tokens, batches, bytes, found);
+            }
+            committed => committed?,
+        };
         self.metrics.committed(batches.len(), batches.iter().map(appends).sum(), started.elapsed());
         self.backlog.batches.fetch_sub(batches.len(), Relaxed);
         self.backlog.bytes.fetch_sub(bytes, Relaxed);
@@ -181,6 +202,35 @@ impl Writer {
         let outcomes = tokens.drain(..).zip(outcomes);
         self.inbox.complete(outcomes.map(|(token, outcome)| Input::Committed { token, outcome }));
         Ok(())
+    }
+
+    /// The store takes less than it must, or counts otherwise: which batch is too large only it can tell.
+    fn commit_singly(
+        &self,
+        tokens: &mut Vec<Token>,
+        batches: &mut Vec<Batch>,
+        bytes: usize,
+        found: usize,
+    ) -> Result<(), StoreError> {
+        if let [token] = tokens[..] {
+            tokens.clear();
+            batches.clear();
+            self.refuse(token, bytes, found);
+            return Ok(());
+        }
+        for (token, batch) in tokens.drain(..).zip(batches.drain(..)) {
+            let bytes = batch.bytes();
+            self.commit(&mut vec![token], &mut vec![batch], bytes)?;
+        }
+        Ok(())
+    }
+
+    /// `bytes` is what the backlog counted, `found` what was too large.
+    fn refuse(&self, token: Token, bytes: usize, found: usize) {
+        tracing::warn!(bytes = found, max = BATCH_BYTES_MAX, "a batch is too large to be committed");
+        self.backlog.batches.fetch_sub(1, Relaxed);
+        self.backlog.bytes.fetch_sub(bytes, Relaxed);
+        self.inbox.complete([Input::TooLarge { token, bytes: found }]);
     }
 
     fn maintain(&self) -> Result<bool, StoreError> {

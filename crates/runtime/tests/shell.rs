@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use millrace_bus::{BusError, BusLimits, From, Publish, Reply, Request, Subscribe};
 use millrace_model::{
-    Batch, EventBody, Filter, Group, JsonText, Namespace, NewEvent, Offset, Outcome, Space, Stream,
-    Timestamp, TopicKey,
+    BATCH_BYTES_MAX, Batch, EventBody, Filter, Group, JsonText, Namespace, NewEvent, Offset, Outcome, Space,
+    Stream, Timestamp, TopicKey,
 };
 use millrace_runtime::{Handle, Item, Link, Runtime, RuntimeSettings, StopOutcome, Taken};
 use millrace_store::{
@@ -25,6 +25,8 @@ struct Disk {
     panics: AtomicBool,
     commits: AtomicUsize,
     unreadable: AtomicUsize,
+    /// The largest batch it takes.
+    bytes_max: AtomicUsize,
 }
 
 impl Disk {
@@ -37,6 +39,7 @@ impl Disk {
             panics: AtomicBool::new(false),
             commits: AtomicUsize::new(0),
             unreadable: AtomicUsize::new(0),
+            bytes_max: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -52,6 +55,10 @@ impl Store for Disk {
         assert!(!self.panics.load(SeqCst), "a bug in the store");
         if self.fails.load(SeqCst) {
             return Err(StoreError::Poisoned("disk full".to_owned()));
+        }
+        let max = self.bytes_max.load(SeqCst);
+        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
+            return Err(StoreError::TooLarge { bytes, max });
         }
         self.commits.fetch_add(1, SeqCst);
         self.store.commit(batches)
@@ -192,6 +199,51 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::CutShort);
     assert!(started.elapsed() < Duration::from_secs(1), "there is nothing to wait for");
     runtime.end();
+}
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_refused_alone() {
+    // The bound of every store, found before it is asked; and a store's own, which only it knows.
+    for (own_max, small, large) in [(usize::MAX, 10, BATCH_BYTES_MAX + 1), (5000, 10, 6000)] {
+        let disk = Disk::new();
+        disk.bytes_max.store(own_max, SeqCst);
+        let settings = RuntimeSettings { backlog_bytes_max: 100 << 20, ..RuntimeSettings::default() };
+        let runtime = start(settings, &disk);
+        let handle = runtime.handle();
+        let link = open(&handle);
+        link.ask(&mut vec![(1, publish(small))]).await.unwrap();
+        items(&link, 1).await;
+        disk.shut(true);
+        let sizes = [small, large, small, small, large, large, small];
+        link.ask(&mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
+            .await
+            .unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        disk.shut(false);
+        let mut answers: Vec<_> = items(&link, sizes.len())
+            .await
+            .into_iter()
+            .map(|item| match item {
+                Item::Reply { request, reply: Reply::Published { at: Some((_, offset)), .. } } => {
+                    (request, Some(offset.0))
+                }
+                Item::Reply { request, reply: Reply::Refused(error) } => {
+                    assert_eq!(error.code().as_str(), "too_large", "{error}");
+                    (request, None)
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        // The engine may refuse what it can see to be too large before others are committed.
+        answers.sort_unstable();
+        let expected =
+            [(2, Some(2)), (3, None), (4, Some(3)), (5, Some(4)), (6, None), (7, None), (8, Some(5))];
+        assert_eq!(answers, expected, "{large}");
+        assert!(handle.health().ready(), "{large}");
+        assert!(matches!(handle.call(publish(small)).await, Ok(Reply::Published { .. })));
+        assert_eq!(handle.metrics().backlog_bytes, 0);
+        runtime.end();
+    }
 }
 
 #[tokio::test]

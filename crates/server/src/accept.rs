@@ -1,4 +1,5 @@
-//! Accepting connections, each with its share of the bound and a limit on how long a request may take to arrive.
+//! Accepting connections, each with its share of the bound and limits on how long a request may take to arrive and an
+//! answer to be read.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::settings::ServerSettings;
+use crate::socket::PatientSocket;
 
 /// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
 const ACCEPT_RETRY_MS: u64 = 100;
@@ -71,13 +73,17 @@ async fn serve(connection: Connection, mut stopping: watch::Receiver<bool>) {
     }
 }
 
-type Connection = http1::UpgradeableConnection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+/// What a connection is read from and written to; an upgrade gets it back.
+pub(crate) type Io = TokioIo<PatientSocket>;
+
+type Connection = http1::UpgradeableConnection<Io, TowerToHyperService<Router>>;
 
 fn connection(socket: TcpStream, router: Router, settings: &ServerSettings) -> Connection {
     // Answers are written whole; without this they would wait for the peer's delayed acknowledgement.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let socket = PatientSocket::new(socket, Duration::from_millis(settings.response_write_ms_max));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(settings.request_read_ms_max))

@@ -1,5 +1,6 @@
 //! What every handler of a request shares.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use millrace_bus::{BusError, Reply, Request};
@@ -16,6 +17,7 @@ pub(crate) type SharedApp = Arc<App>;
 
 pub(crate) struct App {
     pub(crate) settings: ServerSettings,
+    pub(crate) listen: SocketAddr,
     pub(crate) runtime: Handle,
     pub(crate) store: Arc<dyn Store>,
     /// One permit per WebSocket.
@@ -23,16 +25,19 @@ pub(crate) struct App {
     /// One permit per KiB of a body that is being read.
     pub(crate) bodies: Semaphore,
     reads: Semaphore,
+    /// One permit per KiB of a page that is being made or waits for its reader.
+    pub(crate) pages: Arc<Semaphore>,
     /// True once connections are to finish what they have and close.
     pub(crate) closing: watch::Receiver<bool>,
 }
 
-/// Bodies are accounted for in units of this size.
+/// Bodies and pages are accounted for in units of this size.
 pub(crate) const BODY_UNIT: usize = 1024;
 
 impl App {
     pub(crate) fn new(
         settings: ServerSettings,
+        listen: SocketAddr,
         runtime: Handle,
         store: Arc<dyn Store>,
         closing: watch::Receiver<bool>,
@@ -41,7 +46,9 @@ impl App {
             connections: Arc::new(Semaphore::new(settings.connections_max)),
             bodies: Semaphore::new(settings.bodies_bytes_max.div_ceil(BODY_UNIT)),
             reads: Semaphore::new(settings.reads_max),
+            pages: Arc::new(Semaphore::new(settings.pages_bytes_max.div_ceil(BODY_UNIT))),
             settings,
+            listen,
             runtime,
             store,
             closing,

@@ -2,7 +2,8 @@
 //!
 //! Browsers name the page's origin on every upgrade and on every request that could do harm. An origin of this very
 //! host is welcome, others only if a setting names them; those also get the CORS headers without which a browser
-//! would hide the answer from them. Programs send no `Origin` and are not concerned.
+//! would hide the answer from them. Programs send no `Origin` and are not concerned. Which host is «this» one is said
+//! in `host.rs`.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -11,9 +12,13 @@ use axum::response::{IntoResponse, Response};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
+use crate::host;
 use crate::refusal::Refusal;
 
 pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+    if let Err(refusal) = host::check(request.headers(), app.listen.ip(), &app.settings) {
+        return refusal.into_response();
+    }
     let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
         return next.run(request).await;
     };

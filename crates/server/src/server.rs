@@ -62,7 +62,7 @@ impl Server {
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
         let (closing, is_closing) = watch::channel(false);
-        let app = Arc::new(App::new(settings, runtime.handle(), store, is_closing));
+        let app = Arc::new(App::new(settings, addr, runtime.handle(), store, is_closing));
         let (stop_accepting, stopped) = watch::channel(false);
         let accept = accept::run(listener, routes::router(app.clone()), app.settings.clone(), stopped);
         let accepting = tokio::spawn(accept);

@@ -7,6 +7,9 @@ pub struct ServerSettings {
     /// Origins besides the server's own host that browsers may come from, as they write them (`https://example.org`);
     /// `*` lets all in. Others get 403.
     pub allow_origins: Vec<String>,
+    /// Access is open on purpose: any `Host` is answered. Otherwise a request must name a loopback address, `localhost`,
+    /// the address listened on or the host of an allowed origin, or gets 403.
+    pub insecure: bool,
     /// WebSocket connections: more are refused with 503.
     pub connections_max: usize,
     /// HTTP connections at a time: more wait to be accepted. A WebSocket stops counting here once it is one.
@@ -19,6 +22,8 @@ pub struct ServerSettings {
     pub bodies_bytes_max: usize,
     /// The head or the body of a request must have arrived after this long: the connection is closed.
     pub request_read_ms_max: u64,
+    /// An HTTP answer of which the peer takes nothing for this long: the connection is closed.
+    pub response_write_ms_max: u64,
     /// Requests of one connection that wait for an answer: reading from it pauses.
     pub unanswered_max: usize,
     /// Frames taken from one socket before they are handed over together.
@@ -34,6 +39,10 @@ pub struct ServerSettings {
     pub page_bytes_max: usize,
     /// Pages read at a time: more wait.
     pub reads_max: usize,
+    /// Bytes of pages being read, and of pages whose reader has not taken them yet, all together: more wait. A page
+    /// counts twice its bound (events and answer) while it is made and with its own size from then on, until it is
+    /// written or `response_write_ms_max` ends it. Other answers are small; `http_connections_max` bounds them.
+    pub pages_bytes_max: usize,
     /// Topics with lines of their own in `/metrics`: the rest is summed up under `topic="(other)"`.
     pub topic_labels_max: usize,
     /// How long a stop may take.
@@ -45,12 +54,14 @@ impl Default for ServerSettings {
     fn default() -> Self {
         ServerSettings {
             allow_origins: Vec::new(),
+            insecure: false,
             connections_max: 1024,
             http_connections_max: 256,
             frame_bytes_max: 1 << 20,
             batch_body_bytes_max: 12 << 20,
             bodies_bytes_max: 64 << 20,
             request_read_ms_max: 30_000,
+            response_write_ms_max: 30_000,
             unanswered_max: 4096,
             slice_frames_max: 256,
             slow_reader_ms: 30_000,
@@ -59,6 +70,7 @@ impl Default for ServerSettings {
             page_events_max: 10_000,
             page_bytes_max: 4 << 20,
             reads_max: 8,
+            pages_bytes_max: 128 << 20,
             topic_labels_max: 100,
             grace_ms: 5000,
             runtime: RuntimeSettings::default(),

@@ -73,20 +73,20 @@ impl fmt::Debug for OpenedStore {
 }
 
 /// Opens a store for serving, making it if it is not there. Blocks.
-pub fn open_store(url: &StoreUrl) -> Result<OpenedStore, OpenError> {
+pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(OpenedStore {
             store: Arc::new(MemoryStore::new()),
             durability_max: Durability::Memory,
             _lock: None,
         }),
-        StoreUrl::Sqlite(path) => Ok(open_sqlite(path)?),
+        StoreUrl::Sqlite(path) => Ok(open_sqlite(path, sqlite)?),
     }
 }
 
-fn open_sqlite(path: &Path) -> Result<OpenedStore, StoreError> {
+fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<OpenedStore, StoreError> {
     let lock = ServeLock::acquire(path)?;
-    let store = SqliteStore::open(path, SqliteOptions::default())?;
+    let store = SqliteStore::open(path, options)?;
     Ok(OpenedStore { store: Arc::new(store), durability_max: Durability::Fsync, _lock: Some(lock) })
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use crate::folder;
 use crate::locks;
 use crate::look::{self, LookError};
 use crate::schema::{self, MIGRATIONS, Refused};
@@ -189,6 +190,6 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), BackupError> {
 
 /// A new name is durable when its folder is.
 pub(crate) fn sync_folder_of(path: &Path) -> Result<(), BackupError> {
-    let folder = locks::parent(path);
+    let folder = folder::parent_of(path);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))
 }

@@ -103,7 +103,8 @@ pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
     Ok(())
 }
 
-/// Adds hash and seq. Rows of dropped streams and below a stream's start are forgotten, as they are for everyone else.
+/// Adds hash and seq. Places that cannot be read are passed over: without them an id may be stored twice, with them
+/// nothing could be stored.
 fn read_ids(
     conn: &Connection,
     index: &Index,
@@ -112,16 +113,43 @@ fn read_ids(
     last: u64,
     ids: &mut Vec<(u64, u64)>,
 ) -> Attempt<()> {
+    let mut at = first;
+    while at <= last {
+        match read_ids_from(conn, index, dedupe, &mut at, last, ids) {
+            Err(fault) if fault.is_damaged_page() => at += 1,
+            read => return read,
+        }
+    }
+    Ok(())
+}
+
+/// Rows of dropped streams and below a stream's start are forgotten, as they are for everyone else. `at` follows the
+/// rows that were read.
+fn read_ids_from(
+    conn: &Connection,
+    index: &Index,
+    dedupe: &Dedupe,
+    at: &mut u64,
+    last: u64,
+    ids: &mut Vec<(u64, u64)>,
+) -> Attempt<()> {
+    // All rows and not only those that brought ids, so that damage is not approached again and again from afar.
     let mut select = conn.prepare_cached(
-        "SELECT seq, stream, offset, id FROM events WHERE seq BETWEEN ?1 AND ?2 AND brought = 1 ORDER BY seq",
+        "SELECT seq, stream, offset, id, brought FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
     )?;
-    let mut rows = select.query(params![first as i64, last as i64])?;
+    let mut rows = select.query(params![*at as i64, last as i64])?;
     while let Some(row) = rows.next()? {
         let (seq, offset) = (row.get::<_, i64>(0)? as u64, row.get::<_, i64>(2)? as u64);
+        *at = seq;
+        if row.get::<_, i64>(4)? != 1 {
+            *at = seq + 1;
+            continue;
+        }
         let state = index.by_id(row.get(1)?).filter(|state| !state.row.dropped && offset >= state.row.start);
         if let (Some(state), Some(Some(id))) = (state, row::read_id(row.get_ref(3)?)) {
             ids.push((dedupe.hash(&state.row.stream.topic, &id), seq));
         }
+        *at = seq + 1;
     }
     Ok(())
 }
@@ -133,7 +161,7 @@ impl SqliteStore {
         if writer.dedupe.next_seq < index.next_seq {
             let mut ids = Vec::new();
             let first = writer.dedupe.next_seq;
-            read_ids(&writer.conn, &index, &writer.dedupe, first, index.next_seq - 1, &mut ids)?;
+            read_ids(&writer.lookups, &index, &writer.dedupe, first, index.next_seq - 1, &mut ids)?;
             for (hash, seq) in ids {
                 writer.dedupe.remember(hash, seq);
             }

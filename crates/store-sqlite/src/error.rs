@@ -32,9 +32,16 @@ impl Fault {
         StoreError::Unusable(format!("{}: {self}", path.display()))
     }
 
-    /// Whether a page of the file is damaged, as opposed to the file being out of reach.
+    /// Whether a page of the file is damaged, as opposed to the file being out of reach. A value of a type its column
+    /// never holds is damage as well.
     pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
-        matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+        let is_nonsense = matches!(
+            error,
+            FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
+        );
+        is_nonsense
+            || matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
     }
 }
 

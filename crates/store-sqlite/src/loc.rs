@@ -71,9 +71,9 @@ impl Loc {
         Ok(())
     }
 
-    pub(crate) fn delete(&self, conn: &Connection, stream: i64) -> Attempt<()> {
+    pub(crate) fn delete(conn: &Connection, stream: i64, first_offset: u64) -> Attempt<()> {
         conn.prepare_cached("DELETE FROM loc WHERE stream = ?1 AND first_offset = ?2")?
-            .execute(params![stream, self.offset as i64])?;
+            .execute(params![stream, first_offset as i64])?;
         Ok(())
     }
 

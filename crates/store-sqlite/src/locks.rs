@@ -39,14 +39,6 @@ pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The folder a file is in.
-pub(crate) fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 pub(crate) fn open_file(folder: &Path, name: &str) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(folder.join(name))
 }

@@ -1,6 +1,5 @@
 //! Opening: is it ours, is it of a version we know, and what does it hold.
 
-use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,10 +9,12 @@ use rusqlite::{Connection, OpenFlags};
 use crate::dedupe::Dedupe;
 use crate::dedupe_load;
 use crate::error::{Attempt, Fault};
+use crate::folder;
 use crate::index::Index;
 use crate::load;
 use crate::locks::Locks;
 use crate::options::SqliteOptions;
+use crate::pool;
 use crate::schema::{self, MIGRATIONS, Refused};
 use crate::store::SqliteStore;
 use crate::write::Writer;
@@ -31,19 +32,20 @@ pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         let (found, needed) = (rusqlite::version(), SQLITE_VERSION_MIN.1);
         return Err(StoreError::Unusable(format!("SQLite {found} is linked, {needed} or newer is needed")));
     }
-    let parent = crate::locks::parent(path);
-    let prepare = fs::create_dir_all(parent).and_then(|()| Locks::open(path));
+    let parent = folder::parent_of(path);
+    let prepare = folder::create(parent).and_then(|()| Locks::open(path));
     let locks = prepare.map_err(|error| Fault::from(error).unusable(path))?;
-    let (index, dedupe, conn) = {
+    let (index, writer) = {
         // One opener at a time, and no writer: creation and migration are transactions like any other.
         let _turn = locks.turn().map_err(|error| Fault::from(error).unusable(path))?;
         let conn = connect(path, &options).map_err(|refused| explain(path, refused))?;
         recover(&conn, &locks);
-        let loaded = sync_folder(parent).and_then(|()| load_all(&conn, &options));
+        let loaded = folder::sync(parent).map_err(Fault::from).and_then(|()| load_all(&conn, &options));
         let (index, dedupe) = loaded.map_err(|fault| fault.unusable(path))?;
-        (index, dedupe, conn)
+        let lookups = pool::open(path).map_err(|error| Fault::from(error).unusable(path))?;
+        (index, Writer::new(conn, lookups, dedupe))
     };
-    Ok(SqliteStore::assemble(path, options, locks, Writer::new(conn, dedupe), index))
+    Ok(SqliteStore::assemble(path, options, locks, writer, index))
 }
 
 fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Refused> {
@@ -81,11 +83,6 @@ fn recover(conn: &Connection, locks: &Locks) {
             locks.raise(&format!("{earlier}; and again while recovering: {error}"));
         }
     }
-}
-
-/// A file that was synced can still vanish with its directory entry.
-fn sync_folder(parent: &Path) -> Attempt<()> {
-    Ok(File::open(parent)?.sync_all()?)
 }
 
 fn load_all(conn: &Connection, options: &SqliteOptions) -> Attempt<(Index, Dedupe)> {

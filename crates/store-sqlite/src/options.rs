@@ -5,7 +5,7 @@
 pub struct SqliteOptions {
     /// Brought ids remembered for dedupe; the oldest are forgotten first. About 24 bytes of memory each.
     pub dedupe_ids_max: usize,
-    /// No batch dedupes further back than this: it bounds what opening has to reread.
+    /// No batch dedupes further back than this, whatever it asks for; the engine refuses topics that ask for more.
     pub dedupe_window_ms_max: u64,
     /// The log is folded into `loc` when this many events, or bytes, wait for it.
     pub fold_events: u64,
@@ -24,11 +24,14 @@ pub struct SqliteOptions {
     pub file_bytes_max: Option<u64>,
 }
 
+/// As far back as a topic may ask, so that no wish is cut in silence. What it costs is bounded by `dedupe_ids_max`.
+const DEDUPE_WINDOW_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
+
 impl Default for SqliteOptions {
     fn default() -> Self {
         SqliteOptions {
             dedupe_ids_max: 1_000_000,
-            dedupe_window_ms_max: 24 * 3600 * 1000,
+            dedupe_window_ms_max: DEDUPE_WINDOW_MS_MAX,
             fold_events: 65_536,
             fold_bytes: 64 << 20,
             loc_events_max: 4096,

@@ -70,7 +70,8 @@ impl Drop for Lent<'_> {
     }
 }
 
-fn open(path: &Path) -> rusqlite::Result<Connection> {
+/// A connection that can only read.
+pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,

@@ -46,6 +46,11 @@ impl Quarantine {
         }
     }
 
+    pub(crate) fn knows(&self, seq: u64) -> bool {
+        let state = self.state();
+        state.waiting.contains_key(&seq) || state.recorded.contains_key(&seq)
+    }
+
     pub(crate) fn is_waiting(&self) -> bool {
         !self.state().waiting.is_empty()
     }

@@ -6,6 +6,7 @@ use millrace_model::{Offset, Stream};
 use millrace_store::{Page, ReadLimit};
 use rusqlite::{Connection, params};
 
+use crate::damage::DAMAGED_PAGE;
 use crate::error::{Attempt, Fault};
 use crate::index::Piece;
 use crate::load;
@@ -164,7 +165,7 @@ impl Reader<'_> {
                     if let Err(fault) = self.select(one, &mut expected) {
                         match fault {
                             Fault::Sqlite(error) if Fault::is_damage(&error) => {
-                                self.suspect(Some(one.seq), one.offset, "its page is damaged");
+                                self.suspect(Some(one.seq), one.offset, DAMAGED_PAGE);
                                 expected = one.end();
                             }
                             other => return Err(other),

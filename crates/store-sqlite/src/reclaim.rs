@@ -1,36 +1,54 @@
 //! Reclaiming: rows of events that were trimmed or dropped are deleted, a few at a time.
 
 use millrace_store::StoreError;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::commit::HOUSEKEEPING;
-use crate::error::Attempt;
+use crate::error::{Attempt, Fault};
 use crate::index::{Piece, StreamRow};
 use crate::load;
 use crate::loc::Loc;
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
+/// How a slice deals with pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Care {
+    /// Rows are deleted. Damage undoes the slice.
+    Delete,
+    /// Rows near damage keep their space: the slice only notes that nobody needs them, and sets unreadable ones aside.
+    Spare,
+}
+
 impl SqliteStore {
-    /// One slice for the first stream that has any. Answers with the rows deleted or folded.
+    /// One slice for the first stream that has any. Answers with the rows deleted, folded or passed over.
     pub(crate) fn reclaim_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
-        self.transact(writer, HOUSEKEEPING, |writer| {
-            let mut change = Change::default();
-            let found = {
-                let index = self.index();
-                let first = index.reclaimable.first().and_then(|id| index.by_id(*id));
-                first.map(|state| (state.row.clone(), state.reclaim_to()))
-            };
-            let Some((row, to)) = found else { return Ok((0, change)) };
-            let rows = if row.folded < to {
-                // Only folded events are deleted: their sums and places are then in one table.
-                self.dedupe_catch_up(writer)?;
-                self.fold_stream(writer, row.id, rows_max, &mut change)?
-            } else {
-                reclaim(&writer.conn, row, to, rows_max, &mut change)?
-            };
-            Ok((rows, change))
-        })
+        let deleted = self.transact_unless_damaged(writer, HOUSEKEEPING, |writer| {
+            self.reclaim_first(writer, rows_max, Care::Delete)
+        })?;
+        match deleted {
+            Ok(rows) => Ok(rows),
+            Err(_) => self
+                .transact(writer, HOUSEKEEPING, |writer| self.reclaim_first(writer, rows_max, Care::Spare)),
+        }
+    }
+
+    fn reclaim_first(&self, writer: &mut Writer, rows_max: usize, care: Care) -> Attempt<(usize, Change)> {
+        let mut change = Change::default();
+        let found = {
+            let index = self.index();
+            let first = index.reclaimable.first().and_then(|id| index.by_id(*id));
+            first.map(|state| (state.row.clone(), state.reclaim_to()))
+        };
+        let Some((row, to)) = found else { return Ok((0, change)) };
+        let rows = if row.folded < to {
+            // Only folded events are deleted: their sums and places are then in one table.
+            self.dedupe_catch_up(writer)?;
+            self.fold_stream(writer, row.id, rows_max, &mut change)?
+        } else {
+            self.reclaim(writer, row, to, rows_max, care, &mut change)?
+        };
+        Ok((rows, change))
     }
 
     /// Commits that neither the index nor watchers need any more. Answers with the rows deleted.
@@ -57,53 +75,98 @@ impl SqliteStore {
     }
 }
 
-fn reclaim(
-    conn: &Connection,
-    mut row: StreamRow,
-    to: u64,
-    rows_max: usize,
-    change: &mut Change,
-) -> Attempt<usize> {
-    let mut budget = rows_max as u64;
-    while row.reclaimed < to && budget > 0 {
-        let Some(loc) = Loc::at_or_after(conn, row.id, row.reclaimed)?.filter(|loc| loc.offset < to) else {
-            row.reclaimed = to;
-            break;
-        };
-        let from = row.reclaimed.max(loc.offset);
-        let end = loc.end().min(to).min(from + budget);
-        for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
-            row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?);
+impl SqliteStore {
+    fn reclaim(
+        &self,
+        writer: &Writer,
+        mut row: StreamRow,
+        to: u64,
+        rows_max: usize,
+        care: Care,
+        change: &mut Change,
+    ) -> Attempt<usize> {
+        let (conn, lookups) = (&writer.conn, &writer.lookups);
+        let mut budget = rows_max as u64;
+        while row.reclaimed < to && budget > 0 {
+            let loc = match care {
+                Care::Delete => match Loc::at_or_after(conn, row.id, row.reclaimed) {
+                    Err(Fault::Malformed(_, offset)) => {
+                        // Nobody knows any more where its events are: they keep their space.
+                        Loc::delete(conn, row.id, offset)?;
+                        budget -= 1;
+                        continue;
+                    }
+                    found => found?,
+                },
+                // This transaction has changed no row of `loc`, so what is committed is what it would see.
+                Care::Spare => match Loc::at_or_after(lookups, row.id, row.reclaimed) {
+                    Err(fault) if fault.is_damaged_bookkeeping() => None,
+                    found => found?,
+                },
+            };
+            let Some(loc) = loc.filter(|loc| loc.offset < to) else {
+                row.reclaimed = to;
+                break;
+            };
+            let from = row.reclaimed.max(loc.offset);
+            let end = loc.end().min(to).min(from + budget);
+            for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
+                match care {
+                    Care::Delete => row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?),
+                    Care::Spare => self.report_unreadable(lookups, row.id, piece)?,
+                }
+            }
+            budget -= end - from;
+            row.reclaimed = end;
+            if end == loc.end() && care == Care::Delete {
+                Loc::delete(conn, row.id, loc.offset)?;
+            }
         }
-        budget -= end - from;
-        row.reclaimed = end;
-        if end == loc.end() {
-            loc.delete(conn, row.id)?;
+        if row.reclaimed == row.folded {
+            // Rows that were missing could not be subtracted one by one.
+            row.bytes = 0;
         }
+        if row.dropped && row.reclaimed >= to {
+            conn.prepare_cached("DELETE FROM streams WHERE id = ?1")?.execute([row.id])?;
+            change.record.touched.push(row.id);
+        } else {
+            load::update_stream(conn, &row)?;
+            change.touch(row);
+        }
+        Ok((rows_max as u64 - budget) as usize)
     }
-    if row.reclaimed == row.folded {
-        // Rows that were missing could not be subtracted one by one.
-        row.bytes = 0;
+
+    fn report_unreadable(&self, lookups: &Connection, stream: i64, piece: Piece) -> Attempt<()> {
+        for one in (piece.offset..piece.end()).filter_map(|offset| piece.clip(offset, offset + 1)) {
+            match bytes_of(lookups, one) {
+                Err(fault) if fault.is_damaged_page() => {
+                    self.report_damaged_page(stream, one.seq, one.offset);
+                }
+                read => drop(read?),
+            }
+        }
+        Ok(())
     }
-    if row.dropped && row.reclaimed >= to {
-        conn.prepare_cached("DELETE FROM streams WHERE id = ?1")?.execute([row.id])?;
-        change.record.touched.push(row.id);
-    } else {
-        load::update_stream(conn, &row)?;
-        change.touch(row);
-    }
-    Ok((rows_max as u64 - budget) as usize)
 }
 
 /// Answers with the bytes that were in them.
 fn delete_events(conn: &Connection, piece: Piece) -> Attempt<u64> {
-    let range = params![piece.seq as i64, (piece.seq + piece.count - 1) as i64];
+    let bytes = bytes_of(conn, piece)?;
+    conn.prepare_cached("DELETE FROM events WHERE seq BETWEEN ?1 AND ?2")?.execute(range(piece))?;
+    Ok(bytes)
+}
+
+fn bytes_of(conn: &Connection, piece: Piece) -> Attempt<u64> {
     let bytes: i64 = conn
         .prepare_cached(
             "SELECT ifnull(sum(octet_length(payload) + ifnull(octet_length(key), 0) + ifnull(octet_length(headers), 0)), 0) \
              FROM events WHERE seq BETWEEN ?1 AND ?2",
         )?
-        .query_row(range, |row| row.get(0))?;
-    conn.prepare_cached("DELETE FROM events WHERE seq BETWEEN ?1 AND ?2")?.execute(range)?;
+        .query_row(range(piece), |row| row.get(0))?;
     Ok(bytes as u64)
+}
+
+/// Its first and its last place.
+fn range(piece: Piece) -> [i64; 2] {
+    [piece.seq as i64, (piece.seq + piece.count - 1) as i64]
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::backup::{self, BackupError, Copied, Existing, Partial};
+use crate::folder;
 use crate::locks::{self, Alone};
 use crate::serve_lock::ServeLock;
 
@@ -33,7 +34,7 @@ impl Restore {
             return Err(BackupError::Itself(backup.to_owned()));
         }
         backup::refuse_existing(database, existing)?;
-        let parent = locks::parent(database);
+        let parent = folder::parent_of(database);
         fs::create_dir_all(parent).map_err(BackupError::io(parent))?;
         let serve = ServeLock::acquire(database).map_err(|error| BackupError::InUse(error.to_string()))?;
         let alone = Alone::take(database).map_err(BackupError::io(database))?.ok_or_else(|| {

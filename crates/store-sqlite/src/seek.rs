@@ -4,7 +4,7 @@ use millrace_model::Stream;
 use millrace_store::Retention;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::Attempt;
+use crate::error::{Attempt, Fault};
 use crate::index::{Piece, Run};
 use crate::loc::Loc;
 use crate::store::SqliteStore;
@@ -121,9 +121,13 @@ fn seek_pieces(conn: &Connection, pieces: &[Piece], start: u64, ts: u64) -> Atte
     Ok(low)
 }
 
+/// `None` if the row is gone or damaged.
 fn ts_at(conn: &Connection, seq: u64) -> Attempt<Option<u64>> {
     let mut select = conn.prepare_cached("SELECT ts FROM events WHERE seq = ?1")?;
-    Ok(select.query_row([seq as i64], |row| row.get::<_, i64>(0)).optional()?.map(|ts| ts as u64))
+    match select.query_row([seq as i64], |row| row.get::<_, i64>(0)).optional() {
+        Err(error) if Fault::is_damage(&error) => Ok(None),
+        found => Ok(found?.map(|ts| ts as u64)),
+    }
 }
 
 /// Newest first, whole runs by their sums, and event by event only in the one run where the limit is passed.
@@ -154,7 +158,17 @@ fn start_by_size(conn: &Connection, view: &View, runs: &[Run], bytes_max: u64) -
     Ok(view.start)
 }
 
-fn start_in_pieces(conn: &Connection, pieces: &[Piece], start: u64, mut room: u64) -> Attempt<u64> {
+/// Where damage hides sizes, the whole stretch is kept: it goes as soon as the limit is passed in a later one.
+fn start_in_pieces(conn: &Connection, pieces: &[Piece], start: u64, room: u64) -> Attempt<u64> {
+    match measure_pieces(conn, pieces, start, room) {
+        Err(fault) if fault.is_damaged_page() => {
+            Ok(pieces.first().map_or(start, |piece| piece.offset.max(start)))
+        }
+        measured => measured,
+    }
+}
+
+fn measure_pieces(conn: &Connection, pieces: &[Piece], start: u64, mut room: u64) -> Attempt<u64> {
     let mut select = conn.prepare_cached(
         "SELECT seq, octet_length(payload) + ifnull(octet_length(key), 0) + ifnull(octet_length(headers), 0) \
          FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq DESC",

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use millrace_store::StoreError;
 
-use crate::locks;
+use crate::{folder, locks};
 
 /// How often somebody may be found just looking.
 const LOOKS_MAX: usize = 1000;
@@ -22,6 +22,8 @@ impl ServeLock {
     pub fn acquire(database: &Path) -> Result<ServeLock, StoreError> {
         let unusable =
             |error: std::io::Error| StoreError::Unusable(format!("{}: {error}", database.display()));
+        // The store's own folder must last; the lock folder need not.
+        folder::create(folder::parent_of(database)).map_err(unusable)?;
         let folder = locks::folder(database);
         fs::create_dir_all(&folder).map_err(unusable)?;
         let mut file = locks::open_file(&folder, "serve").map_err(unusable)?;

@@ -7,7 +7,7 @@ use millrace_model::{
 };
 use rusqlite::{OptionalExtension, params};
 
-use crate::error::Attempt;
+use crate::error::{Attempt, Fault};
 use crate::index::{Run, StreamRow};
 use crate::row;
 use crate::store::SqliteStore;
@@ -149,7 +149,8 @@ impl<'a> Stage<'a> {
         }))
     }
 
-    /// The event at `seq`, if it is retained and really has this topic and id.
+    /// The event at `seq`, if it is retained and really has this topic and id. One that cannot be read counts as gone:
+    /// storing an id twice is better than not storing anything any more.
     fn stored(
         &self,
         store: &SqliteStore,
@@ -159,14 +160,21 @@ impl<'a> Stage<'a> {
         id: &EventId,
     ) -> Attempt<Option<(Partition, u64, u64)>> {
         let mut select =
-            writer.conn.prepare_cached("SELECT stream, offset, ts, id FROM events WHERE seq = ?1")?;
+            writer.lookups.prepare_cached("SELECT stream, offset, ts, id FROM events WHERE seq = ?1")?;
         let found = select
             .query_row(params![seq as i64], |row| {
                 let same_id = row::read_id(row.get_ref(3)?).flatten().as_ref() == Some(id);
                 let (offset, ts) = (row.get::<_, i64>(1)? as u64, row.get::<_, i64>(2)? as u64);
                 Ok((row.get::<_, i64>(0)?, offset, ts, same_id))
             })
-            .optional()?;
+            .optional();
+        let found = match found {
+            Err(error) if Fault::is_damage(&error) => {
+                store.report_damaged_place(&writer.lookups, topic, seq)?;
+                None
+            }
+            found => found?,
+        };
         let Some((stream, offset, ts, true)) = found else { return Ok(None) };
         let index = store.index();
         let Some(state) = index.by_id(stream).filter(|state| state.row.stream.topic == *topic) else {

@@ -16,6 +16,9 @@ use crate::store::SqliteStore;
 /// What only the writing thread touches.
 #[derive(Debug)]
 pub(crate) struct Writer {
+    /// What a commit needs to know of events that are already committed: damage met here does not end the transaction.
+    /// Before `conn`, which must be the last one closed.
+    pub(crate) lookups: Connection,
     pub(crate) conn: Connection,
     /// What `PRAGMA synchronous` is set to.
     level: Option<Durability>,
@@ -49,8 +52,9 @@ impl Change {
 }
 
 impl Writer {
-    pub(crate) fn new(conn: Connection, dedupe: Dedupe) -> Writer {
+    pub(crate) fn new(conn: Connection, lookups: Connection, dedupe: Dedupe) -> Writer {
         Writer {
+            lookups,
             conn,
             level: None,
             dedupe,
@@ -86,6 +90,8 @@ impl Writer {
 enum Stopped {
     Earlier(String),
     Now(Fault),
+    /// It met a damaged page before anything was written, and was rolled back.
+    Damaged(Fault),
 }
 
 impl From<Fault> for Stopped {
@@ -104,6 +110,21 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         match self.try_transact(writer, level, work) {
             Ok(done) => Ok(done),
+            Err(Stopped::Earlier(reason)) => Err(StoreError::Poisoned(reason)),
+            Err(Stopped::Now(fault) | Stopped::Damaged(fault)) => Err(self.poison(writer, &fault)),
+        }
+    }
+
+    /// Like `transact`, but a damaged page that `work` meets only undoes the work: the inner error.
+    pub(crate) fn transact_unless_damaged<T>(
+        &self,
+        writer: &mut Writer,
+        level: Durability,
+        work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
+    ) -> Result<Attempt<T>, StoreError> {
+        match self.try_transact(writer, level, work) {
+            Ok(done) => Ok(Ok(done)),
+            Err(Stopped::Damaged(fault)) => Ok(Err(fault)),
             Err(Stopped::Earlier(reason)) => Err(StoreError::Poisoned(reason)),
             Err(Stopped::Now(fault)) => Err(self.poison(writer, &fault)),
         }
@@ -125,7 +146,13 @@ impl SqliteStore {
         if load::last_commit(&writer.conn)? != self.index().last {
             self.catch_up(&writer.conn)?;
         }
-        let (done, change) = work(writer)?;
+        let (done, change) = match work(writer) {
+            Err(fault) if fault.is_damaged_page() => {
+                writer.run("ROLLBACK")?;
+                return Err(Stopped::Damaged(fault));
+            }
+            worked => worked?,
+        };
         let c = self.index().last + 1;
         if !change.is_empty() {
             self.record(writer, c, &change)?;

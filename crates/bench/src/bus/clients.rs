@@ -1,53 +1,47 @@
 //! Eight clients, one confirmed publish at a time each: what services do.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::link::{Link, payload, publish_frame};
-use super::server::Server;
-use crate::BenchOptions;
+use super::stage::Stage;
 use crate::error::BenchError;
 use crate::figures::Latencies;
-use crate::report::Collector;
 
 const CLIENTS: usize = 8;
 
-pub(crate) fn run(
-    server: &mut Server,
-    options: &BenchOptions,
-    out: &mut Collector,
-) -> Result<(), BenchError> {
-    let frame = publish_frame("bench.clients", &payload(options.payload_bytes));
-    let links: Vec<Link> = (0..CLIENTS).map(|_| Link::open(server.ws())).collect::<Result<_, _>>()?;
-    let commits = server.commits()?;
-    let begun = Instant::now();
-    let seconds = Duration::from_secs_f64(options.seconds);
-    let loads: Vec<_> = links
-        .into_iter()
-        .map(|mut link| {
-            let frame = frame.clone();
-            thread::spawn(move || -> Result<Latencies, BenchError> {
-                let mut latencies = Latencies::default();
-                while begun.elapsed() < seconds {
-                    let sent = Instant::now();
-                    link.feed(frame.clone())?;
-                    link.flush()?;
-                    link.published()?;
-                    latencies.push(sent.elapsed());
-                }
-                Ok(latencies)
-            })
-        })
-        .collect();
+pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    let frame = publish_frame("bench.clients", &payload(stage.options.payload_bytes));
+    let mut links: Vec<Link> =
+        (0..CLIENTS).map(|_| Link::open(stage.server.ws())).collect::<Result<_, _>>()?;
+    let commits = stage.server.commits()?;
     let mut all = Latencies::default();
-    for load in loads {
-        all.extend(load.join().map_err(|_| BenchError::Panicked)??);
-    }
-    let rate = all.len() as f64 / begun.elapsed().as_secs_f64();
-    let syncs = server.commits()? - commits;
-    out.add("clients", "8 clients, rate", "events/s", rate);
-    out.add("clients", "confirmed publish p50", "ms", all.quantile_ms(0.5));
-    out.add("clients", "confirmed publish p99", "ms", all.quantile_ms(0.99));
-    out.add("clients", "events per sync", "events", all.len() as f64 / syncs.max(1.0));
+    let busy = stage.slices(|end| {
+        thread::scope(|scope| {
+            let loads: Vec<_> =
+                links.iter_mut().map(|link| scope.spawn(|| publish_until(end, link, &frame))).collect();
+            for load in loads {
+                all.extend(load.join().map_err(|_| BenchError::Panicked)??);
+            }
+            Ok(())
+        })
+    })?;
+    let syncs = stage.server.commits()? - commits;
+    stage.out.add("clients", "8 clients, rate", "events/s", all.len() as f64 / busy.as_secs_f64());
+    stage.out.add("clients", "confirmed publish p50", "ms", all.quantile_ms(0.5));
+    stage.out.add("clients", "confirmed publish p99", "ms", all.quantile_ms(0.99));
+    stage.out.add("clients", "events per sync", "events", all.len() as f64 / syncs.max(1.0));
     Ok(())
+}
+
+fn publish_until(end: Instant, link: &mut Link, frame: &str) -> Result<Latencies, BenchError> {
+    let mut latencies = Latencies::default();
+    while Instant::now() < end {
+        let sent = Instant::now();
+        link.feed(frame.to_owned())?;
+        link.flush()?;
+        link.published()?;
+        latencies.push(sent.elapsed());
+    }
+    Ok(latencies)
 }

@@ -4,49 +4,48 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::link::{Link, ack_frame, publish_frame};
-use super::server::Server;
-use crate::BenchOptions;
+use super::stage::Stage;
 use crate::error::BenchError;
 use crate::figures::Latencies;
-use crate::report::Collector;
+use crate::probe::SLICES;
 
 const CONSUMERS: usize = 10;
 const EVENTS_PER_SECOND: f64 = 1000.0;
 const WINDOW: u32 = 256;
 
-pub(crate) fn run(
-    server: &mut Server,
-    options: &BenchOptions,
-    out: &mut Collector,
-) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     let topic = "bench.fanout";
-    let events = (options.seconds * EVENTS_PER_SECOND) as u64;
+    let per_slice = ((stage.options.seconds * EVENTS_PER_SECOND) as u64 / u64::from(SLICES)).max(1);
+    let events = per_slice * u64::from(SLICES);
     let epoch = Instant::now();
     let mut consumers = Vec::new();
     for number in 0..CONSUMERS {
-        let mut link = Link::open(server.ws())?;
+        let mut link = Link::open(stage.server.ws())?;
         let group = format!("g{number}");
         link.subscribe(topic, &group, "latest", WINDOW)?;
         consumers.push(thread::spawn(move || consume(link, topic, &group, events, epoch)));
     }
-    let mut publisher = Link::open(server.ws())?;
-    let begun = Instant::now();
-    for number in 0..events {
-        let due = Duration::from_secs_f64(number as f64 / EVENTS_PER_SECOND);
-        thread::sleep(due.saturating_sub(begun.elapsed()));
-        publisher.feed(publish_frame(topic, &stamp(epoch, options.payload_bytes)))?;
-        publisher.flush()?;
-        publisher.published()?;
-    }
-    let took = begun.elapsed().as_secs_f64();
+    let mut publisher = Link::open(stage.server.ws())?;
+    let bytes = stage.options.payload_bytes;
+    let busy = stage.slices(|_| {
+        let begun = Instant::now();
+        for number in 0..per_slice {
+            let due = Duration::from_secs_f64(number as f64 / EVENTS_PER_SECOND);
+            thread::sleep(due.saturating_sub(begun.elapsed()));
+            publisher.feed(publish_frame(topic, &stamp(epoch, bytes)))?;
+            publisher.flush()?;
+            publisher.published()?;
+        }
+        Ok(())
+    })?;
     let mut ages = Latencies::default();
     for consumer in consumers {
         ages.extend(consumer.join().map_err(|_| BenchError::Panicked)??);
     }
-    out.add("fanout", "publish to arrival p50", "ms", ages.quantile_ms(0.5));
-    out.add("fanout", "publish to arrival p99", "ms", ages.quantile_ms(0.99));
-    out.add("fanout", "published", "events/s", events as f64 / took);
-    out.add("fanout", "delivered", "events", ages.len() as f64);
+    stage.out.add("fanout", "publish to arrival p50", "ms", ages.quantile_ms(0.5));
+    stage.out.add("fanout", "publish to arrival p99", "ms", ages.quantile_ms(0.99));
+    stage.out.add("fanout", "published", "events/s", events as f64 / busy.as_secs_f64());
+    stage.out.add("fanout", "delivered", "events", ages.len() as f64);
     Ok(())
 }
 

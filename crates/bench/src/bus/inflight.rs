@@ -1,48 +1,46 @@
 //! One client with 256 publishes in flight: what group commit makes of one connection.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::link::{Link, payload, publish_frame};
-use super::server::Server;
-use crate::BenchOptions;
+use super::stage::Stage;
 use crate::error::BenchError;
-use crate::report::Collector;
 
 const IN_FLIGHT: u64 = 256;
 /// Answers taken before the next frames leave together, as a client under load does.
-const SLICE: u64 = 32;
+const ANSWERS_PER_FLUSH: u64 = 32;
 
-pub(crate) fn run(
-    server: &mut Server,
-    options: &BenchOptions,
-    out: &mut Collector,
-) -> Result<(), BenchError> {
-    let mut link = Link::open(server.ws())?;
-    let frame = publish_frame("bench.inflight", &payload(options.payload_bytes));
-    let commits = server.commits()?;
-    let begun = Instant::now();
-    for _ in 0..IN_FLIGHT {
-        link.feed(frame.clone())?;
-    }
-    link.flush()?;
+pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    let mut link = Link::open(stage.server.ws())?;
+    let frame = publish_frame("bench.inflight", &payload(stage.options.payload_bytes));
+    let commits = stage.server.commits()?;
     let mut confirmed = 0u64;
-    while begun.elapsed() < Duration::from_secs_f64(options.seconds) {
-        for _ in 0..SLICE {
-            link.published()?;
+    let busy = stage.slices(|end| {
+        send(&mut link, &frame, IN_FLIGHT)?;
+        while Instant::now() < end {
+            confirmed += take(&mut link, ANSWERS_PER_FLUSH)?;
+            send(&mut link, &frame, ANSWERS_PER_FLUSH)?;
         }
-        confirmed += SLICE;
-        for _ in 0..SLICE {
-            link.feed(frame.clone())?;
-        }
-        link.flush()?;
+        // Nothing may be under way while the disk is probed.
+        confirmed += take(&mut link, IN_FLIGHT)?;
+        Ok(())
+    })?;
+    let syncs = stage.server.commits()? - commits;
+    stage.out.add("inflight", "256 in flight, rate", "events/s", confirmed as f64 / busy.as_secs_f64());
+    stage.out.add("inflight", "events per sync", "events", confirmed as f64 / syncs.max(1.0));
+    Ok(())
+}
+
+fn send(link: &mut Link, frame: &str, count: u64) -> Result<(), BenchError> {
+    for _ in 0..count {
+        link.feed(frame.to_owned())?;
     }
-    for _ in 0..IN_FLIGHT {
+    link.flush()
+}
+
+fn take(link: &mut Link, count: u64) -> Result<u64, BenchError> {
+    for _ in 0..count {
         link.published()?;
     }
-    confirmed += IN_FLIGHT;
-    let rate = confirmed as f64 / begun.elapsed().as_secs_f64();
-    let syncs = server.commits()? - commits;
-    out.add("inflight", "256 in flight, rate", "events/s", rate);
-    out.add("inflight", "events per sync", "events", confirmed as f64 / syncs.max(1.0));
-    Ok(())
+    Ok(count)
 }

@@ -8,11 +8,14 @@ mod link;
 mod recovery;
 mod serial;
 mod server;
+mod stage;
 
+use crate::BenchOptions;
+use crate::bus::server::Server;
+use crate::bus::stage::Stage;
 use crate::error::BenchError;
-use crate::probe::probe;
+use crate::probe::Probe;
 use crate::report::{Collector, Report};
-use crate::{BenchOptions, bus::server::Server};
 
 /// Name, and whether it runs when nothing is asked for.
 pub const BUS_SCENARIOS: &[(&str, bool)] = &[
@@ -21,38 +24,61 @@ pub const BUS_SCENARIOS: &[(&str, bool)] = &[
     ("clients", true),
     ("consume", true),
     ("fanout", true),
-    ("recovery", false),
+    ("recovery", true),
 ];
 
-type Scenario = fn(&mut Server, &BenchOptions, &mut Collector) -> Result<(), BenchError>;
+type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
 
-const RUNS: &[(&str, Scenario)] = &[
+/// Every round runs these one after the other on one server.
+const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("serial", serial::run),
     ("inflight", inflight::run),
     ("clients", clients::run),
     ("consume", consume::run),
     ("fanout", fanout::run),
-    ("recovery", recovery::run),
 ];
+
+/// These take long, say little about pace, and want a log of their own: one run is enough.
+const ONCE: &[(&str, Scenario)] = &[("recovery", recovery::run)];
 
 pub fn bench_bus(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     options.check(BUS_SCENARIOS)?;
-    let mut collector = Collector::default();
+    let mut out = Collector::default();
+    let wanted = |runs: &'static [(&str, Scenario)]| {
+        let wanted = runs.iter().filter(|(name, _)| options.wants(BUS_SCENARIOS, name));
+        wanted.copied().collect::<Vec<_>>()
+    };
+    let every_round = wanted(EVERY_ROUND);
     for round in 1..=options.rounds {
-        let folder = options.scratch()?;
-        let mut server = Server::start(&options.program, folder.path())?;
-        for (name, run) in RUNS.iter().filter(|(name, _)| options.wants(BUS_SCENARIOS, name)) {
-            progress(&format!("round {round} of {}: {name}", options.rounds));
-            let before = probe(folder.path())?.quantile_ms(0.5);
-            run(&mut server, options, &mut collector)?;
-            let after = probe(folder.path())?.quantile_ms(0.5);
-            collector.add_probe(name, f64::midpoint(before, after));
+        if every_round.is_empty() {
+            break;
         }
-        server.stop()?;
+        progress(&format!("round {round} of {}", options.rounds));
+        on_a_server(options, &every_round, &mut out, progress)?;
+    }
+    for once in wanted(ONCE) {
+        on_a_server(options, &[once], &mut out, progress)?;
     }
     let title = format!(
         "bus: {} B payloads, synced before the answer, {} rounds, medians",
         options.payload_bytes, options.rounds
     );
-    Ok(collector.report(&title))
+    Ok(out.report(&title))
+}
+
+fn on_a_server(
+    options: &BenchOptions,
+    runs: &[(&str, Scenario)],
+    out: &mut Collector,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), BenchError> {
+    let folder = options.scratch()?;
+    let mut server = Server::start(&options.program, folder.path())?;
+    for (name, run) in runs {
+        progress(name);
+        let mut probe = Probe::open(folder.path())?;
+        run(&mut Stage { server: &mut server, options, probe: &mut probe, out })?;
+        out.add_probe(name, probe.median_ms());
+    }
+    server.stop()
 }

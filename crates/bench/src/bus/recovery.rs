@@ -5,46 +5,67 @@ use std::time::Instant;
 
 use super::link::{fill, payload};
 use super::server::Server;
-use crate::BenchOptions;
+use super::stage::Stage;
+use crate::aim::LONG_TO_SHORT;
 use crate::error::BenchError;
 use crate::figures::Latencies;
-use crate::report::Collector;
+use crate::probe::SLICES;
 
+const TOPIC: &str = "bench.recovery";
 const READS: u64 = 200;
 
-pub(crate) fn run(
-    server: &mut Server,
-    options: &BenchOptions,
-    out: &mut Collector,
-) -> Result<(), BenchError> {
-    let topic = "bench.recovery";
-    let mut filled = 0;
-    for length in [options.log_events / 100, options.log_events] {
-        let ids = format!("to-{length}");
-        fill(server.ws(), topic, length - filled, &payload(options.payload_bytes), Some(&ids))?;
-        filled = length;
-        reads(server, topic, length, out)?;
-    }
-    if let Some(mib) = server.memory_mib() {
-        out.add("recovery", "memory after filling", "MiB", mib);
-    }
-    let begun = Instant::now();
-    server.kill_and_restart()?;
-    out.add(
+pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    let (short, long) = (stage.options.log_events / 100, stage.options.log_events);
+    grow(stage, 0, short)?;
+    let before = reads(stage, short, "")?;
+    grow(stage, short, long)?;
+    let after = reads(stage, long, "")?;
+    stage.out.add(
         "recovery",
-        &format!("ready after a kill, {filled} events"),
-        "ms",
-        begun.elapsed().as_secs_f64() * 1e3,
+        &format!("{LONG_TO_SHORT}, by offset"),
+        "ratio",
+        after.by_offset / before.by_offset,
     );
-    if let Some(mib) = server.memory_mib() {
-        out.add("recovery", "memory when ready again", "MiB", mib);
-    }
-    reads(server, topic, filled, out)
+    stage.out.add("recovery", &format!("{LONG_TO_SHORT}, by time"), "ratio", after.by_time / before.by_time);
+    memory(stage, "memory after filling and reading");
+    let begun = Instant::now();
+    stage.server.kill_and_restart()?;
+    let took = begun.elapsed().as_secs_f64() * 1e3;
+    stage.out.add("recovery", &format!("ready after a kill, {long} events"), "ms", took);
+    memory(stage, "memory when ready again");
+    reads(stage, long, " after kill")?;
+    Ok(())
 }
 
-fn reads(server: &Server, topic: &str, length: u64, out: &mut Collector) -> Result<(), BenchError> {
-    let first = server.get(&format!("/topics/{topic}/events?from=1&limit=1"))?;
-    let last = server.get(&format!("/topics/{topic}/events?from={length}&limit=1"))?;
+fn memory(stage: &mut Stage<'_>, figure: &str) {
+    if let Some(megabytes) = stage.server.memory_mb() {
+        stage.out.add("recovery", figure, "MB", megabytes);
+    }
+}
+
+/// Every event brings its id, as those of the clients do.
+fn grow(stage: &mut Stage<'_>, from: u64, to: u64) -> Result<(), BenchError> {
+    let payload = payload(stage.options.payload_bytes);
+    let mut filled = from;
+    for slice in 1..=u64::from(SLICES) {
+        let until = from + (to - from) * slice / u64::from(SLICES);
+        stage.probe.slice()?;
+        fill(stage.server.ws(), TOPIC, until - filled, &payload, Some(&format!("from-{filled}")))?;
+        filled = until;
+    }
+    Ok(())
+}
+
+/// Medians in milliseconds.
+struct Reads {
+    by_offset: f64,
+    by_time: f64,
+}
+
+fn reads(stage: &mut Stage<'_>, length: u64, when: &str) -> Result<Reads, BenchError> {
+    let server: &Server = stage.server;
+    let first = server.get(&format!("/topics/{TOPIC}/events?from=1&limit=1"))?;
+    let last = server.get(&format!("/topics/{TOPIC}/events?from={length}&limit=1"))?;
     let (oldest, newest) = (ts_of(&first)?, ts_of(&last)?);
     let (mut by_offset, mut by_time) = (Latencies::default(), Latencies::default());
     for n in 0..READS {
@@ -52,16 +73,17 @@ fn reads(server: &Server, topic: &str, length: u64, out: &mut Collector) -> Resu
         let at = n.wrapping_mul(7919) % READS;
         let offset = 1 + at * (length - 1) / READS;
         let begun = Instant::now();
-        server.get(&format!("/topics/{topic}/events?from={offset}&limit=10"))?;
+        server.get(&format!("/topics/{TOPIC}/events?from={offset}&limit=10"))?;
         by_offset.push(begun.elapsed());
         let ts = oldest + at * (newest - oldest) / READS;
         let begun = Instant::now();
-        server.get(&format!("/topics/{topic}/events?ts={ts}&limit=10"))?;
+        server.get(&format!("/topics/{TOPIC}/events?ts={ts}&limit=10"))?;
         by_time.push(begun.elapsed());
     }
-    out.add("recovery", &format!("read 10 by offset of {length}, p50"), "ms", by_offset.quantile_ms(0.5));
-    out.add("recovery", &format!("read 10 by time of {length}, p50"), "ms", by_time.quantile_ms(0.5));
-    Ok(())
+    let found = Reads { by_offset: by_offset.quantile_ms(0.5), by_time: by_time.quantile_ms(0.5) };
+    stage.out.add("recovery", &format!("10 by offset of {length}{when}, p50"), "ms", found.by_offset);
+    stage.out.add("recovery", &format!("10 by time of {length}{when}, p50"), "ms", found.by_time);
+    Ok(found)
 }
 
 fn ts_of(page: &str) -> Result<u64, BenchError> {

@@ -51,11 +51,11 @@ impl Server {
             .ok_or_else(|| BenchError::Unexpected("no millrace_commits_total in /metrics".to_owned()))
     }
 
-    /// Resident memory in MiB, where the system tells.
-    pub(crate) fn memory_mib(&self) -> Option<f64> {
+    /// Resident memory in MB (10^6 bytes), where the system tells.
+    pub(crate) fn memory_mb(&self) -> Option<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.trim().split(' ').next()?.parse::<f64>().ok().map(|kib| kib / 1024.0)
+        line.trim().split(' ').next()?.parse::<f64>().ok().map(|kib| kib * 1024.0 / 1e6)
     }
 
     pub(crate) fn stop(mut self) -> Result<(), BenchError> {

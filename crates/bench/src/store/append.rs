@@ -12,6 +12,7 @@ use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::BenchOptions;
 use crate::error::BenchError;
+use crate::probe::{Probe, SLICES, slice_time};
 use crate::report::Collector;
 
 const PER_COMMIT: [usize; 5] = [1, 32, 100, 256, 1000];
@@ -20,10 +21,17 @@ const TOPICS: usize = 1000;
 const MAINTAIN_ROWS_MAX: usize = 2000;
 const MAINTAIN_EVERY: usize = 64;
 
-pub(crate) fn run(folder: &Path, options: &BenchOptions, out: &mut Collector) -> Result<(), BenchError> {
-    for count in PER_COMMIT {
-        let rate = load(&folder.join(format!("append-{count}.db")), options, count, 1)?;
-        out.add("append", &format!("{count} per commit"), "events/s", rate);
+pub(crate) fn run(
+    folder: &Path,
+    options: &BenchOptions,
+    probe: &mut Probe,
+    out: &mut Collector,
+) -> Result<(), BenchError> {
+    let load = |count: &usize| Load::open(&folder.join(format!("append-{count}.db")), options, *count, 1);
+    let mut loads: Vec<Load> = PER_COMMIT.iter().map(load).collect::<Result<_, _>>()?;
+    in_turn(&mut loads, options, probe)?;
+    for load in loads {
+        out.add("append", &format!("{} per commit", load.per_commit), "events/s", load.rate());
     }
     Ok(())
 }
@@ -31,11 +39,26 @@ pub(crate) fn run(folder: &Path, options: &BenchOptions, out: &mut Collector) ->
 pub(crate) fn run_topics(
     folder: &Path,
     options: &BenchOptions,
+    probe: &mut Probe,
     out: &mut Collector,
 ) -> Result<(), BenchError> {
-    for topics in [1, TOPICS] {
-        let rate = load(&folder.join(format!("topics-{topics}.db")), options, 256, topics)?;
-        out.add("topics", &format!("256 per commit, {topics} in turn"), "events/s", rate);
+    let load = |topics| Load::open(&folder.join(format!("topics-{topics}.db")), options, 256, topics);
+    let mut loads = [load(1)?, load(TOPICS)?];
+    in_turn(&mut loads, options, probe)?;
+    for load in loads {
+        let figure = format!("256 per commit, {} in turn", load.streams.len());
+        out.add("topics", &figure, "events/s", load.rate());
+    }
+    Ok(())
+}
+
+/// A slice of each load, a probe before each, again and again: what the disk does hits all of them alike.
+fn in_turn(loads: &mut [Load], options: &BenchOptions, probe: &mut Probe) -> Result<(), BenchError> {
+    for _ in 0..SLICES {
+        for load in loads.iter_mut() {
+            probe.slice()?;
+            load.slice(slice_time(options))?;
+        }
     }
     Ok(())
 }
@@ -68,26 +91,47 @@ pub(crate) fn body(bytes: usize) -> Arc<EventBody> {
     Arc::new(EventBody::of(JsonText::parse(&text).unwrap_or_else(|_| JsonText::null())))
 }
 
-fn load(path: &Path, options: &BenchOptions, per_commit: usize, topics: usize) -> Result<f64, BenchError> {
-    let store = SqliteStore::open(path, SqliteOptions::default())?;
-    let (streams, body) = (streams(topics), body(options.payload_bytes));
-    let mut turn = streams.iter().cycle();
-    let (mut events, mut commits, mut nonce) = (0u64, 0usize, 0u64);
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs_f64(options.seconds) {
-        let batches: Vec<Batch> = turn
-            .by_ref()
-            .take(per_commit)
-            .map(|stream| {
-                nonce += 1;
-                batch(stream, &body, nonce)
-            })
-            .collect();
-        events += store.commit(&batches)?.len() as u64;
-        commits += 1;
-        if commits % MAINTAIN_EVERY == 0 {
-            store.maintain(MAINTAIN_ROWS_MAX)?;
-        }
+/// A store of its own and what was put into it so far.
+struct Load {
+    store: SqliteStore,
+    streams: Vec<Stream>,
+    body: Arc<EventBody>,
+    per_commit: usize,
+    events: u64,
+    commits: usize,
+    busy: Duration,
+}
+
+impl Load {
+    fn open(
+        path: &Path,
+        options: &BenchOptions,
+        per_commit: usize,
+        topics: usize,
+    ) -> Result<Load, BenchError> {
+        let store = SqliteStore::open(path, SqliteOptions::default())?;
+        let (streams, body) = (streams(topics), body(options.payload_bytes));
+        Ok(Load { store, streams, body, per_commit, events: 0, commits: 0, busy: Duration::ZERO })
     }
-    Ok(events as f64 / begun.elapsed().as_secs_f64())
+
+    fn slice(&mut self, time: Duration) -> Result<(), BenchError> {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            let turn = self.streams.iter().cycle().skip(self.events as usize % self.streams.len().max(1));
+            let numbered = turn.zip(self.events + 1..).take(self.per_commit);
+            let batches: Vec<Batch> =
+                numbered.map(|(stream, nonce)| batch(stream, &self.body, nonce)).collect();
+            self.events += self.store.commit(&batches)?.len() as u64;
+            self.commits += 1;
+            if self.commits.is_multiple_of(MAINTAIN_EVERY) {
+                self.store.maintain(MAINTAIN_ROWS_MAX)?;
+            }
+        }
+        self.busy += begun.elapsed();
+        Ok(())
+    }
+
+    fn rate(&self) -> f64 {
+        self.events as f64 / self.busy.as_secs_f64()
+    }
 }

@@ -3,15 +3,18 @@
 mod append;
 mod reads;
 
+use std::path::Path;
+
 use crate::BenchOptions;
+use crate::aim::TOPICS_RATIO;
 use crate::error::BenchError;
-use crate::probe::probe;
+use crate::probe::Probe;
 use crate::report::{Collector, Report};
 
 /// Name, and whether it runs when nothing is asked for.
 pub const STORE_SCENARIOS: &[(&str, bool)] = &[("append", true), ("topics", true), ("reads", true)];
 
-type Scenario = fn(&std::path::Path, &BenchOptions, &mut Collector) -> Result<(), BenchError>;
+type Scenario = fn(&Path, &BenchOptions, &mut Probe, &mut Collector) -> Result<(), BenchError>;
 
 const RUNS: &[(&str, Scenario)] =
     &[("append", append::run), ("topics", append::run_topics), ("reads", reads::run)];
@@ -23,14 +26,13 @@ pub fn bench_store(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Re
         for (name, run) in RUNS.iter().filter(|(name, _)| options.wants(STORE_SCENARIOS, name)) {
             progress(&format!("round {round} of {}: {name}", options.rounds));
             let folder = options.scratch()?;
-            let before = probe(folder.path())?.quantile_ms(0.5);
-            run(folder.path(), options, &mut collector)?;
-            let after = probe(folder.path())?.quantile_ms(0.5);
-            collector.add_probe(name, f64::midpoint(before, after));
+            let mut probe = Probe::open(folder.path())?;
+            run(folder.path(), options, &mut probe, &mut collector)?;
+            collector.add_probe(name, probe.median_ms());
         }
     }
     if let Some(ratio) = append::topics_ratio(&collector) {
-        collector.add("topics", "1,000 topics / 1 topic", "ratio", ratio);
+        collector.add("topics", TOPICS_RATIO, "ratio", ratio);
     }
     let title = format!(
         "store: {} B payloads, every commit synced, {} rounds, medians",

@@ -1,10 +1,11 @@
-//! What the commands that talk to a server share: a runtime, a connection, and an end on Ctrl-C.
+//! What the commands that talk to a server share: a runtime, a connection, and an end on Ctrl-C and SIGTERM.
 
 use std::time::Duration;
 
 use clap::ArgMatches;
 use millrace_client::{Client, ClientOptions};
 use millrace_model::Namespace;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::log;
@@ -25,11 +26,11 @@ where
     let result = runtime.block_on(async {
         let client = tokio::select! {
             client = Client::connect(options(&config)?) => client?,
-            () = interrupted() => return Err(Failure::Interrupted),
+            () = interrupted() => return Err(Failure::Interrupted(None)),
         };
         let result = tokio::select! {
             result = work(client.clone()) => result,
-            () = interrupted() => Err(Failure::Interrupted),
+            () = interrupted() => Err(Failure::Interrupted(None)),
         };
         client.close().await;
         result
@@ -50,9 +51,21 @@ fn options(config: &Config) -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
-/// Without a handler for the signal there is nothing to wait for: the system ends the process itself.
+/// By the user (SIGINT) or whoever runs the command for them (SIGTERM). Without a handler for a signal there is nothing
+/// to wait for: the system ends the process itself.
 async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signals) => drop(signals.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => {
+            if pressed.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        () = terminated => {}
     }
 }

@@ -5,17 +5,20 @@ mod bench;
 mod completions;
 mod config;
 mod connect;
+mod dead_letters;
 mod doctor;
+mod feed;
 mod offline;
 mod progress;
 mod publish;
 mod serve;
 mod subscribe;
+mod tally;
 mod topic_groups;
+mod topic_settings;
 mod topics;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use millrace_client::{Offset, StartFrom, Timestamp};
 
 use crate::failure::Failure;
 
@@ -36,6 +39,7 @@ pub(crate) fn command() -> Command {
             backup::backup_command(),
             backup::restore_command(),
             doctor::command(),
+            dead_letters::command(),
             config::command(),
             completions::command(),
             bench::command(),
@@ -51,6 +55,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("backup", matches)) => backup::run_backup(matches),
         Some(("restore", matches)) => backup::run_restore(matches),
         Some(("doctor", matches)) => doctor::run(matches),
+        Some(("dead-letters", matches)) => dead_letters::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("completions", matches)) => completions::run(matches),
         Some(("bench", matches)) => bench::run(matches),
@@ -73,18 +78,4 @@ fn name_and_value(flag: &str, text: &str) -> Result<(String, String), Failure> {
         .split_once('=')
         .ok_or_else(|| Failure::Usage(format!("{flag} is {text:?}: it must be NAME=VALUE")))?;
     Ok((name.into(), value.into()))
-}
-
-/// Where a group is to stand, as `--from` says it.
-fn start_from(text: &str) -> Result<StartFrom, Failure> {
-    let from = match text.split_once(':') {
-        None if text == "earliest" => Some(StartFrom::Earliest),
-        None if text == "latest" => Some(StartFrom::Latest),
-        Some(("offset", number)) => number.parse().ok().map(|offset| StartFrom::Offset(Offset(offset))),
-        Some(("timestamp", number)) => number.parse().ok().map(|ms| StartFrom::Timestamp(Timestamp(ms))),
-        _ => None,
-    };
-    from.ok_or_else(|| {
-        Failure::Usage(format!("--from is {text:?}: it must be earliest, latest, offset:N or timestamp:MS"))
-    })
 }

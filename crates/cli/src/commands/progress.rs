@@ -1,6 +1,6 @@
 //! How far a long operation is: a bar on a terminal, plain lines in a pipe. On stderr, always.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -35,17 +35,24 @@ impl Progress {
                 if last.elapsed() >= LINE_INTERVAL {
                     *last = Instant::now();
                     let of = total.map_or_else(String::new, |total| format!(" of {total}"));
-                    eprintln!("{done}{of} events confirmed");
+                    say_line(&format!("{done}{of} events confirmed"));
                 }
             }
         }
     }
+}
 
-    pub(super) fn finish(self) {
+impl Drop for Progress {
+    fn drop(&mut self) {
         if let Progress::Bar(bar) = self {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A stderr that nobody can read any more must not end the work.
+fn say_line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// An operation of named steps: the current one on a terminal, a line each in a pipe.
@@ -62,7 +69,7 @@ impl Steps {
                 bar.set_message(step.to_owned());
                 bar.tick();
             }
-            None => eprintln!("{step}"),
+            None => say_line(step),
         }
     }
 }

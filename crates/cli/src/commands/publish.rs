@@ -1,34 +1,37 @@
 //! `millrace pub`: publishes one event, the same one many times, or one per line of stdin, and waits until each is
-//! confirmed.
+//! confirmed. However it ends, it says how many were.
 
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::io::IsTerminal;
+use std::rc::Rc;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_client::{Client, JsonText, NewMessage, Place, Published, Receipt, TopicName};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Stdin, stdin};
+use millrace_client::{Client, ClientError, JsonText, NewMessage, Place, Published, Receipt, TopicName};
 use tokio::time::Instant;
 
 use crate::commands::connect::with_client;
+use crate::commands::feed::{Fed, Feed, at_line};
 use crate::commands::progress::Progress;
+use crate::commands::tally::{Tally, events};
 use crate::commands::{json_flag, name_and_value, text};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::settings::{Scope, args};
+use crate::settings::{Scope, args, resolve};
 
 /// Publishes on their way at a time.
 const INFLIGHT_MAX: usize = 512;
-/// Longest line of stdin.
-const LINE_BYTES_MAX: u64 = 16 << 20;
+/// What a frame has beside payload, key and headers, generously.
+const FRAME_REST_BYTES: usize = 1024;
+/// An escaped byte of a key or header, such as `\u0000`.
+const ESCAPED_BYTES_MAX: usize = 6;
 
 pub(super) fn command() -> Command {
     let number = || value_parser!(u64).range(1..);
     Command::new("pub")
         .about("Publish events and wait until they are confirmed")
         .arg(Arg::new("topic").value_name("TOPIC").required(true).help("The topic's name"))
-        .arg(Arg::new("payload").value_name("JSON|-").help("The payload; -: one event per line of stdin"))
+        .arg(Arg::new("payload").value_name("JSON|-").help("The payload; - or nothing: one event per line of stdin"))
         .arg(Arg::new("key").long("key").value_name("K").help("Events with the same key stay in order"))
         .arg(
             Arg::new("header")
@@ -37,6 +40,9 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::Append)
                 .help("A header; may be given several times"),
         )
+        .arg(Arg::new("id").long("id").value_name("ID").help(
+            "The event's id, 1 to 255 printable ASCII characters: published again with it, the event is stored once",
+        ))
         .arg(
             Arg::new("delay-ms")
                 .long("delay-ms")
@@ -60,21 +66,23 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let plan = Plan::of(matches)?;
-    with_client(matches, |client| async move { plan.publish(&client).await })
+    let tally = Rc::new(Tally::new(plan.count));
+    let counts = tally.clone();
+    let ended = with_client(matches, |client| async move { plan.publish(&client, &counts).await });
+    match ended {
+        Err(Failure::Interrupted(_)) => Err(Failure::Interrupted(Some(format!("interrupted: {tally}")))),
+        ended => ended,
+    }
 }
 
 struct Plan {
     topic: String,
     template: NewMessage,
-    source: Source,
+    /// How many times the template; `None` = one event per line of stdin.
+    count: Option<u64>,
     rate: Option<u64>,
     json: bool,
-}
-
-enum Source {
-    /// The template, this many times.
-    Repeat(u64),
-    Stdin,
+    frame_bytes_max: usize,
 }
 
 impl Plan {
@@ -100,7 +108,7 @@ impl Plan {
                 "--count goes with a payload on the command line, not with stdin".into(),
             ));
         }
-        let source = if payload.is_some() { Source::Repeat(count.unwrap_or(1)) } else { Source::Stdin };
+        let count = payload.as_ref().map(|_| count.unwrap_or(1));
         let mut template = NewMessage::new(payload.unwrap_or_else(JsonText::null));
         template.key = text(matches, "key").map(Into::into);
         for header in matches.get_many::<String>("header").into_iter().flatten() {
@@ -110,136 +118,129 @@ impl Plan {
         if let Some(delay_ms) = matches.get_one::<u64>("delay-ms") {
             template = template.delay_ms(*delay_ms);
         }
+        if let Some(id) = text(matches, "id") {
+            if count != Some(1) {
+                return Err(Failure::Usage(
+                    "--id goes with one event: with the same id all others would be duplicates of it".into(),
+                ));
+            }
+            template = template.id(id)?;
+        }
         let rate = matches.get_one::<u64>("rate").copied();
-        Ok(Plan { topic: topic.into(), template, source, rate, json: matches.get_flag("json") })
+        let frame_bytes_max = resolve(matches)?.config.server.frame_bytes_max;
+        let json = matches.get_flag("json");
+        Ok(Plan { topic: topic.into(), template, count, rate, json, frame_bytes_max })
     }
 
-    async fn publish(self, client: &Client) -> Result<(), Failure> {
-        let total = match self.source {
-            Source::Repeat(count) => Some(count),
-            Source::Stdin => None,
+    async fn publish(self, client: &Client, tally: &Rc<Tally>) -> Result<(), Failure> {
+        let mut run = Run {
+            out: Output::new(),
+            progress: Progress::new(self.count),
+            json: self.json,
+            tally: tally.clone(),
+            receipts: VecDeque::new(),
+            last: None,
         };
-        let mut run =
-            Run { out: Output::new(), progress: Progress::new(total), json: self.json, done: 0, last: None };
-        let mut feed = Feed { left: total, stdin: BufReader::new(stdin()), line: 0 };
         let start = Instant::now();
-        let sent = self.send_all(client, &mut feed, &mut run, start).await;
-        let Run { mut out, progress, done, last, .. } = run;
-        progress.finish();
-        if !self.json {
-            let summary = match (total, last) {
-                (Some(1), Some(published)) => one_line(&published),
+        let sent = self.send_all(client, &mut run, start).await;
+        let Run { mut out, progress, last, .. } = run;
+        drop(progress);
+        let mut written = Ok(());
+        if !self.json && (sent.is_ok() || tally.confirmed_count() > 0) {
+            let summary = match last {
+                Some(published) if self.count == Some(1) => one_line(&published),
                 _ => format!(
-                    "published {done} {} to {} in {:.3} s",
-                    plural(done),
+                    "published {} to {} in {:.3} s",
+                    events(tally.confirmed_count()),
                     self.topic,
                     start.elapsed().as_secs_f64()
                 ),
             };
-            if sent.is_ok() || done > 0 {
-                out.line(&summary)?;
-            }
+            written = out.line(&summary);
         }
-        out.flush()?;
-        sent
+        let ended = sent.and(written).and(out.flush());
+        match ended {
+            Ok(()) => Ok(()),
+            // Everything is published and the reader has seen enough, as with any other command.
+            Err(Failure::PipeClosed) if tally.is_complete() => Err(Failure::PipeClosed),
+            Err(Failure::PipeClosed) => Err(Failure::Failed(format!("stdout is closed: {tally}"))),
+            Err(failure) if self.count == Some(1) && !tally.is_unsure() => Err(failure),
+            Err(failure) => Err(failure.adding(&tally.to_string())),
+        }
     }
 
     /// Whatever ends it, what was sent is awaited first: one bad event must not hide that others are stored.
-    async fn send_all(
-        &self,
-        client: &Client,
-        feed: &mut Feed,
-        run: &mut Run,
-        start: Instant,
-    ) -> Result<(), Failure> {
-        let mut receipts: VecDeque<Receipt> = VecDeque::new();
-        let mut end = self.send_some(client, feed, run, start, &mut receipts).await;
-        while !receipts.is_empty() {
-            end = end.and(run.confirm_first(&mut receipts).await);
-        }
-        end
+    async fn send_all(&self, client: &Client, run: &mut Run, start: Instant) -> Result<(), Failure> {
+        let end = self.send_some(client, run, start).await;
+        end.and(run.confirm_all().await)
     }
 
-    async fn send_some(
-        &self,
-        client: &Client,
-        feed: &mut Feed,
-        run: &mut Run,
-        start: Instant,
-        receipts: &mut VecDeque<Receipt>,
-    ) -> Result<(), Failure> {
-        let mut sent = 0u64;
-        while let Some(message) = feed.next(&self.template).await? {
+    async fn send_some(&self, client: &Client, run: &mut Run, start: Instant) -> Result<(), Failure> {
+        let mut feed = Feed::new(run.tally.clone());
+        while let Some(Fed { message, line }) = feed.next(&self.template).await? {
             if let Some(rate) = self.rate {
-                tokio::time::sleep_until(start + Duration::from_secs_f64(sent as f64 / rate as f64)).await;
+                let due = Duration::from_secs_f64(run.tally.sent_count() as f64 / rate as f64);
+                tokio::time::sleep_until(start + due).await;
             }
-            receipts.push_back(client.publish_nowait(&self.topic, message).await?);
-            sent += 1;
-            if receipts.len() >= INFLIGHT_MAX || self.rate.is_some() {
-                run.confirm_first(receipts).await?;
+            // A line that may be refused for its size goes alone, so that nothing after it is stored if it is.
+            let alone = line.is_some() && self.is_near_the_limit(&message);
+            if alone {
+                run.confirm_all().await?;
+            }
+            let receipt = client.publish_nowait(&self.topic, message).await?;
+            run.tally.sent();
+            run.receipts.push_back((line, receipt));
+            if alone {
+                run.confirm_all().await?;
+            } else if run.receipts.len() >= INFLIGHT_MAX || self.rate.is_some() {
+                run.confirm_first().await?;
             }
         }
         Ok(())
     }
-}
 
-/// What to publish next.
-struct Feed {
-    left: Option<u64>,
-    stdin: BufReader<Stdin>,
-    line: u64,
-}
-
-impl Feed {
-    async fn next(&mut self, template: &NewMessage) -> Result<Option<NewMessage>, Failure> {
-        if let Some(left) = &mut self.left {
-            let more = *left > 0;
-            *left = left.saturating_sub(1);
-            return Ok(more.then(|| template.clone()));
-        }
-        loop {
-            self.line += 1;
-            let mut line = Vec::new();
-            let read = (&mut self.stdin).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await;
-            let text = self.checked(read.map(|_| line))?;
-            if text.is_empty() {
-                return Ok(None);
-            }
-            if text.trim().is_empty() {
-                continue;
-            }
-            let payload = JsonText::parse(text.trim()).map_err(|error| self.failed(error))?;
-            return Ok(Some(NewMessage { payload, ..template.clone() }));
-        }
-    }
-
-    fn checked(&self, line: std::io::Result<Vec<u8>>) -> Result<String, Failure> {
-        let line = line.map_err(|error| self.failed(error))?;
-        if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with(b"\n") {
-            return Err(self.failed(format_args!("it is longer than {LINE_BYTES_MAX} bytes")));
-        }
-        String::from_utf8(line).map_err(|_| self.failed("it is not UTF-8"))
-    }
-
-    fn failed(&self, error: impl Display) -> Failure {
-        Failure::Failed(format!("line {} of stdin: {error}", self.line))
+    fn is_near_the_limit(&self, message: &NewMessage) -> bool {
+        let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len() + 1).sum();
+        let named = message.key.as_ref().map_or(0, String::len) + headers;
+        message.payload.as_str().len() + named * ESCAPED_BYTES_MAX + FRAME_REST_BYTES > self.frame_bytes_max
     }
 }
 
-/// What has been confirmed.
+/// What is on its way and what has been confirmed.
 struct Run {
     out: Output,
     progress: Progress,
     json: bool,
-    done: u64,
+    tally: Rc<Tally>,
+    /// With the number of the line, if it came from one.
+    receipts: VecDeque<(Option<u64>, Receipt)>,
     last: Option<Published>,
 }
 
 impl Run {
-    async fn confirm_first(&mut self, receipts: &mut VecDeque<Receipt>) -> Result<(), Failure> {
-        let Some(receipt) = receipts.pop_front() else { return Ok(()) };
-        let published = receipt.await?;
-        self.done += 1;
+    /// Awaits them all, and answers with what went wrong first.
+    async fn confirm_all(&mut self) -> Result<(), Failure> {
+        let mut end = Ok(());
+        while !self.receipts.is_empty() {
+            end = end.and(self.confirm_first().await);
+        }
+        end
+    }
+
+    async fn confirm_first(&mut self) -> Result<(), Failure> {
+        let Some((line, receipt)) = self.receipts.pop_front() else { return Ok(()) };
+        let published = match receipt.await {
+            Ok(published) => published,
+            // Nobody knows whether the server stored it, and the line is not to blame.
+            Err(error) if error.is_unreachable() || matches!(error, ClientError::Closed) => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                self.tally.refused();
+                return Err(line.map_or_else(|| error.clone().into(), |line| at_line(line, &error)));
+            }
+        };
+        self.tally.confirmed();
         self.progress.one_more();
         if self.json {
             let mut line = String::new();
@@ -262,8 +263,4 @@ fn one_line(published: &Published) -> String {
         }
         Place::Due(due) => format!("published to {topic}, due {due}, id {id} ({})", durability.as_str()),
     }
-}
-
-fn plural(count: u64) -> &'static str {
-    if count == 1 { "event" } else { "events" }
 }

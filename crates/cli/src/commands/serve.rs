@@ -61,7 +61,7 @@ impl Plan {
             .listen
             .parse()
             .map_err(|error| Failure::Usage(format!("listen is {:?}: {error}", config.listen)))?;
-        if !listen.ip().is_loopback() && !config.insecure {
+        if !listen.ip().is_loopback() && !config.server.insecure {
             return Err(Failure::Usage(format!(
                 "listen is {listen}, which others can reach, and no access control is configured: give a loopback \
                  address such as 127.0.0.1:{}, or --insecure if this is meant",
@@ -76,8 +76,12 @@ impl Plan {
     async fn serve(mut self) -> Result<(), Failure> {
         // Before anything else, so that a signal during the start is not lost.
         let (mut first, mut second) = (Signals::new()?, Signals::new()?);
-        let store_url = self.store.clone();
-        let opened = tokio::task::spawn_blocking(move || open_store(&store_url))
+        // Before the store, so that a port that is taken leaves no new store behind. Who connects now waits.
+        let listener = TcpListener::bind(self.listen)
+            .await
+            .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", self.listen)))?;
+        let (store_url, options) = (self.store.clone(), self.config.sqlite.clone());
+        let opened = tokio::task::spawn_blocking(move || open_store(&store_url, options))
             .await
             .map_err(|error| Failure::Failed(error.to_string()))?
             .map_err(|error| self.store_failure(&error))?;
@@ -93,9 +97,6 @@ impl Plan {
             tracing::warn!("the store {} promises no more than durability {max}", self.store);
             limits.durability = opened.durability_max;
         }
-        let listener = TcpListener::bind(self.listen)
-            .await
-            .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", self.listen)))?;
         let server = Server::start(self.config.server, opened.store.clone(), self.config.limits, listener)
             .await
             .map_err(|error| Failure::Failed(error.to_string()))?;
@@ -117,7 +118,7 @@ impl Plan {
                 }
                 ran => ran.map_err(|error| Failure::Failed(error.to_string())),
             },
-            () = asked_twice => Err(Failure::Interrupted),
+            () = asked_twice => Err(Failure::Interrupted(None)),
         }
     }
 

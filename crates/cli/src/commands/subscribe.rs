@@ -1,10 +1,12 @@
 //! `millrace sub`: prints what a group receives, and acknowledges what was printed.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_client::{AckMode, Client, Delivery, Filter, SubscribeOptions, Subscription};
+use millrace_client::{
+    AckMode, Client, Delivery, Filter, Offset, StartFrom, SubscribeOptions, Subscription, Timestamp,
+};
 
 use crate::commands::connect::with_client;
-use crate::commands::{json_flag, name_and_value, start_from, text};
+use crate::commands::{json_flag, name_and_value, text};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::settings::{Scope, args};
@@ -47,7 +49,10 @@ pub(super) fn command() -> Command {
             Arg::new("no-ack")
                 .long("no-ack")
                 .action(ArgAction::SetTrue)
-                .help("Print only: the events will be delivered again"),
+                .help(
+                    "Print only: the events will be delivered again. Each delivery counts as an attempt all the same: \
+                     after maxAttempts of them (5 by default) the event becomes a dead letter",
+                ),
         )
         .arg(
             Arg::new("max-inflight")
@@ -98,6 +103,19 @@ fn options(matches: &ArgMatches) -> Result<SubscribeOptions, Failure> {
             .transpose()?,
     };
     Ok(options)
+}
+
+pub(super) fn start_from(text: &str) -> Result<StartFrom, Failure> {
+    let from = match text.split_once(':') {
+        None if text == "earliest" => Some(StartFrom::Earliest),
+        None if text == "latest" => Some(StartFrom::Latest),
+        Some(("offset", number)) => number.parse().ok().map(|offset| StartFrom::Offset(Offset(offset))),
+        Some(("timestamp", number)) => number.parse().ok().map(|ms| StartFrom::Timestamp(Timestamp(ms))),
+        _ => None,
+    };
+    from.ok_or_else(|| {
+        Failure::Usage(format!("--from is {text:?}: it must be earliest, latest, offset:N or timestamp:MS"))
+    })
 }
 
 struct Reader {

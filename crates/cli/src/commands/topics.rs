@@ -1,66 +1,53 @@
-//! `millrace topics list|show|create|delete`; the verbs about groups are in [`topic_groups`].
+//! `millrace topics list|show|create|set|seek|delete`; `groups` and `delete-group` are in [`topic_groups`].
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_model::{Durability, PARTITIONS_MAX, TopicConfig, TopicName};
-use millrace_wire::http::{TopicBody, TopicDoc, TopicList, TopicOffsets};
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use millrace_client::StartFrom;
+use millrace_model::{Group, TopicName};
+use millrace_wire::http::{Sought, TopicDoc, TopicList, TopicOffsets};
+use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
+use crate::commands::subscribe::start_from;
+use crate::commands::topic_settings::{given, shown, unset_flag, with_flags};
 use crate::commands::{json_flag, text, topic_groups};
 use crate::failure::Failure;
-use crate::http::Http;
+use crate::http::{Http, read};
 use crate::log;
 use crate::output::{Output, columns};
-use crate::settings::{Scope, args, resolve};
+use crate::settings::{Config, Scope, args, resolve};
 
 pub(super) fn command() -> Command {
     let verb = |name: &'static str, about: &'static str| {
         Command::new(name).about(about).arg(json_flag()).args(args(&[Scope::Client]))
     };
     let topic = || Arg::new("topic").value_name("TOPIC").required(true).help("The topic's name");
-    let number = |name: &'static str, min: u64, help: &'static str| {
-        Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(min..)).help(help)
-    };
-    let create = verb("create", "Create a topic")
+    let seek = verb("seek", "Move a group whose members hold no events")
         .arg(topic())
+        .arg(Arg::new("group").value_name("GROUP").required(true).help("The group's name"))
         .arg(
-            Arg::new("partitions")
-                .long("partitions")
+            Arg::new("from")
+                .long("from")
+                .value_name("earliest|latest|offset:N|timestamp:MS")
+                .required(true)
+                .help("Where the group goes on"),
+        )
+        .arg(
+            Arg::new("partition")
+                .long("partition")
                 .value_name("N")
-                .value_parser(value_parser!(u32).range(1..=i64::from(PARTITIONS_MAX)))
-                .help("Partitions; may only grow later [default: 1]"),
-        )
-        .arg(number("retention-ms", 1, "Forget events older than this"))
-        .arg(number("retention-bytes", 1, "Forget the oldest events above this size"))
-        .arg(
-            Arg::new("max-attempts")
-                .long("max-attempts")
-                .value_name("N")
-                .value_parser(value_parser!(u32).range(1..))
-                .help("Deliveries before an event is dead-lettered"),
-        )
-        .arg(number("ack-timeout-ms", 1, "An event not acknowledged after this long is delivered again"))
-        .arg(number("dedupe-window-ms", 0, "How long an id makes a second event a duplicate"))
-        .arg(
-            Arg::new("durability")
-                .long("durability")
-                .value_name("fsync|os|memory")
-                .value_parser(["fsync", "os", "memory"])
-                .help("What a confirmed publish has survived"),
-        )
-        .arg(
-            Arg::new("compact")
-                .long("compact")
-                .action(ArgAction::SetTrue)
-                .help("Keep only the newest event of each key"),
+                .value_parser(value_parser!(u32))
+                .help("Only this partition [default: all]"),
         );
     Command::new("topics")
-        .about("Topics and their groups: list, show, create, seek, delete")
+        .about("List, show, create, change and delete topics, and move their groups")
         .subcommand_required(true)
         .subcommand(verb("list", "List all topics"))
         .subcommand(verb("show", "Show a topic, its settings and how far its groups are").arg(topic()))
-        .subcommand(create)
+        .subcommand(with_flags(verb("create", "Create a topic that does not exist yet").arg(topic())))
+        .subcommand(with_flags(
+            verb("set", "Change settings of a topic; the others stay").arg(topic()).arg(unset_flag()),
+        ))
+        .subcommand(seek)
         .subcommand(verb("delete", "Delete a topic and all its events").arg(topic()))
         .subcommands(topic_groups::commands(&verb, &topic))
 }
@@ -69,39 +56,29 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let topic = text(matches, "topic").map(TopicName::new).transpose();
-    let topic = topic.map_err(|error| Failure::Usage(error.to_string()))?;
-    let call = Call { http: Http::new(&config)?, json: matches.get_flag("json"), out: Output::new() };
+    let usage = |error: millrace_model::NameError| Failure::Usage(error.to_string());
+    let topic = text(matches, "topic").map(TopicName::new).transpose().map_err(usage)?;
+    let http = Http::new(&config)?;
+    let call = Call { http, config, json: matches.get_flag("json"), out: Output::new() };
     match (verb, topic) {
         ("list", _) => call.list(),
         ("show", Some(topic)) => call.show(&topic),
-        ("create", Some(topic)) => call.create(&TopicBody { topic, config: topic_config(matches) }),
+        ("create", Some(topic)) => call.create(&topic, given(matches)?),
+        ("set", Some(topic)) => call.set(&topic, given(matches)?),
+        ("seek", Some(topic)) => {
+            let group = Group::new(text(matches, "group").unwrap_or_default()).map_err(usage)?;
+            let from = start_from(text(matches, "from").unwrap_or_default())?;
+            call.seek(&topic, &group, from, matches.get_one::<u32>("partition").copied())
+        }
         ("delete", Some(topic)) => call.delete(&topic),
         (verb, Some(topic)) => topic_groups::run(verb, matches, &topic, call),
         _ => Ok(()),
     }
 }
 
-fn topic_config(matches: &ArgMatches) -> TopicConfig {
-    let number = |name| matches.get_one::<u64>(name).copied();
-    TopicConfig {
-        partitions: matches.get_one("partitions").copied().unwrap_or(1),
-        retention_ms: number("retention-ms"),
-        retention_bytes: number("retention-bytes"),
-        max_attempts: matches.get_one("max-attempts").copied(),
-        ack_timeout_ms: number("ack-timeout-ms"),
-        dedupe_window_ms: number("dedupe-window-ms"),
-        durability: text(matches, "durability").map(|level| match level {
-            "memory" => Durability::Memory,
-            "os" => Durability::Os,
-            _ => Durability::Fsync,
-        }),
-        compact: matches.get_flag("compact"),
-    }
-}
-
 pub(super) struct Call {
     pub(super) http: Http,
+    config: Config,
     pub(super) json: bool,
     pub(super) out: Output,
 }
@@ -110,7 +87,7 @@ impl Call {
     fn list(mut self) -> Result<(), Failure> {
         let body = self.http.ask(Method::GET, "/topics", "")?;
         if self.json {
-            return self.print(&body);
+            return self.out.document(&body);
         }
         let list: TopicList = read(&body)?;
         let mut rows = vec![["TOPIC", "PARTITIONS", "EVENTS", "GROUPS"].map(String::from).to_vec()];
@@ -121,7 +98,7 @@ impl Call {
                 [topic.config.partitions.to_string(), events.to_string(), topic.groups.len().to_string()];
             std::iter::once(topic.topic.to_string()).chain(counts).collect()
         }));
-        self.print(&columns(&rows).join("\n"))
+        self.out.document(&columns(&rows).join("\n"))
     }
 
     fn show(mut self, topic: &TopicName) -> Result<(), Failure> {
@@ -135,7 +112,7 @@ impl Call {
             return self.out.flush();
         }
         let mut lines = vec![format!("topic {topic}")];
-        lines.extend(settings_of(&doc.config));
+        lines.extend(shown(&doc.config, &self.config.limits));
         let mut rows = vec![
             ["PARTITION", "START", "NEXT", "GROUP", "COMMITTED", "LAG", "INFLIGHT"]
                 .map(String::from)
@@ -152,18 +129,69 @@ impl Call {
             }
         }
         lines.extend(columns(&rows));
-        self.print(&lines.join("\n"))
+        self.out.document(&lines.join("\n"))
     }
 
-    fn create(mut self, body: &TopicBody) -> Result<(), Failure> {
-        let mut text = String::new();
-        body.write(&mut text);
-        let answer = self.http.ask(Method::POST, "/topics", &text)?;
+    /// The server's own create replaces the settings of a topic that exists, which nobody means who says «create».
+    fn create(mut self, topic: &TopicName, mut settings: Map<String, Value>) -> Result<(), Failure> {
+        if self.http.find(&format!("/topics/{topic}"))?.is_some() {
+            return Err(Failure::Failed(format!(
+                "topic {topic} exists already: change its settings with `millrace topics set {topic}`, for example \
+                 with --retention-ms N"
+            )));
+        }
+        settings.insert("topic".into(), json!(topic));
+        let answer = self.http.ask(Method::POST, "/topics", &Value::Object(settings).to_string())?;
         if self.json {
-            return self.print(&answer);
+            return self.out.document(&answer);
         }
         let doc: TopicDoc = read(&answer)?;
-        self.print(&format!("topic {} has {} partitions", doc.topic, doc.config.partitions))
+        self.out.document(&format!("topic {} has {}", doc.topic, partitions(doc.config.partitions)))
+    }
+
+    fn set(mut self, topic: &TopicName, settings: Map<String, Value>) -> Result<(), Failure> {
+        if settings.is_empty() {
+            return Err(Failure::Usage(
+                "nothing to set: give a setting such as --retention-ms N, or --unset NAME".into(),
+            ));
+        }
+        let body = Value::Object(settings).to_string();
+        let answer = self.http.ask(Method::PATCH, &format!("/topics/{topic}"), &body)?;
+        if self.json {
+            return self.out.document(&answer);
+        }
+        let doc: TopicDoc = read(&answer)?;
+        let lines: Vec<_> = std::iter::once(format!("topic {topic}"))
+            .chain(shown(&doc.config, &self.config.limits))
+            .collect();
+        self.out.document(&lines.join("\n"))
+    }
+
+    fn seek(
+        mut self,
+        topic: &TopicName,
+        group: &Group,
+        from: StartFrom,
+        partition: Option<u32>,
+    ) -> Result<(), Failure> {
+        let from = match from {
+            StartFrom::Earliest => json!({ "kind": "earliest" }),
+            StartFrom::Latest => json!({ "kind": "latest" }),
+            StartFrom::Offset(offset) => json!({ "kind": "offset", "value": offset.0 }),
+            StartFrom::Timestamp(ts) => json!({ "kind": "timestamp", "value": ts.0 }),
+        };
+        let body = json!({ "from": from, "partition": partition }).to_string();
+        let answer = self.http.ask(Method::POST, &format!("/topics/{topic}/groups/{group}/seek"), &body)?;
+        if self.json {
+            return self.out.document(&answer);
+        }
+        let sought: Sought = read(&answer)?;
+        let mut rows = vec![["PARTITION", "NEXT"].map(String::from).to_vec()];
+        rows.extend(sought.partitions.iter().map(|at| vec![at.partition.to_string(), at.next.to_string()]));
+        let lines: Vec<_> = std::iter::once(format!("group {group} of topic {topic} goes on at"))
+            .chain(columns(&rows))
+            .collect();
+        self.out.document(&lines.join("\n"))
     }
 
     fn delete(mut self, topic: &TopicName) -> Result<(), Failure> {
@@ -173,26 +201,10 @@ impl Call {
         } else {
             format!("topic {topic} is deleted")
         };
-        self.print(&line)
-    }
-
-    pub(super) fn print(&mut self, text: &str) -> Result<(), Failure> {
-        self.out.line(text.trim_end())?;
-        self.out.flush()
+        self.out.document(&line)
     }
 }
 
-/// What the topic's owner has set, one line each.
-fn settings_of(config: &TopicConfig) -> Vec<String> {
-    let value = serde_json::to_value(config).unwrap_or_default();
-    let members = value.as_object().cloned().unwrap_or_default();
-    members
-        .iter()
-        .map(|(name, value)| format!("{name} {}", value.as_str().unwrap_or(&value.to_string())))
-        .collect()
-}
-
-pub(super) fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
-    serde_json::from_str(body)
-        .map_err(|error| Failure::Failed(format!("the server's answer makes no sense: {error}")))
+fn partitions(count: u32) -> String {
+    format!("{count} {}", if count == 1 { "partition" } else { "partitions" })
 }

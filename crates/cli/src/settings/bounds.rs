@@ -70,6 +70,30 @@ pub(super) static SETTINGS: &[Setting] = &[
         0,
         "How long an id makes a second event a duplicate"
     ),
+    Setting {
+        name: "dedupe-window-ms-max",
+        help: "Longest dedupe window a topic may ask for: bad_frame",
+        kind: Kind::Number { min: 0, max: i64::MAX as u64 },
+        scope: Scope::Bound,
+        also: &[],
+        get: |config| Value::Number(config.limits.dedupe_window_ms_max),
+        // Engine and store must agree: what the engine lets in, the store must not cut.
+        set: |config, value| {
+            if let Value::Number(number) = value {
+                config.limits.dedupe_window_ms_max = number;
+                config.sqlite.dedupe_window_ms_max = number;
+            }
+        },
+    },
+    bound!(
+        "dedupe-ids-max",
+        sqlite.dedupe_ids_max,
+        usize,
+        1,
+        u32::MAX as u64 - 1,
+        &[],
+        "Ids remembered for dedupe, about 24 bytes each: the oldest are forgotten"
+    ),
     bound!("grace-ms", server.grace_ms, u64, 0, "How long a stop may take to finish what is in hand"),
     bound!("topics-max", limits.topics_max, usize, 1, "Topics: limit_reached"),
     bound!("groups-per-topic-max", limits.groups_per_topic_max, usize, 1, "Groups of a topic: limit_reached"),
@@ -113,6 +137,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         1,
         "Bytes read ahead per group and partition"
     ),
+    bound!(
+        "fetched-bytes-total-max",
+        limits.fetched_bytes_total_max,
+        usize,
+        1,
+        "Bytes read ahead for all groups together"
+    ),
+    bound!(
+        "open-event-bytes-max",
+        limits.open_event_bytes_max,
+        usize,
+        0,
+        "Events in flight up to this size stay in memory; larger ones are read again to be sent again"
+    ),
     bound!("tail-events-max", limits.tail_events_max, usize, 1, "Fresh events kept in memory per partition"),
     bound!(
         "tail-bytes-max",
@@ -120,6 +158,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         usize,
         1,
         "Bytes of fresh events kept in memory per partition"
+    ),
+    bound!(
+        "tail-bytes-total-max",
+        limits.tail_bytes_total_max,
+        usize,
+        1,
+        "Bytes of fresh events kept in memory for all partitions together"
     ),
     bound!(
         "delivered-flush-ms",
@@ -195,6 +240,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         "How long a request may take to arrive"
     ),
     bound!(
+        "response-write-ms-max",
+        server.response_write_ms_max,
+        u64,
+        1,
+        "An HTTP answer of which nothing is taken for this long ends its connection"
+    ),
+    bound!(
         "unanswered-max",
         server.unanswered_max,
         usize,
@@ -227,6 +279,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         u32::MAX as u64 >> 3,
         &[],
         "Pages read at a time: more wait"
+    ),
+    bound!(
+        "pages-bytes-max",
+        server.pages_bytes_max,
+        usize,
+        1024,
+        u32::MAX as u64 >> 3,
+        &[],
+        "Bytes of pages being made or waiting for their readers: more wait"
     ),
     bound!(
         "topic-labels-max",
@@ -303,4 +364,37 @@ pub(super) static SETTINGS: &[Setting] = &[
         1,
         "How often the wall clock is looked at, at least"
     ),
+    bound!(
+        "store-readers-max",
+        sqlite.readers_max,
+        usize,
+        1,
+        1024,
+        &[],
+        "Read connections to the SQLite file: more wait"
+    ),
+    bound!(
+        "store-wal-bytes",
+        sqlite.wal_bytes,
+        u64,
+        4096,
+        "Size of the WAL from which on it is checkpointed; a commit waits for it at four times this"
+    ),
+    bound!(
+        "store-fold-events",
+        sqlite.fold_events,
+        u64,
+        1,
+        "Events whose places are kept in memory before they are folded into a table"
+    ),
+    bound!(
+        "store-busy-timeout-ms",
+        sqlite.busy_timeout_ms,
+        u64,
+        0,
+        u32::MAX as u64 >> 1,
+        &[],
+        "How long locks of other programs on the SQLite file are waited for"
+    ),
+    bound!("store-fold-bytes", sqlite.fold_bytes, u64, 1, "Bytes of events before their places are folded"),
 ];

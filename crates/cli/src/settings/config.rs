@@ -1,7 +1,7 @@
 //! The settings as resolved: what the rest of the program reads.
 
 use millrace_bus::BusLimits;
-use millrace_server::ServerSettings;
+use millrace_server::{ServerSettings, SqliteOptions};
 
 /// Its default is the default of every setting.
 #[derive(Clone, Debug)]
@@ -9,9 +9,9 @@ pub(crate) struct Config {
     pub(crate) listen: String,
     pub(crate) store: String,
     pub(crate) socket: String,
-    pub(crate) insecure: bool,
     pub(crate) limits: BusLimits,
     pub(crate) server: ServerSettings,
+    pub(crate) sqlite: SqliteOptions,
     pub(crate) log_format: String,
     pub(crate) url: String,
     pub(crate) token: String,
@@ -25,9 +25,9 @@ impl Default for Config {
             listen: "127.0.0.1:7070".into(),
             store: "sqlite:///millrace.db".into(),
             socket: "none".into(),
-            insecure: false,
             limits: BusLimits::default(),
             server: ServerSettings::default(),
+            sqlite: SqliteOptions::default(),
             log_format: "text".into(),
             url: "ws://127.0.0.1:7070/".into(),
             token: String::new(),

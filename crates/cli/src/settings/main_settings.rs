@@ -74,12 +74,12 @@ pub(super) static SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "insecure",
-        help: "Serve everyone who can reach a non-loopback address, without access control",
+        help: "Serve everyone who can reach the address, by whatever host name, without access control",
         kind: Kind::Flag,
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::Flag(config.insecure),
-        set: |config, value| config.insecure = value == Value::Flag(true),
+        get: |config| Value::Flag(config.server.insecure),
+        set: |config, value| config.server.insecure = value == Value::Flag(true),
     },
     Setting {
         name: "allow-origin",

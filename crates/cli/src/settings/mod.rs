@@ -90,4 +90,32 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
     }
+
+    #[test]
+    fn engine_and_store_agree_on_the_longest_dedupe_window() {
+        let mut config = Config::default();
+        assert_eq!(config.limits.dedupe_window_ms_max, config.sqlite.dedupe_window_ms_max);
+        assert!(config.limits.dedupe_window_ms <= config.limits.dedupe_window_ms_max);
+        let setting = all().find(|setting| setting.name == "dedupe-window-ms-max").unwrap();
+        (setting.set)(&mut config, Value::Number(5));
+        assert_eq!((config.limits.dedupe_window_ms_max, config.sqlite.dedupe_window_ms_max), (5, 5));
+    }
+
+    #[test]
+    fn the_bounds_of_the_store_reach_it() {
+        let mut config = Config::default();
+        for (name, number) in [
+            ("dedupe-ids-max", 1),
+            ("store-readers-max", 2),
+            ("store-wal-bytes", 5000),
+            ("store-fold-events", 4),
+            ("store-fold-bytes", 6),
+        ] {
+            let setting = all().find(|setting| setting.name == name).unwrap();
+            (setting.set)(&mut config, Value::Number(number));
+        }
+        let sqlite = &config.sqlite;
+        assert_eq!((sqlite.dedupe_ids_max, sqlite.readers_max, sqlite.wal_bytes), (1, 2, 5000));
+        assert_eq!((sqlite.fold_events, sqlite.fold_bytes), (4, 6));
+    }
 }

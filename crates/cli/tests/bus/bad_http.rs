@@ -1,7 +1,8 @@
 //! Bad input through HTTP: one problem document each, and nothing stored.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -51,6 +52,31 @@ fn every_bad_request_gets_a_problem_document() {
         ("GET", "/topics/t/events?partition=7", "", 404, "unknown_offset"),
         ("POST", "/topics/t/groups/nobody/seek", "{\"from\":{\"kind\":\"earliest\"}}", 404, "bad_group"),
         ("POST", "/topics/t/groups/nobody/seek", "{}", 400, "bad_frame"),
+        // Control characters: raw ones are no JSON, written-out ones are no names.
+        ("POST", "/topics/t/events", "{\"payload\":\"a\u{1}b\"}", 400, "bad_json"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"key\":\"a\u{7f}\u{0}\"}", 400, "bad_json"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"id\":\"a\\u0000\"}", 400, "bad_frame"),
+        ("POST", "/topics/t%07/events", "{\"payload\":1}", 400, "bad_topic"),
+        ("POST", "/topics/t%00/events", "{\"payload\":1}", 400, "bad_topic"),
+        ("POST", "/topics", "{\"topic\":\"a\\u001b\"}", 400, "bad_topic"),
+        ("POST", "/topics/t/groups/a%0a/seek", "{\"from\":{\"kind\":\"earliest\"}}", 400, "bad_group"),
+        ("GET", "/topics/t/events?namespace=a%00", "", 400, "bad_frame"),
+        // Numbers beyond every bound.
+        ("POST", "/topics/t/events", "{\"payload\":1,\"delay_ms\":1e400}", 400, "bad_frame"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"delay_ms\":99999999999999999999}", 400, "bad_frame"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"deliver_at\":18446744073709551615}", 400, "bad_frame"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"priority\":2147483648}", 400, "bad_frame"),
+        ("POST", "/topics", "{\"topic\":\"t\",\"partitions\":4294967297}", 400, "bad_frame"),
+        ("POST", "/topics", "{\"topic\":\"t\",\"retentionBytes\":9007199254740992}", 400, "bad_frame"),
+        ("POST", "/topics", "{\"topic\":\"t\",\"retentionMs\":-9e99}", 400, "bad_frame"),
+        ("GET", "/topics/t/events?from=18446744073709551616", "", 400, "bad_frame"),
+        ("GET", "/topics/t/events?ts=1e9", "", 400, "bad_frame"),
+        ("GET", "/topics/t/events?partition=4294967296", "", 400, "bad_frame"),
+        // A name that stands twice means its last value.
+        ("POST", "/topics", "{\"topic\":\"t\",\"partitions\":2,\"partitions\":-1}", 400, "bad_frame"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"key\":\"a\",\"key\":7}", 400, "bad_frame"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"headers\":{\"a\":\"b\",\"a\":1}}", 400, "bad_frame"),
+        ("POST", "/topics/t/events", "{\"payload\":1,\"headers\":{\"\\ud800\":\"b\"}}", 400, "bad_frame"),
         ("GET", "/nowhere", "", 404, ""),
         ("PUT", "/topics", "", 405, ""),
     ];
@@ -67,6 +93,68 @@ fn every_bad_request_gets_a_problem_document() {
         }
     }
     assert_eq!(server.get("/topics/t/offsets").1["partitions"][0]["next"], 1);
+}
+
+#[test]
+fn a_body_that_is_not_utf8_is_refused() {
+    let server = Server::start();
+    for body in [&b"{\"payload\":\"\xc3\x28\"}"[..], b"\xff\xfe{\x00}\x00", b"{\"payload\":\"\xed\xa0\x80\"}"]
+    {
+        let (status, text) = server.request_bytes("POST", "/topics/t/events", body.to_vec());
+        let problem: serde_json::Value = serde_json::from_str(&text).expect("a problem document");
+        assert_eq!((status, &problem["code"]), (400, &json!("bad_json")), "{body:?}: {text}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("UTF-8")), "{text}");
+    }
+    assert_eq!(server.get("/topics").1["topics"], json!([]));
+}
+
+#[test]
+fn of_a_name_that_stands_twice_the_last_value_counts() {
+    let server = Server::start();
+    let body = "{\"payload\":1,\"key\":7,\"payload\":2,\"key\":\"k\",\"headers\":{\"a\":\"b\",\"a\":\"c\"}}";
+    assert_eq!(server.request("POST", "/topics/t/events", Some(body.to_owned())).0 / 100, 2);
+    let event = server.get("/topics/t/events").1["events"][0].clone();
+    assert_eq!((&event["payload"], &event["key"]), (&json!(2), &json!("k")), "{event}");
+    assert_eq!(event["headers"], json!({"a": "c"}));
+}
+
+/// Sends a head, then `more` again and again until the server has answered; answers with what it said.
+fn answer_to_slow_body(server: &Server, head: &str, more: &[u8]) -> String {
+    let address = server.http_url().trim_start_matches("http://").to_owned();
+    let mut stream = TcpStream::connect(&address).expect("the server accepts");
+    stream.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout");
+    let head = format!("POST /topics/t/events HTTP/1.1\r\nHost: {address}\r\n{head}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("bytes are taken");
+    let mut answer = [0; 4096];
+    loop {
+        // Refused bytes are fine: the answer may be there already.
+        let _ = stream.write_all(more);
+        match stream.read(&mut answer) {
+            Ok(length) => return String::from_utf8_lossy(&answer[..length]).into_owned(),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => panic!("no answer: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_body_that_does_not_end_is_not_waited_for() {
+    let server = Server::with(&["--request-read-ms-max", "200"]);
+    let promised = "Content-Length: 100000";
+    let chunked = "Transfer-Encoding: chunked";
+    for (head, more) in [(promised, &b""[..]), (promised, b"x"), (chunked, b""), (chunked, b"1\r\nx\r\n")] {
+        let answer = answer_to_slow_body(&server, head, more);
+        assert!(
+            answer.starts_with("HTTP/1.1 408 ") && answer.contains("200 ms"),
+            "{head} {more:?}: {answer}"
+        );
+    }
+    // Fast and without end: cut off by size, not by time.
+    let server = Server::start();
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    let answer = answer_to_slow_body(&server, chunked, chunk.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("too_large"), "{answer}");
+    assert_eq!(server.socket().publish("t", &json!(1)), 1);
 }
 
 #[test]

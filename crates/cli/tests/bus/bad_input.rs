@@ -48,7 +48,15 @@ fn table() -> Vec<(String, &'static str, &'static str)> {
         (publish(",\"headers\":{\"a\":1}"), "bad_frame", "headers"),
         (publish(",\"headers\":[\"a\"]"), "bad_frame", "headers"),
         (publish(",\"headers\":{\"a\":{\"b\":\"c\"}}"), "bad_frame", "headers"),
+        (publish(",\"headers\":{\"a\":\"\\ud800\"}"), "bad_frame", "headers"),
+        (publish(",\"headers\":{\"\\udfff\":\"a\"}"), "bad_frame", "headers"),
         (publish(",\"id\":\"\""), "bad_frame", "id"),
+        // A field's own name that is no text, and names that stand twice: the last value counts.
+        (publish(",\"\\ud800\":1"), "bad_frame", "name"),
+        (publish(",\"topic\":\"..\""), "bad_topic", "dot"),
+        (publish(",\"headers\":{\"a\":\"b\"},\"headers\":7"), "bad_frame", "headers"),
+        (publish(",\"headers\":{\"a\":\"b\",\"a\":7}"), "bad_frame", "headers"),
+        (publish(",\"type\":\"SHOUT\""), "unknown_type", "SHOUT"),
         (publish(",\"id\":\"a\\u0000\""), "bad_frame", "id"),
         (publish(&format!(",\"id\":\"{}\"", "x".repeat(256))), "bad_frame", "id"),
         (publish(",\"priority\":\"high\""), "bad_frame", "priority"),
@@ -80,6 +88,8 @@ fn table() -> Vec<(String, &'static str, &'static str)> {
         ("{\"type\":\"SUBSCRIBE\",\"topic\":\"t\",\"group\":\"a b\"}".into(), "bad_group", "allowed"),
         ("{\"type\":\"SUBSCRIBE\",\"topic\":\"t\",\"group\":\"\"}".into(), "bad_group", "empty"),
         ("{\"type\":\"SUBSCRIBE\",\"topic\":\"t\"}".into(), "bad_frame", "group"),
+        ("{\"type\":\"SUBSCRIBE\",\"topic\":\"t\",\"group\":\"\\ud800\"}".into(), "bad_frame", "group"),
+        ("{\"type\":\"SUBSCRIBE\",\"topic\":\"t\",\"group\":\"a\\udc00b\"}".into(), "bad_frame", "group"),
         // Subscriptions.
         (subscribe(",\"max_inflight\":0"), "bad_frame", "max_inflight"),
         (subscribe(",\"max_inflight\":-3"), "bad_frame", "max_inflight"),
@@ -174,6 +184,8 @@ fn good_but_unusual_frames_are_taken() {
         ("{\"b\":1,  \"a\":2}", "{\"b\":1,  \"a\":2}"),
         ("\"\\ud800\"", "\"\\ud800\""),
         ("[1,\r\n2]", "[1,  2]"),
+        ("{\"x\":1,\"x\":2}", "{\"x\":1,\"x\":2}"),
+        ("5,\"payload\":6", "6"),
     ] {
         socket
             .send_text(&format!("{{\"type\":\"PUBLISH\",\"topic\":\"t\",\"key\":null,\"payload\":{given}}}"));
@@ -217,6 +229,21 @@ fn answer_30_a_frame_over_the_limit_is_told_and_closes_1009() {
     socket.refused("too_large");
     assert_eq!(socket.next_or_close(), Err(Some(CloseCode::Size)));
     assert_eq!(server.get("/topics/t/offsets").1["partitions"][0]["next"], 2);
+}
+
+#[test]
+fn a_frame_of_five_times_the_limit_is_told_and_closes_1009() {
+    // More than any socket buffer holds: the server must take what it throws away, or its answer is lost.
+    let server = Server::start();
+    for bytes in [5 * MIB, 20 * MIB] {
+        let mut socket = server.socket();
+        socket.publish("t", &json!(1));
+        socket.send_text(&"x".repeat(bytes));
+        let message = socket.refused("too_large");
+        assert!(message.contains(&MIB.to_string()), "{message}");
+        assert_eq!(socket.next_or_close(), Err(Some(CloseCode::Size)));
+    }
+    assert_eq!(server.socket().publish("t", &json!(1)), 3);
 }
 
 #[test]
@@ -266,4 +293,23 @@ fn a_half_open_socket_is_noticed_and_its_leases_go_to_others() {
     other.subscribe("t", "g", &json!({}));
     assert_eq!(other.expect("MESSAGE")["envelope"]["attempts"], 2);
     drop(silent);
+}
+
+#[test]
+fn pings_without_end_that_nobody_reads_do_not_fill_the_memory() {
+    let server = Server::start();
+    let mut flood = server.socket();
+    // Masked pings (mask zero) of the largest size, many in one write.
+    let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[b'x'; 125]].concat();
+    let pings = ping.repeat(8_000);
+    const BYTES: usize = 128 << 20;
+    let mut sent = 0;
+    while sent < BYTES && flood.stream().write_all(&pings).is_ok() {
+        sent += pings.len();
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(kib << 10 < BYTES / 2, "{kib} KiB after {sent} bytes of pings");
+    assert_eq!(server.socket().publish("t", &json!(1)), 1);
 }

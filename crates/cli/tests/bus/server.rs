@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -101,6 +103,10 @@ impl Server {
     }
 
     pub fn request(&self, method: &str, path: &str, body: Option<String>) -> (u16, String) {
+        self.request_bytes(method, path, body.unwrap_or_default().into_bytes())
+    }
+
+    pub fn request_bytes(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, String) {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
@@ -110,7 +116,7 @@ impl Server {
             .method(method)
             .uri(format!("{}{path}", self.http_url()))
             .header("content-type", "application/json")
-            .body(body.unwrap_or_default())
+            .body(body)
             .expect("a request");
         let mut response = agent.run(request).expect("the server answers");
         let text = response.body_mut().with_config().limit(64 << 20).read_to_string().expect("a body");
@@ -124,6 +130,16 @@ impl Server {
         assert_eq!(status, 200, "{offsets}");
         let committed = &offsets["partitions"][partition]["groups"][group]["committed"];
         committed.as_u64().unwrap_or_else(|| panic!("no group {group} in {offsets}"))
+    }
+}
+
+/// Waits for something that comes by itself. It gives up after half a minute: not to judge speed, but to say what never came.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "never happened: {what}");
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -158,6 +174,8 @@ fn spawn(folder: &Path, mut command: Command) -> (Child, Value) {
     let mut child = command
         .current_dir(folder)
         .env_remove("BUS_PORT")
+        // The crash test's own; a server refuses settings it does not know.
+        .env_remove("MILLRACE_CRASH_SEED")
         .env("RUST_LOG", "warn")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

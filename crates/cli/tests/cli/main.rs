@@ -6,6 +6,7 @@
 mod backup;
 mod completions;
 mod doctor;
+mod ends;
 mod exit_codes;
 mod pub_sub;
 mod run;

@@ -95,17 +95,44 @@ fn a_delayed_event_says_when_it_is_due() {
 }
 
 #[test]
-fn an_event_above_the_limit_is_refused_and_the_others_are_stored() {
+fn publishing_stops_at_a_line_above_the_limit() {
     let server = Server::start();
     let large = format!("\"{}\"", "x".repeat(2 << 20));
     let ran = run_with_stdin(&["pub", "t", "-", "--url", &server.ws_url()], &format!("1\n{large}\n3\n"));
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("bytes"), "{}", ran.stderr);
+    for part in ["line 2 of stdin", "bytes", "1 event confirmed", "what follows line 2"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
     let (_, events) = server.get("/topics/t/events");
     let payloads: Vec<_> =
         events["events"].as_array().unwrap().iter().map(|event| &event["payload"]).collect();
-    assert_eq!(payloads, [1, 3]);
-    assert!(ran.stdout.starts_with("published 2 events"), "{}", ran.stdout);
+    assert_eq!(payloads, [1]);
+    assert!(ran.stdout.starts_with("published 1 event to t"), "{}", ran.stdout);
+}
+
+#[test]
+fn an_id_makes_a_second_publish_a_duplicate() {
+    let server = Server::start();
+    let url = server.ws_url();
+    let publish =
+        |payload: &str| run(&["pub", "t", payload, "--id", "order-1", "--json", "--url", &url]).json();
+    let first = publish("1");
+    assert_eq!((&first["id"], &first["offset"]), (&json!("order-1"), &json!(1)));
+    assert_eq!(publish("2"), first);
+    run(&["pub", "t", "1", "--id", "x", "--count", "2", "--url", &url]).refused(2, &["--id", "one event"]);
+    run(&["pub", "t", "-", "--id", "x", "--url", &url]).refused(2, &["--id"]);
+    run(&["pub", "t", "1", "--id", "", "--url", &url]).refused(2, &["id"]);
+}
+
+#[test]
+fn a_server_is_named_in_several_ways() {
+    let server = Server::start();
+    let http = server.http_url();
+    let bare = http.replace("http://", "");
+    for url in [&http, &bare] {
+        run(&["pub", "t", "1", "--url", url]).ok();
+        run(&["topics", "list", "--url", url]).ok();
+    }
 }
 
 #[test]
@@ -129,7 +156,11 @@ fn a_subscriber_outlives_the_server() {
     // The first ack may have been lost with the server: then the first event comes again.
     assert!(line == "1\n2\n" || line == "1\n1\n", "{line}");
     drop(stdout);
-    assert_eq!(finish(child.wait_with_output().unwrap()).code, Some(0));
+    let ran = finish(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(0));
+    for part in ["connection lost", "connected again after"] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
 }
 
 /// A port that was free a moment ago: a server that is to come back needs one that is known beforehand.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::run::run;
-use crate::server::Server;
+use crate::server::{Server, eventually};
 
 #[test]
 fn topics_are_created_shown_listed_and_deleted() {
@@ -24,7 +24,9 @@ fn topics_are_created_shown_listed_and_deleted() {
     let committed = |at: usize| shown["partitions"][at]["groups"]["g"]["committed"].as_u64().unwrap();
     assert_eq!(committed(0) + committed(1), 10);
     let shown = topics(&["show", "orders"]).ok();
-    assert!(shown.starts_with("topic orders\n") && shown.contains("retentionMs 60000"), "{shown}");
+    assert!(shown.starts_with("topic orders\n") && shown.contains("\nretentionMs 60000\n"), "{shown}");
+    assert!(shown.contains("\nackTimeoutMs 30000 (default)\n"), "{shown}");
+    assert!(shown.contains("\nretentionBytes none (default)\n"), "{shown}");
 
     let list = topics(&["list"]).ok();
     assert!(list.starts_with("TOPIC"), "{list}");
@@ -44,25 +46,83 @@ fn topics_are_created_shown_listed_and_deleted() {
 }
 
 #[test]
-fn groups_are_listed_moved_and_deleted() {
+fn create_leaves_a_topic_that_exists_alone_and_set_changes_it() {
+    let server = Server::start();
+    let url = server.ws_url();
+    let topics = |args: &[&str]| run(&[&["topics"], args, &["--url", &url]].concat());
+    assert_eq!(topics(&["create", "a", "--max-attempts", "3"]).ok(), "topic a has 1 partition\n");
+    topics(&["create", "a"]).refused(1, &["topic a exists already", "topics set a"]);
+    let config = |topic| topics(&["show", topic, "--json"]).json()["config"].clone();
+    assert_eq!(config("a"), json!({"partitions": 1, "maxAttempts": 3}));
+
+    let set = ["set", "a", "--retention-ms", "5000", "--durability", "os", "--partitions", "2"];
+    let shown = topics(&set).ok();
+    assert!(shown.contains("retentionMs 5000\n") && shown.contains("maxAttempts 3\n"), "{shown}");
+    topics(&["set", "a", "--unset", "max-attempts", "--unset", "durability"]).ok();
+    assert_eq!(config("a"), json!({"partitions": 2, "retentionMs": 5000}));
+    topics(&["set", "a", "--partitions", "1"]).refused(1, &["may only grow"]);
+    topics(&["set", "a"]).refused(2, &["nothing to set"]);
+    topics(&["set", "a", "--unset", "colour"]).refused(2, &["colour", "retention-ms"]);
+    topics(&["set", "a", "--retention-ms", "1", "--unset", "retention-ms"]).refused(2, &["both given"]);
+    topics(&["set", "nope", "--retention-ms", "1"]).refused(1, &["bad_topic"]);
+}
+
+#[test]
+fn a_group_is_moved() {
+    let server = Server::start();
+    let url = server.ws_url();
+    run(&["pub", "t", "1", "--count", "3", "--url", &url]).ok();
+    run(&["sub", "t", "--group", "g", "--from", "earliest", "--count", "3", "--url", &url]).ok();
+    let seek = |args: &[&str]| run(&[&["topics", "seek", "t", "g", "--url", &url], args].concat());
+    let said = seek(&["--from", "offset:2"]).ok();
+    assert_eq!(said, "group g of topic t goes on at\nPARTITION  NEXT\n0          2\n");
+    assert_eq!(server.committed("t", "g", 0), 1);
+    let sought = seek(&["--from", "earliest", "--partition", "0", "--json"]).json();
+    assert_eq!(sought["partitions"], json!([{"partition": 0, "next": 1}]));
+    seek(&["--from", "offset:1", "--partition", "7"]).refused(1, &[]);
+    seek(&["--from", "first"]).refused(2, &["earliest"]);
+}
+
+#[test]
+fn dead_letters_are_listed_and_replayed_once() {
+    let server = Server::start();
+    let url = server.ws_url();
+    run(&["topics", "create", "t", "--max-attempts", "1", "--url", &url]).ok();
+    run(&["pub", "t", "{\"n\":1}", "--url", &url]).ok();
+    run(&["sub", "t", "--group", "g", "--from", "earliest", "--no-ack", "--count", "1", "--url", &url]).ok();
+    let letters = |args: &[&str]| run(&[&["dead-letters"], args, &["--url", &url]].concat());
+    eventually("the event is a dead letter", || letters(&["list"]).ok().contains("t      1        t.DLQ"));
+    let shown = letters(&["list", "t"]).ok();
+    let row = shown.lines().nth(1).unwrap();
+    assert!(row.starts_with("1 ") && row.contains(" 0/1 ") && row.ends_with("{\"n\":1}"), "{shown}");
+    assert_eq!(letters(&["list", "t", "--json"]).json()["events"][0]["payload"], json!({"n": 1}));
+    for _ in 0..2 {
+        let said = letters(&["replay", "t", "--limit", "5", "--offset", "1", "--partition", "0"]).ok();
+        assert_eq!(said, "replayed 1 event to t; more begin at offset 2\n");
+    }
+    assert_eq!(server.get("/topics/t/offsets").1["partitions"][0]["next"], 3, "stored once");
+    letters(&["replay", "nope"]).refused(1, &["bad_topic"]);
+    letters(&["list", "--limit", "1"]).refused(2, &["TOPIC"]);
+}
+
+#[test]
+fn groups_are_listed_and_deleted() {
     let server = Server::start();
     let url = server.ws_url();
     let topics = |args: &[&str]| run(&[&["topics"], args, &["--url", &url]].concat());
     run(&["pub", "t", "1", "--count", "6", "--url", &url]).ok();
     run(&["sub", "t", "--group", "g", "--from", "earliest", "--count", "4", "--url", &url]).ok();
+    eventually("its member has left", || {
+        topics(&["groups", "t", "--json"]).json()["groups"][0]["members"] == 0
+    });
     let list = topics(&["groups", "t"]).ok();
     let row: Vec<_> = list.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row, ["g", "0", "0", "4", "2", "0"], "{list}");
-    assert_eq!(
-        topics(&["seek", "t", "g", "--from", "offset:2"]).ok(),
-        "group g goes on at offset 2 of partition 0\n"
-    );
-    let sought = topics(&["seek", "t", "g", "--from", "earliest", "--partition", "0", "--json"]).json();
-    assert_eq!(sought["partitions"], json!([{"partition": 0, "next": 1}]));
-    assert_eq!(topics(&["groups", "t", "--json"]).json()["groups"][0]["partitions"][0]["committed"], 0);
-    topics(&["seek", "t", "g", "--from", "middle"]).refused(2, &["--from", "middle"]);
-    topics(&["seek", "t", "g"]).refused(2, &["--from"]);
-    topics(&["seek", "t", "h", "--from", "latest"]).refused(1, &["no group h", "bad_group"]);
+    assert_eq!(topics(&["groups", "t", "--json"]).json()["groups"][0]["partitions"][0]["committed"], 4);
     assert_eq!(topics(&["delete-group", "t", "g"]).ok(), "group g of topic t is deleted\n");
     topics(&["delete-group", "t", "g"]).refused(1, &["no group g", "bad_group"]);
+    topics(&["create", "c", "--compact"]).ok();
+    assert_eq!(topics(&["show", "c", "--json"]).json()["config"]["compact"], true);
+    topics(&["set", "c", "--compact=false"]).ok();
+    assert_eq!(topics(&["show", "c", "--json"]).json()["config"], json!({"partitions": 1}));
 }

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod fake;
+mod hang;
 mod publish;
 mod subscribe;

@@ -14,7 +14,7 @@ use millrace_wire::http::{DeadLetterTopic, DeadLetters, Replay, Replayed};
 
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
-use crate::http::events::{self, PageQuery, Start};
+use crate::http::page::{self, PageQuery, Start};
 use crate::http::{damaged_name, document};
 use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
@@ -34,8 +34,8 @@ pub(crate) async fn list(
     if let Some(topic) = params.text("topic") {
         let (_, dlq) = pair(&topic_key(&params, topic)?)?;
         let query = PageQuery::of(&app, &params)?;
-        let (page, next) = events::page(&app, dlq.clone(), query).await?;
-        return Ok(events::answer(&dlq, query.partition, &page, next, events::wants_lines(&headers)));
+        let fetched = page::fetch(&app, dlq.clone(), query).await?;
+        return Ok(fetched.answer(&dlq, query.partition, page::wants_lines(&headers)));
     }
     match app.ask(Request::ListTopics { namespace: params.namespace()? }).await? {
         Reply::Topics(topics) => {
@@ -75,13 +75,14 @@ pub(crate) async fn replay(
             bytes_max: app.settings.page_bytes_max,
         };
         let query = PageQuery { partition, start: Start::Offset(next), limit };
-        let (page, after) = events::page(&app, dlq.clone(), query).await?;
-        next = after;
-        if page.events.is_empty() {
+        let fetched = page::fetch(&app, dlq.clone(), query).await?;
+        next = fetched.next;
+        let letters = &fetched.page.events;
+        if letters.is_empty() {
             break;
         }
-        replayed += page.events.len();
-        publish(&app, &topic, &page.events).await?;
+        replayed += letters.len();
+        publish(&app, &topic, letters).await?;
     }
     let replayed = Replayed {
         topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,

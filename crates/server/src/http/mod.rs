@@ -4,9 +4,11 @@ pub(crate) mod dead_letters;
 pub(crate) mod events;
 pub(crate) mod groups;
 pub(crate) mod metrics;
+pub(crate) mod page;
 pub(crate) mod topics;
 pub(crate) mod watch;
 
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_model::NameError;
@@ -26,7 +28,8 @@ pub(crate) fn document(status: StatusCode, doc: &impl Serialize) -> Response {
 }
 
 /// Text that is JSON already.
-pub(crate) fn json(status: StatusCode, text: String) -> Response {
+pub(crate) fn json(status: StatusCode, text: impl Into<Body>) -> Response {
+    let text: Body = text.into();
     (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }
 

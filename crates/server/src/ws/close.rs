@@ -2,28 +2,42 @@
 
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt};
 use millrace_wire::FrameError;
-use tokio_tungstenite::tungstenite::Error as SocketError;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
+
+use crate::ws::upgrade::Socket;
 
 /// Last words are given this long to get out.
 const LAST_WORDS_MS: u64 = 1000;
-/// A peer that was told to go may still be sending: its messages are thrown away for a while, because closing a socket
-/// with unread data takes the last words back.
+/// A peer that was told to go may still be sending: what comes is thrown away for a while, because closing a socket
+/// over unread data resets it, and a reset takes the last words back.
 const LINGER_MS: u64 = 500;
+/// The same for a peer in the middle of a frame that is too large. Many clients do not look for an answer before all of
+/// it is sent, so all of it is taken, within these bounds: time in all, time without a byte, bytes.
+const OVERSIZE_LINGER_MS: u64 = 60_000;
+const OVERSIZE_IDLE_MS: u64 = 5000;
+const OVERSIZE_BYTES_MAX: usize = 256 << 20;
+const SCRATCH_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The peer said goodbye or vanished: there is nobody to talk to.
+    /// The peer vanished: there is nobody to talk to.
     Gone,
+    /// The peer said goodbye; the library has the answer ready.
+    Goodbye,
     /// It did not read, or gave no sign of life.
     Dropped(&'static str),
     InvalidUtf8,
     Oversize {
         bytes_max: usize,
-        readable: bool,
     },
     /// It broke the rules of WebSocket itself.
     BrokenProtocol,
@@ -32,15 +46,13 @@ pub(super) enum End {
 }
 
 impl End {
-    /// `bytes_max` is what a frame may hold: the library's own bound is wider.
-    pub(super) fn of(error: axum::Error, bytes_max: usize) -> End {
-        match error.into_inner().downcast_ref::<SocketError>() {
-            Some(SocketError::Utf8(_)) => End::InvalidUtf8,
-            Some(SocketError::Capacity(_)) => End::Oversize { bytes_max, readable: false },
-            Some(SocketError::Protocol(
-                tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-            )) => End::Gone,
-            Some(SocketError::Protocol(_)) => End::BrokenProtocol,
+    /// `bytes_max` is what a frame may hold.
+    pub(super) fn of(error: &SocketError, bytes_max: usize) -> End {
+        match error {
+            SocketError::Utf8(_) => End::InvalidUtf8,
+            SocketError::Capacity(_) => End::Oversize { bytes_max },
+            SocketError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
+            SocketError::Protocol(_) => End::BrokenProtocol,
             _ => End::Gone,
         }
     }
@@ -48,7 +60,7 @@ impl End {
     /// Status of the closing frame, by RFC 6455.
     fn close_frame(self) -> Option<(u16, &'static str)> {
         match self {
-            End::Gone | End::Dropped(_) => None,
+            End::Gone | End::Goodbye | End::Dropped(_) => None,
             End::InvalidUtf8 => Some((1007, "text frames must be UTF-8")),
             End::Oversize { .. } => Some((1009, "frame too large")),
             End::BrokenProtocol => Some((1002, "protocol error")),
@@ -57,25 +69,57 @@ impl End {
     }
 }
 
+/// `closing` cuts short what is only patience with the peer.
 pub(super) async fn last_words(
     end: End,
-    sink: &mut SplitSink<WebSocket, Message>,
-    stream: &mut SplitStream<WebSocket>,
+    mut sink: SplitSink<Socket, Message>,
+    stream: SplitStream<Socket>,
+    mut closing: watch::Receiver<bool>,
 ) {
-    let Some((code, reason)) = end.close_frame() else { return };
+    if matches!(end, End::Gone | End::Dropped(_)) {
+        return;
+    }
     let words = async {
-        if let End::Oversize { bytes_max, .. } = end {
+        if let End::Oversize { bytes_max } = end {
             let mut text = String::new();
             FrameError::too_large("frame", bytes_max).write(&mut text);
             sink.feed(Message::Text(text.into())).await?;
         }
-        sink.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await
+        match end.close_frame() {
+            Some((code, reason)) => {
+                sink.send(Message::Close(Some(CloseFrame { code: code.into(), reason: reason.into() }))).await
+            }
+            None => sink.flush().await,
+        }
     };
-    let said = tokio::time::timeout(Duration::from_millis(LAST_WORDS_MS), words).await;
-    // After a failed read the library has no more to give; before, whatever still comes is thrown away.
-    let readable = matches!(end, End::Stopping | End::Oversize { readable: true, .. });
-    if readable && matches!(said, Ok(Ok(()))) {
-        let until_closed = async { while let Some(Ok(_)) = stream.next().await {} };
-        let _ = tokio::time::timeout(Duration::from_millis(LINGER_MS), until_closed).await;
+    let said = timeout(Duration::from_millis(LAST_WORDS_MS), words).await;
+    let Ok(socket) = sink.reunite(stream) else { return };
+    if !matches!(said, Ok(Ok(()))) {
+        return;
+    }
+    let mut stream = socket.into_inner();
+    // The peer learns at once that nothing more will come, and closes.
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    if let End::Oversize { .. } = end {
+        let all = timeout(Duration::from_millis(OVERSIZE_LINGER_MS), discard(&mut stream));
+        tokio::select! {
+            _ = all => return,
+            () = closing.wait_for(|closing| *closing).map(drop) => {}
+        }
+    }
+    let _ = timeout(Duration::from_millis(LINGER_MS), discard(&mut stream)).await;
+}
+
+/// Until the peer closes, pauses or has sent more than anybody means to.
+async fn discard(stream: &mut TcpStream) {
+    let mut scratch = vec![0; SCRATCH_BYTES];
+    let mut left = OVERSIZE_BYTES_MAX;
+    while left > 0 {
+        match timeout(Duration::from_millis(OVERSIZE_IDLE_MS), stream.read(&mut scratch)).await {
+            Ok(Ok(bytes)) if bytes > 0 => left = left.saturating_sub(bytes),
+            _ => return,
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! One connection from its first frame to its last words.
 
-use axum::extract::ws::WebSocket;
 use futures_util::StreamExt;
 use millrace_model::Namespace;
 use millrace_runtime::Link;
@@ -10,6 +9,7 @@ use crate::app::App;
 use crate::ws::close::{End, last_words};
 use crate::ws::pulse::Pulse;
 use crate::ws::unanswered::Unanswered;
+use crate::ws::upgrade::Socket;
 use crate::ws::{read, write};
 
 /// Frames the reader answers itself, waiting to be written: the reader waits.
@@ -24,7 +24,7 @@ pub(super) struct Connection<'a> {
 }
 
 /// Both directions run inside one task, so neither needs a lock against the other and the first to end ends both.
-pub(crate) async fn run(app: &App, socket: WebSocket, namespace: Namespace) {
+pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace) {
     let Ok(link) = app.runtime.open(namespace.clone()) else { return };
     let connection = Connection {
         app,
@@ -47,5 +47,5 @@ pub(crate) async fn run(app: &App, socket: WebSocket, namespace: Namespace) {
     }
     // Before the last words: what the connection held must not wait for a peer that takes its time.
     drop(connection);
-    last_words(end, &mut sink, &mut stream).await;
+    last_words(end, sink, stream, app.closing.clone()).await;
 }

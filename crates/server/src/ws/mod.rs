@@ -10,34 +10,26 @@ mod connection;
 mod pulse;
 mod read;
 mod unanswered;
+mod upgrade;
 mod write;
 
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::{State, WebSocketUpgrade};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_bus::BusError;
-use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
 use crate::params::Params;
 use crate::refusal::Refusal;
 use crate::to_wire;
-
-/// The library refuses messages above this multiple of the frame bound with an error that ends its reading. What lies
-/// between is read whole and refused here, so that the sender is there to receive the reason.
-const LIBRARY_MAX_FACTOR: usize = 4;
-const READ_BUFFER_BYTES: usize = 32 << 10;
-const WRITE_BUFFER_BYTES: usize = 64 << 10;
-
-type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+use crate::ws::upgrade::Upgrade;
 
 /// `/`: WebSocket clients connect here, people get a hint.
 pub(crate) async fn root(
     state: State<SharedApp>,
     headers: HeaderMap,
     params: Params,
-    upgrade: Upgrade,
+    upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
     let asked_for = headers.get(header::UPGRADE).map(HeaderValue::as_bytes);
     if asked_for.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
@@ -52,13 +44,10 @@ pub(crate) async fn root(
 pub(crate) async fn upgrade(
     State(app): State<SharedApp>,
     params: Params,
-    upgrade: Upgrade,
+    upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
-    let upgrade = upgrade.map_err(|error| {
-        let detail = format!("this is a WebSocket address: {}", error.body_text());
-        Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::UPGRADE_REQUIRED)
-    })?;
+    let upgrade = upgrade?;
     if app.runtime.health().stopping() {
         return Err(to_wire::problem(&BusError::ShuttingDown).into());
     }
@@ -67,14 +56,8 @@ pub(crate) async fn upgrade(
         let error = BusError::LimitReached { what: "connections", max };
         return Err(Refusal::from(to_wire::problem(&error)).status(StatusCode::SERVICE_UNAVAILABLE));
     };
-    let bytes_max = app.settings.frame_bytes_max.saturating_mul(LIBRARY_MAX_FACTOR);
-    Ok(upgrade
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_message_size(bytes_max)
-        .max_frame_size(bytes_max)
-        .on_upgrade(async move |socket| {
-            connection::run(&app, socket, namespace).await;
-            drop(permit);
-        }))
+    Ok(upgrade.accept(app.settings.frame_bytes_max, async move |socket| {
+        connection::run(&app, socket, namespace).await;
+        drop(permit);
+    }))
 }

@@ -1,18 +1,19 @@
 //! From the socket: parse every frame that has arrived, hand the requests over together.
 
-use axum::extract::ws::{Message, WebSocket};
 use futures_util::stream::SplitStream;
 use futures_util::{FutureExt, StreamExt};
 use millrace_bus::Request;
 use millrace_model::Namespace;
 use millrace_wire::{ClientFrame, ClientRequest, FrameError, write_ok, write_pong};
 use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::from_wire::{self, Topics};
 use crate::to_wire::Waiting;
 use crate::ws::close::End;
 use crate::ws::connection::Connection;
 use crate::ws::unanswered::NO_ANSWER;
+use crate::ws::upgrade::Socket;
 
 /// Frames of this size together are handed over before more are read.
 const SLICE_BYTES: usize = 256 << 10;
@@ -29,7 +30,7 @@ enum Taken {
 /// is too fast feels it in its own writes.
 pub(super) async fn run(
     connection: &Connection<'_>,
-    stream: &mut SplitStream<WebSocket>,
+    stream: &mut SplitStream<Socket>,
     namespace: Namespace,
     answers: mpsc::Sender<String>,
 ) -> End {
@@ -77,13 +78,13 @@ impl Reader<'_> {
     /// Tells how many bytes the frame had.
     async fn take(
         &mut self,
-        arrived: Option<Result<Message, axum::Error>>,
+        arrived: Option<Result<Message, SocketError>>,
         requests: &mut Vec<(u64, Request)>,
     ) -> Result<usize, End> {
         let bytes_max = self.connection.app.settings.frame_bytes_max;
         let message = match arrived {
             Some(Ok(message)) => message,
-            Some(Err(error)) => return Err(End::of(error, bytes_max)),
+            Some(Err(error)) => return Err(End::of(&error, bytes_max)),
             None => return Err(End::Gone),
         };
         self.connection.pulse.beat();
@@ -92,14 +93,12 @@ impl Reader<'_> {
             Message::Binary(bytes) => bytes.len(),
             _ => 0,
         };
-        if bytes > bytes_max {
-            return Err(End::Oversize { bytes_max, readable: true });
-        }
         let taken = match message {
             Message::Text(text) => self.frame(&text),
             Message::Binary(_) => refused(&FrameError::binary()),
-            Message::Ping(_) | Message::Pong(_) => Taken::Nothing,
-            Message::Close(_) => return Err(End::Gone),
+            // Raw frames are not given to readers.
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Taken::Nothing,
+            Message::Close(_) => return Err(End::Goodbye),
         };
         match taken {
             Taken::Request(number, request) => requests.push((number, request)),

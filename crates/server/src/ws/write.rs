@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket};
 use futures_util::stream::SplitSink;
 use futures_util::{FutureExt, SinkExt};
 use millrace_runtime::{Item, Taken};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::to_wire;
 use crate::ws::close::End;
 use crate::ws::connection::Connection;
 use crate::ws::pulse::Check;
+use crate::ws::upgrade::Socket;
 
 /// What is written between two looks at whether the reader still reads.
 const SLICE_ITEMS: usize = 512;
 const SLICE_BYTES: usize = 256 << 10;
 
-type Sink = SplitSink<WebSocket, Message>;
+type Sink = SplitSink<Socket, Message>;
 
 pub(super) async fn run(
     connection: &Connection<'_>,
@@ -117,7 +118,7 @@ impl Writer<'_> {
 /// A write that takes longer than a reader may be slow ends the connection.
 async fn within(
     connection: &Connection<'_>,
-    write: impl Future<Output = Result<(), axum::Error>>,
+    write: impl Future<Output = Result<(), SocketError>>,
 ) -> Result<(), End> {
     match timeout(Duration::from_millis(connection.app.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),

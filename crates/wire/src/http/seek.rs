@@ -8,7 +8,6 @@ use crate::field::Field;
 use crate::fields::{Fields, needed};
 use crate::position::Position;
 use crate::start::StartFrom;
-use crate::text::push_member;
 
 /// `partition: None` moves all partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +22,6 @@ impl Seek {
         let (from, _) = needed(Field::From, StartFrom::read(&fields)?)?;
         let partition = fields.small(Field::Partition, 0..=u32::MAX)?.map(Partition);
         Ok(Seek { from, partition })
-    }
-}
-
-impl Seek {
-    pub fn write(&self, out: &mut String) {
-        out.push_str("{\"from\":");
-        self.from.push(false, out);
-        if let Some(partition) = self.partition {
-            push_member(out, "partition", partition);
-        }
-        out.push('}');
     }
 }
 

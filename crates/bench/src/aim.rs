@@ -1,0 +1,104 @@
+//! What the figures should be where somebody has said so. A report tells met or missed; it never fails a run, because
+//! a busy machine is not a bug.
+
+use std::fmt;
+
+/// The measure of one figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Aim {
+    AtLeast(f64),
+    AtMost(f64),
+    /// At most so many probes of the same run, plus so many milliseconds.
+    Probes {
+        times: f64,
+        plus_ms: f64,
+    },
+}
+
+/// Scenario, how the figure's name begins, aim.
+const AIMS: &[(&str, &str, Aim)] = &[
+    ("serial", "confirmed publish p50", Aim::Probes { times: 2.0, plus_ms: 0.3 }),
+    ("inflight", "events per sync", Aim::AtLeast(40.0)),
+    ("recovery", "ready after a kill", Aim::AtMost(2000.0)),
+    ("recovery", "memory", Aim::AtMost(100.0)),
+    // "Does not slow down", with room for noise: a scan of the log would be a hundred times slower.
+    ("recovery", LONG_TO_SHORT, Aim::AtMost(1.5)),
+    ("reads", LONG_TO_SHORT, Aim::AtMost(1.5)),
+    ("topics", TOPICS_RATIO, Aim::AtLeast(0.7)),
+];
+
+/// How the names of figures begin that compare a long log with a short one.
+pub(crate) const LONG_TO_SHORT: &str = "long / short log";
+pub(crate) const TOPICS_RATIO: &str = "1,000 topics / 1 topic";
+
+impl Aim {
+    pub(crate) fn of(scenario: &str, figure: &str) -> Option<Aim> {
+        let is_it = |(of, begin, _): &&(&str, &str, Aim)| *of == scenario && figure.starts_with(begin);
+        AIMS.iter().find(is_it).map(|(_, _, aim)| *aim)
+    }
+
+    /// In words, and whether `value` meets it; nothing if it needs a probe and there is none.
+    pub(crate) fn judge(self, value: f64, probe_ms: Option<f64>) -> Option<(String, Verdict)> {
+        let verdict = |met| if met { Verdict::Met } else { Verdict::Missed };
+        Some(match self {
+            Aim::AtLeast(least) => (format!(">= {least}"), verdict(value >= least)),
+            Aim::AtMost(most) => (format!("<= {most}"), verdict(value <= most)),
+            Aim::Probes { times, plus_ms } => {
+                let probe_ms = probe_ms?;
+                let most = times * probe_ms + plus_ms;
+                let words = format!("<= {times} probes + {plus_ms} = {most:.3}");
+                // It waits for a sync, so it cannot be quicker than one: the probes met a load that it did not meet.
+                let verdict = if value < probe_ms { Verdict::Disturbed } else { verdict(value <= most) };
+                (words, verdict)
+            }
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Met,
+    Missed,
+    /// Figure and probe cannot be compared: something else kept the machine busy.
+    Disturbed,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+            Verdict::Disturbed => "no verdict, the probe was disturbed",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aim_in_probes_follows_the_disk() {
+        let aim = Aim::of("serial", "confirmed publish p50").expect("an aim");
+        let verdict = |value, probe| aim.judge(value, probe).map(|(_, verdict)| verdict);
+        assert_eq!(verdict(0.5, Some(0.1)), Some(Verdict::Met));
+        assert_eq!(verdict(0.6, Some(0.1)), Some(Verdict::Missed));
+        assert_eq!(verdict(1.6, Some(1.0)), Some(Verdict::Met));
+        assert_eq!(verdict(0.6, None), None);
+    }
+
+    #[test]
+    fn nothing_that_waits_for_a_sync_is_quicker_than_one() {
+        let aim = Aim::of("serial", "confirmed publish p50").expect("an aim");
+        assert_eq!(aim.judge(0.3, Some(4.0)).map(|(_, verdict)| verdict), Some(Verdict::Disturbed));
+    }
+
+    #[test]
+    fn figures_without_an_aim_have_no_verdict() {
+        assert!(Aim::of("serial", "rate").is_none());
+        assert!(Aim::of("clients", "events per sync").is_none());
+        let ready = Aim::of("recovery", "ready after a kill, 1000000 events").expect("an aim");
+        assert_eq!(ready.judge(2001.0, None), Some(("<= 2000".to_owned(), Verdict::Missed)));
+    }
+}

@@ -1,0 +1,34 @@
+//! What a scenario works with.
+
+use std::time::{Duration, Instant};
+
+use super::server::Server;
+use crate::BenchOptions;
+use crate::error::BenchError;
+use crate::probe::{Probe, SLICES, slice_time};
+use crate::report::Collector;
+
+pub(crate) struct Stage<'a> {
+    pub(crate) server: &'a mut Server,
+    pub(crate) options: &'a BenchOptions,
+    pub(crate) probe: &'a mut Probe,
+    pub(crate) out: &'a mut Collector,
+}
+
+impl Stage<'_> {
+    /// Runs `load` until each slice's time is over, with a probe before each; answers with the time spent in loads.
+    /// The load is told when its slice ends.
+    pub(crate) fn slices(
+        &mut self,
+        mut load: impl FnMut(Instant) -> Result<(), BenchError>,
+    ) -> Result<Duration, BenchError> {
+        let mut busy = Duration::ZERO;
+        for _ in 0..SLICES {
+            self.probe.slice()?;
+            let begun = Instant::now();
+            load(begun + slice_time(self.options))?;
+            busy += begun.elapsed();
+        }
+        Ok(busy)
+    }
+}

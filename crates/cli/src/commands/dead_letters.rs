@@ -1,0 +1,154 @@
+//! `millrace dead-letters list|replay`.
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use millrace_model::TopicName;
+use millrace_wire::Envelope;
+use millrace_wire::http::{DeadLetters, EventsPage, Replayed};
+use serde_json::json;
+use ureq::http::Method;
+
+use crate::commands::tally::events;
+use crate::commands::{json_flag, text};
+use crate::failure::Failure;
+use crate::http::{Http, read};
+use crate::log;
+use crate::output::{Output, columns};
+use crate::settings::{Scope, args, resolve};
+
+pub(super) fn command() -> Command {
+    let verb = |name: &'static str, about: &'static str| {
+        let command = Command::new(name).about(about).arg(json_flag()).args(args(&[Scope::Client]));
+        command
+            .arg(
+                Arg::new("partition")
+                    .long("partition")
+                    .value_name("N")
+                    .value_parser(value_parser!(u32))
+                    .help("Partition of the dead-letter topic [default: 0]"),
+            )
+            .arg(
+                Arg::new("offset")
+                    .long("offset")
+                    .value_name("N")
+                    .value_parser(value_parser!(u64))
+                    .help("The first letter's offset [default: the first there is]"),
+            )
+            .arg(
+                Arg::new("limit")
+                    .long("limit")
+                    .value_name("N")
+                    .value_parser(value_parser!(u64).range(1..=10_000))
+                    .help("Letters at most [default: 100]"),
+            )
+    };
+    let topic = || Arg::new("topic").value_name("TOPIC").help("The topic whose events became dead letters");
+    Command::new("dead-letters")
+        .about("List events that used up their attempts, and publish them again")
+        .subcommand_required(true)
+        .subcommand(verb("list", "List topics with dead letters, or the letters of one").arg(topic()))
+        .subcommand(
+            verb("replay", "Publish the letters of a topic to it again")
+                .long_about(
+                    "Publish the letters of a topic to it again.\n\nEvery group of the topic receives them. A letter \
+                     that was replayed already is not stored a second time within the topic's dedupe window.",
+                )
+                .arg(topic().required(true)),
+        )
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
+    let config = resolve(matches)?.config;
+    log::start(&config, "warn");
+    let topic = text(matches, "topic").map(TopicName::new).transpose();
+    let topic = topic.map_err(|error| Failure::Usage(error.to_string()))?;
+    let call = Call {
+        http: Http::new(&config)?,
+        json: matches.get_flag("json"),
+        out: Output::new(),
+        partition: matches.get_one("partition").copied(),
+        offset: matches.get_one("offset").copied(),
+        limit: matches.get_one("limit").copied(),
+    };
+    match (verb, topic) {
+        ("list", None) => call.list(),
+        ("list", Some(topic)) => call.letters(&topic),
+        ("replay", Some(topic)) => call.replay(&topic),
+        _ => Ok(()),
+    }
+}
+
+struct Call {
+    http: Http,
+    json: bool,
+    out: Output,
+    partition: Option<u32>,
+    offset: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl Call {
+    fn list(mut self) -> Result<(), Failure> {
+        if self.partition.is_some() || self.offset.is_some() || self.limit.is_some() {
+            return Err(Failure::Usage("--partition, --offset and --limit go with a TOPIC".into()));
+        }
+        let body = self.http.ask(Method::GET, "/dead-letters", "")?;
+        if self.json {
+            return self.out.document(&body);
+        }
+        let list: DeadLetters = read(&body)?;
+        let mut rows = vec![["TOPIC", "LETTERS", "KEPT IN"].map(String::from).to_vec()];
+        rows.extend(
+            list.dead_letters
+                .iter()
+                .map(|of| vec![of.topic.to_string(), of.count.to_string(), of.dlq.to_string()]),
+        );
+        self.out.document(&columns(&rows).join("\n"))
+    }
+
+    fn letters(mut self, topic: &TopicName) -> Result<(), Failure> {
+        let mut path = format!("/dead-letters?topic={topic}");
+        let numbers =
+            [("partition", self.partition.map(u64::from)), ("from", self.offset), ("limit", self.limit)];
+        for (name, number) in numbers {
+            path.extend(number.map(|number| format!("&{name}={number}")));
+        }
+        let body = self.http.ask(Method::GET, &path, "")?;
+        if self.json {
+            return self.out.document(&body);
+        }
+        let page = EventsPage::parse(&body)
+            .map_err(|error| Failure::Failed(format!("the server's answer makes no sense: {error}")))?;
+        let head = ["OFFSET", "TIME", "GROUP", "ATTEMPTS", "OF OFFSET", "REASON", "PAYLOAD"];
+        let mut rows = vec![head.map(String::from).to_vec()];
+        rows.extend(page.events.iter().map(row));
+        self.out.document(&columns(&rows).join("\n"))
+    }
+
+    fn replay(mut self, topic: &TopicName) -> Result<(), Failure> {
+        let body =
+            json!({ "partition": self.partition, "offset": self.offset, "limit": self.limit }).to_string();
+        let answer = self.http.ask(Method::POST, &format!("/dead-letters/{topic}/replay"), &body)?;
+        if self.json {
+            return self.out.document(&answer);
+        }
+        let Replayed { topic, replayed, next, .. } = read(&answer)?;
+        self.out.document(&format!("replayed {} to {topic}; more begin at offset {next}", events(replayed)))
+    }
+}
+
+/// What the headers of a letter tell of its death, and the payload.
+fn row(letter: &Envelope) -> Vec<String> {
+    let header =
+        |name: &str| letter.headers.as_ref().and_then(|headers| headers.get(name)).unwrap_or_default();
+    vec![
+        letter.offset.to_string(),
+        letter.ts.to_string(),
+        header("x-dlq-group"),
+        header("x-dlq-attempts"),
+        format!("{}/{}", header("x-dlq-partition"), header("x-dlq-offset")),
+        // Whoever refused the event chose the reason: on a terminal it must stay text.
+        header("x-dlq-reason").escape_debug().to_string(),
+        letter.payload.as_str().to_owned(),
+    ]
+}

@@ -1,0 +1,121 @@
+//! The settings of a topic on the command line: the flags of `topics create` and `topics set`, and how they are shown.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use millrace_bus::BusLimits;
+use millrace_model::{PARTITIONS_MAX, TopicConfig};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// What can be set and taken back: the flag, and the name in JSON.
+const NAMES: [(&str, &str); 7] = [
+    ("retention-ms", "retentionMs"),
+    ("retention-bytes", "retentionBytes"),
+    ("max-attempts", "maxAttempts"),
+    ("ack-timeout-ms", "ackTimeoutMs"),
+    ("dedupe-window-ms", "dedupeWindowMs"),
+    ("durability", "durability"),
+    ("compact", "compact"),
+];
+
+pub(super) fn with_flags(command: Command) -> Command {
+    let number = |name: &'static str, min: u64, help: &'static str| {
+        Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(min..)).help(help)
+    };
+    command
+        .arg(
+            Arg::new("partitions")
+                .long("partitions")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..=u64::from(PARTITIONS_MAX)))
+                .help("Partitions; may only grow later [default: 1]"),
+        )
+        .arg(number("retention-ms", 1, "Forget events older than this"))
+        .arg(number("retention-bytes", 1, "Forget the oldest events above this size"))
+        .arg(
+            Arg::new("max-attempts")
+                .long("max-attempts")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..=u64::from(u32::MAX)))
+                .help("Deliveries before an event is dead-lettered"),
+        )
+        .arg(number("ack-timeout-ms", 1, "An event not acknowledged after this long is delivered again"))
+        .arg(number("dedupe-window-ms", 0, "How long an id makes a second event a duplicate"))
+        .arg(
+            Arg::new("durability")
+                .long("durability")
+                .value_name("fsync|os|memory")
+                .value_parser(["fsync", "os", "memory"])
+                .help("What a confirmed publish has survived"),
+        )
+        .arg(
+            Arg::new("compact")
+                .long("compact")
+                .value_name("BOOL")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .value_parser(value_parser!(bool))
+                .help("Keep only the newest event of each key"),
+        )
+}
+
+pub(super) fn unset_flag() -> Arg {
+    Arg::new("unset")
+        .long("unset")
+        .value_name("NAME")
+        .action(ArgAction::Append)
+        .value_parser(NAMES.map(|(flag, _)| flag))
+        .help("Take a setting back, so that the server's default holds again; may be given several times")
+}
+
+/// The flags that were given, under the names of JSON; `--unset` gives null.
+pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
+    let mut given = Map::new();
+    if let Some(partitions) = matches.get_one::<u64>("partitions") {
+        given.insert("partitions".into(), json!(partitions));
+    }
+    for (flag, name) in NAMES {
+        let number = matches.try_get_one::<u64>(flag).ok().flatten().map(|number| json!(number));
+        let text = || matches.try_get_one::<String>(flag).ok().flatten().map(|text| json!(text));
+        let flag_value = || matches.try_get_one::<bool>(flag).ok().flatten().map(|flag| json!(flag));
+        if let Some(value) = number.or_else(text).or_else(flag_value) {
+            given.insert(name.into(), value);
+        }
+    }
+    let unset = matches.try_get_many::<String>("unset").ok().flatten().into_iter().flatten();
+    for flag in unset {
+        let Some((_, name)) = NAMES.iter().find(|(known, _)| known == flag) else { continue };
+        if given.insert((*name).into(), Value::Null).is_some_and(|value| !value.is_null()) {
+            return Err(Failure::Usage(format!(
+                "--{flag} and --unset {flag} are both given: give one of them"
+            )));
+        }
+    }
+    Ok(given)
+}
+
+/// Every setting with the value that holds, one line each. The server does not tell its own defaults, so those of this
+/// program are shown, as what they are.
+pub(super) fn shown(config: &TopicConfig, defaults: &BusLimits) -> Vec<String> {
+    let set = serde_json::to_value(config).unwrap_or_default();
+    let default_of = |name: &str| match name {
+        "maxAttempts" => defaults.max_attempts.to_string(),
+        "ackTimeoutMs" => defaults.ack_timeout_ms.to_string(),
+        "dedupeWindowMs" => defaults.dedupe_window_ms.to_string(),
+        "durability" => defaults.durability.as_str().to_owned(),
+        _ => "none".to_owned(),
+    };
+    let line = |name: &str| match set.get(name) {
+        Some(value) => format!("{name} {}", value.as_str().unwrap_or(&value.to_string())),
+        None => format!("{name} {} (default)", default_of(name)),
+    };
+    let names = std::iter::once("partitions").chain(NAMES.map(|(_, name)| name));
+    let mut lines: Vec<_> = names.map(line).collect();
+    if lines.iter().any(|line| line.ends_with("(default)")) {
+        lines.push(
+            "(default): not set for this topic; a server started with other defaults uses those".into(),
+        );
+    }
+    lines
+}

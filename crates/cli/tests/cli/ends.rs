@@ -1,0 +1,142 @@
+//! How commands end before they are done: signals, closed pipes, a server that hangs or goes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::run::{Ran, command, finish, run};
+use crate::server::{Server, eventually};
+
+/// With pipes at all three ends.
+fn start(args: &[&str]) -> Child {
+    command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").arg(name).arg(pid.to_string()).status().unwrap().success());
+}
+
+fn wait(child: Child) -> Ran {
+    finish(child.wait_with_output().unwrap())
+}
+
+fn next_offset(server: &Server) -> u64 {
+    server.get("/topics/t/offsets").1["partitions"][0]["next"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn an_interrupted_sub_is_130() {
+    let server = Server::start();
+    let url = server.ws_url();
+    run(&["pub", "t", "1", "--url", &url]).ok();
+    for name in ["-INT", "-TERM"] {
+        let mut child = start(&["sub", "t", "--group", &name[1..], "--from", "earliest", "--url", &url]);
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "1\n");
+        signal(name, child.id());
+        assert_eq!(wait(child).code, Some(130), "{name}");
+    }
+}
+
+#[test]
+fn an_interrupted_pub_says_how_far_it_came() {
+    let server = Server::start();
+    for (at, name) in ["-INT", "-TERM"].into_iter().enumerate() {
+        let mut child = start(&["pub", "t", "-", "--rate", "1000", "--url", &server.ws_url()]);
+        child.stdin.as_mut().unwrap().write_all(b"1\n2\n").unwrap();
+        eventually("both are stored", || next_offset(&server) == 2 * at as u64 + 3);
+        // What is stored is confirmed a moment later.
+        std::thread::sleep(Duration::from_millis(200));
+        signal(name, child.id());
+        let stdin = child.stdin.take();
+        let ran = wait(child);
+        drop(stdin);
+        assert_eq!(ran.code, Some(130));
+        assert!(
+            ran.stderr.contains("interrupted: 2 events confirmed, what follows line 2"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_of_sub() {
+    let server = Server::start();
+    let url = server.ws_url();
+    run(&["pub", "t", "1", "--count", "50", "--url", &url]).ok();
+    let mut child = start(&["sub", "t", "--group", "g", "--from", "earliest", "--url", &url]);
+    let mut first = [0; 2];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    drop(stdout);
+    // The next event it prints finds the pipe closed; which one that is depends on how far it is.
+    let status = loop {
+        run(&["pub", "t", "1", "--url", &url]).ok();
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_closed_pipe_does_not_end_a_pub_in_silence() {
+    let server = Server::start();
+    let mut child = start(&["pub", "t", "1", "--count", "5000", "--json", "--url", &server.ws_url()]);
+    drop(child.stdout.take());
+    let ran = wait(child);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let said = ran.stderr.split("stdout is closed: ").nth(1).expect(&ran.stderr);
+    let confirmed: u64 = said.split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(confirmed + 1, next_offset(&server), "{said}");
+    assert!(said.contains(" of 5000 events confirmed, ") && said.contains(" not published"), "{said}");
+    // One whose events are all published has done its work.
+    let mut child = start(&["pub", "t", "1", "--url", &server.ws_url()]);
+    drop(child.stdout.take());
+    assert_eq!(wait(child).code, Some(0));
+}
+
+#[test]
+fn a_closed_stderr_does_not_end_a_pub() {
+    let server = Server::start();
+    let mut child = start(&["pub", "t", "1", "--count", "6", "--rate", "1", "--url", &server.ws_url()]);
+    drop(child.stderr.take());
+    assert_eq!(wait(child).code, Some(0));
+    assert_eq!(next_offset(&server), 7);
+}
+
+#[test]
+fn a_server_that_goes_away_is_three_and_the_rest_is_counted() {
+    let mut server = Server::start();
+    let mut child =
+        start(&["pub", "t", "-", "--rate", "1000", "--reconnect-ms", "300", "--url", &server.ws_url()]);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"1\n2\n").unwrap();
+    eventually("both are stored", || next_offset(&server) == 3);
+    std::thread::sleep(Duration::from_millis(200));
+    server.kill();
+    // The command may be gone before it has read this.
+    stdin.write_all(b"3\n4\n").ok();
+    let ran = wait(child);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    for part in [
+        "connection lost",
+        "gave up after trying to reconnect for",
+        "2 events confirmed, 1 sent and perhaps stored",
+    ] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_hangs_is_three() {
+    let server = Server::start();
+    signal("-STOP", server.pid());
+    let start = Instant::now();
+    let ran = run(&["pub", "t", "1", "--url", &server.ws_url()]);
+    signal("-CONT", server.pid());
+    ran.refused(3, &["cannot reach", "no answer within 10 s"]);
+    assert!(start.elapsed() < Duration::from_secs(30));
+}

@@ -1,0 +1,120 @@
+//! From an HTTP request to a WebSocket (RFC 6455, section 4.2).
+//!
+//! Done here and not by axum, whose socket hides the stream below: a peer that sends too much must be read on, without
+//! looking at it, or closing would take its answer back.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::upgrade::OnUpgrade;
+use millrace_wire::ErrorCode;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use crate::accept::Io;
+use crate::refusal::Refusal;
+
+const READ_BUFFER_BYTES: usize = 32 << 10;
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+/// What the library may hold unwritten, in frames of the largest size it takes.
+const WRITE_BUFFERS_MAX: usize = 4;
+
+pub(super) type Socket = WebSocketStream<TcpStream>;
+
+/// A request that may become a WebSocket.
+pub(crate) struct Upgrade {
+    accept_key: String,
+    pending: OnUpgrade,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Upgrade, Refusal> {
+        let refuse = |why: &str| {
+            let detail = format!("this is a WebSocket address: {why}");
+            Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::UPGRADE_REQUIRED)
+        };
+        let headers = &parts.headers;
+        if parts.method != Method::GET {
+            return Err(refuse("connect with GET"));
+        }
+        if !has_token(headers, &header::CONNECTION, "upgrade") {
+            return Err(refuse("the header `connection` does not say upgrade"));
+        }
+        if !has_token(headers, &header::UPGRADE, "websocket") {
+            return Err(refuse("the header `upgrade` does not say websocket"));
+        }
+        if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+            return Err(refuse("the header `sec-websocket-version` does not say 13"));
+        }
+        let Some(key) = headers.get(header::SEC_WEBSOCKET_KEY) else {
+            return Err(refuse("the header `sec-websocket-key` is missing"));
+        };
+        let accept_key = derive_accept_key(key.as_bytes());
+        let Some(pending) = parts.extensions.remove::<OnUpgrade>() else {
+            return Err(refuse("HTTP/1.1 is needed"));
+        };
+        Ok(Upgrade { accept_key, pending })
+    }
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(token))
+}
+
+impl Upgrade {
+    /// Agrees, and runs `serve` once the answer is out. Frames and messages above `bytes_max` end the reading.
+    pub(super) fn accept<F>(
+        self,
+        bytes_max: usize,
+        serve: impl FnOnce(Socket) -> F + Send + 'static,
+    ) -> Response
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let pending = self.pending;
+        tokio::spawn(async move {
+            if let Some(socket) = open(pending, bytes_max).await {
+                serve(socket).await;
+            }
+        });
+        let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        // Base64 is always a legal value.
+        if let Ok(key) = HeaderValue::from_str(&self.accept_key) {
+            headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
+        }
+        response
+    }
+}
+
+async fn open(pending: OnUpgrade, bytes_max: usize) -> Option<Socket> {
+    let upgraded = match pending.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            tracing::debug!(%error, "a connection ended before it became a WebSocket");
+            return None;
+        }
+    };
+    let Ok(parts) = upgraded.downcast::<Io>() else {
+        tracing::error!("a WebSocket came over a stream that this server did not accept");
+        return None;
+    };
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        // Answers to pings pass by the outbox and its bounds: a peer that sends them and never reads ends here.
+        .max_write_buffer_size(WRITE_BUFFERS_MAX * bytes_max)
+        .max_message_size(Some(bytes_max))
+        .max_frame_size(Some(bytes_max));
+    let stream = parts.io.into_inner().into_inner();
+    let read = parts.read_buf.to_vec();
+    Some(WebSocketStream::from_partially_read(stream, read, Role::Server, Some(config)).await)
+}
