@@ -18,13 +18,15 @@ impl Bus {
         now: Now,
         to: ReplyTo,
         topic: &TopicKey,
-        config: TopicConfig,
+        mut config: TopicConfig,
     ) -> Result<(), BusError> {
         let known = self.topic_ids.get(topic).copied();
         let current = known.and_then(|id| self.topics.get(&id)).map_or(0, |topic| topic.config.partitions);
         // Not said means: as it is.
-        let partitions = if config.partitions == 0 { current } else { config.partitions };
-        let config = self.checked(TopicConfig { partitions, ..config })?;
+        if config.partitions == 0 {
+            config.partitions = current;
+        }
+        let config = self.checked(config)?;
         if let Some(id) = known {
             if config.partitions < current {
                 let asked = config.partitions;
