@@ -18,6 +18,8 @@ impl Bus {
             Request::PublishBatch(batch) => (Action::Publish, &batch.topic),
             Request::Subscribe(subscribe) => (Action::Subscribe, &subscribe.topic),
             Request::SeekGroup { topic, .. }
+            | Request::DeleteGroup { topic, .. }
+            | Request::ListGroups { topic }
             | Request::DescribeTopic { topic }
             | Request::Offsets { topic } => (Action::Subscribe, topic),
             Request::Unsubscribe { .. }

@@ -6,16 +6,11 @@ use millrace_model::{Action, Namespace, Now, Offset, Op, Space, TopicConfig, Top
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
-use crate::effect::Effect;
-use crate::group::GroupId;
 use crate::input::By;
 use crate::pending::Pending;
 use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
 use crate::stats::Stats;
 use crate::topic::{Log, TopicId};
-
-/// Rows deleted by one batch; keys of the largest size then fill 4 MiB.
-const DELETES_PER_BATCH_MAX: usize = 4096;
 
 impl Bus {
     /// Makes a topic, or gives an existing one this configuration.
@@ -24,11 +19,16 @@ impl Bus {
         now: Now,
         to: ReplyTo,
         topic: &TopicKey,
-        config: TopicConfig,
+        mut config: TopicConfig,
     ) -> Result<(), BusError> {
+        let known = self.topic_ids.get(topic).copied();
+        let current = known.and_then(|id| self.topics.get(&id)).map_or(0, |topic| topic.config.partitions);
+        // Not said means: as it is.
+        if config.partitions == 0 {
+            config.partitions = current;
+        }
         let config = self.checked(config)?;
-        if let Some(id) = self.topic_ids.get(topic).copied() {
-            let current = self.topics.get(&id).map_or(0, |topic| topic.config.partitions);
+        if let Some(id) = known {
             if config.partitions < current {
                 let asked = config.partitions;
                 return Err(BusError::BadConfig(millrace_model::ConfigError::Shrinks { current, asked }));
@@ -38,7 +38,7 @@ impl Bus {
         }
         let mut ops = Vec::new();
         let id = self.make_topic(topic, config, &mut ops)?;
-        self.note_retention(now, id);
+        self.note_upkeep(now, id);
         self.commit(
             now,
             self.limits.durability,
@@ -95,17 +95,20 @@ impl Bus {
         let key = topic.key.clone();
         let value = topic.row().encode();
         let ops = vec![Op::Put { space: Space::Topics, key: keys::topic(&key), value }];
-        self.note_retention(now, id);
+        self.note_upkeep(now, id);
         self.evict(now, &key);
         self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
     }
 
-    pub(crate) fn note_retention(&mut self, now: Now, id: TopicId) {
+    pub(crate) fn note_upkeep(&mut self, now: Now, id: TopicId) {
         let limited = self.topics.get(&id).is_some_and(|topic| {
             topic.config.retention_ms.is_some() || topic.config.retention_bytes.is_some()
         });
         if limited {
             self.expect_retention(now);
+        }
+        if self.topics.get(&id).is_some_and(|topic| topic.config.compact) {
+            self.expect_compaction(now);
         }
     }
 
@@ -129,46 +132,15 @@ impl Bus {
         // left, and never groups that a later topic of that name would inherit.
         let mut ops = Vec::new();
         self.leave_lists_to_dead_letters(&topic, &state.config, &mut ops);
+        let gone = BusError::TopicDeleted(topic.clone());
         for group in state.groups.values() {
-            self.delete_group(*group, &mut ops);
+            self.forget_group(*group, &gone, &mut ops);
         }
-        while ops.len() > DELETES_PER_BATCH_MAX {
-            let rest = ops.split_off(DELETES_PER_BATCH_MAX);
-            self.commit(now, self.limits.durability, std::mem::replace(&mut ops, rest), Pending::Row);
-        }
+        let mut ops = self.commit_most(now, ops);
         ops.push(Op::Delete { space: Space::Topics, key: keys::topic(&topic) });
         ops.push(Op::Drop { topic: topic.clone() });
         self.commit(now, self.limits.durability, ops, Pending::TopicDelete { to, topic });
         Ok(())
-    }
-
-    fn delete_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
-        self.fetched_bytes -= self.groups.get(&id).map_or(0, crate::group::GroupState::fetched_bytes);
-        let Some(group) = self.groups.remove(&id) else {
-            return;
-        };
-        ops.push(Op::Delete { space: Space::Groups, key: keys::group(&group.key, &group.name) });
-        for (cursor, partition) in group.cursors.iter().zip(0..) {
-            let stream = group.stream(partition);
-            ops.push(Op::Delete { space: Space::Cursors, key: keys::cursor(&stream, &group.name) });
-            for offset in cursor.stored_tries() {
-                let key = keys::attempt(&stream, &group.name, Offset(offset));
-                ops.push(Op::Delete { space: Space::Tries, key });
-            }
-            for to in &cursor.confirms {
-                self.refuse(*to, BusError::TopicDeleted(group.key.clone()));
-            }
-        }
-        for (to, subscribe) in &group.waiters {
-            self.refuse_join(*to, subscribe, BusError::TopicDeleted(group.key.clone()));
-        }
-        for conn in group.members.keys() {
-            if let Some(connection) = self.conns.get_mut(conn) {
-                connection.subscriptions.remove(&(group.key.clone(), group.name.clone()));
-                let error = BusError::TopicDeleted(group.key.clone());
-                self.effects.push(Effect::Notice { conn: *conn, error, group: Some(group.name.clone()) });
-            }
-        }
     }
 
     pub(crate) fn list_topics(

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_model::{Batch, Durability, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
 
+use crate::compaction::CompactionState;
 use crate::connection::Connection;
 use crate::cursor::Cursor;
 use crate::due::DueState;
@@ -47,6 +48,7 @@ pub struct Bus {
     pub(crate) fetched_bytes: usize,
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
+    pub(crate) compaction: CompactionState,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<String>,
     pub(crate) stopping: bool,
@@ -74,6 +76,7 @@ impl Bus {
             fetched_bytes: 0,
             due: DueState::default(),
             retention: RetentionState::default(),
+            compaction: CompactionState::default(),
             counters: Counters::default(),
             failed: None,
             stopping: false,
@@ -109,6 +112,7 @@ impl Bus {
         self.wake_cursors(now);
         self.wake_due(now);
         self.wake_retention(now);
+        self.wake_compaction(now);
         let mut pumped = BTreeSet::new();
         while let Some(group) = self.to_pump.pop_first() {
             let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
@@ -136,7 +140,7 @@ impl Bus {
             return None;
         }
         let cursor = self.wakes.first().map(|(at, _)| *at);
-        [cursor, self.due.wake, self.retention.wake].into_iter().flatten().min()
+        [cursor, self.due.wake, self.retention.wake, self.compaction.wake].into_iter().flatten().min()
     }
 
     fn request(&mut self, now: Now, to: ReplyTo, by: By, request: Request) {
@@ -145,6 +149,7 @@ impl Bus {
             Request::ListTopics { .. }
                 | Request::DescribeTopic { .. }
                 | Request::Offsets { .. }
+                | Request::ListGroups { .. }
                 | Request::Stats
                 | Request::Flow { .. }
         );
@@ -174,6 +179,8 @@ impl Bus {
             Request::ListTopics { namespace } => self.list_topics(to, &by, &namespace),
             Request::DescribeTopic { topic } => self.describe_topic(to, topic),
             Request::Offsets { topic } => self.offsets(to, topic),
+            Request::ListGroups { topic } => self.list_groups(to, topic),
+            Request::DeleteGroup { topic, group } => self.delete_group(now, to, topic, group),
             Request::SeekGroup { topic, group, partition, from } => {
                 self.seek_group(now, to, topic, group, partition, from)
             }

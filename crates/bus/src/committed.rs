@@ -32,11 +32,15 @@ impl Bus {
             Pending::Placement(placement) => self.placement_durable(now, placement),
             Pending::TopicWrite { to, topic, created } => self.topic_written(to, topic, created),
             Pending::TopicDelete { to, topic } => self.reply(to, Reply::TopicDeleted { topic }),
+            Pending::GroupDelete { to, topic, group } => {
+                self.reply(to, Reply::GroupDeleted { topic, group });
+            }
             Pending::MoveDue { appends } => {
                 self.appended(appends, &appended);
                 self.due_moved(now);
             }
             Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
+            Pending::Compact => self.compaction_durable(now, token),
             Pending::Row => {}
             Pending::Read { .. } | Pending::Refetch { .. } | Pending::FindStart { .. } | Pending::ScanDue => {
             }

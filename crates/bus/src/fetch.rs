@@ -91,6 +91,7 @@ impl Bus {
     pub(crate) fn page(&mut self, now: Now, token: Token, page: ReadOutcome) {
         match self.pending.remove(&token) {
             Some(Pending::Read { cursor }) => self.page_read(now, token, cursor, page),
+            Some(Pending::Compact) => self.compaction_read(now, token, page),
             Some(Pending::Refetch { cursor, offset }) => self.refetched(now, cursor, offset, page),
             _ => {}
         }

@@ -123,6 +123,14 @@ pub enum Request {
     Offsets {
         topic: TopicKey,
     },
+    ListGroups {
+        topic: TopicKey,
+    },
+    /// Forgets a group without members: its positions, its filter, its counts of attempts.
+    DeleteGroup {
+        topic: TopicKey,
+        group: Group,
+    },
     /// Moves a group without members' leases. `partition: None` moves all partitions.
     SeekGroup {
         topic: TopicKey,

@@ -14,6 +14,7 @@ mod ack;
 mod admin;
 mod bus;
 mod committed;
+mod compaction;
 mod connection;
 mod cursor;
 mod deliver;
@@ -24,6 +25,7 @@ mod fetch;
 mod flush;
 mod group;
 mod input;
+mod inspect;
 mod limits;
 mod pending;
 mod placement;
@@ -31,6 +33,7 @@ mod publish;
 mod reply;
 mod restore;
 mod retention;
+mod roster;
 mod sabotage;
 mod stats;
 mod subscribe;
@@ -42,8 +45,12 @@ pub use input::{
     Ack, AckMode, By, ConnId, DeliverAt, From, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
     Request, Subscribe, Token,
 };
+pub use inspect::Inspection;
 pub use limits::BusLimits;
-pub use reply::{BusError, ErrorCode, GroupView, OffsetsView, PartitionView, Reply, ReplyTo, TopicView};
+pub use reply::{
+    BusError, ErrorCode, GroupDetail, GroupView, GroupsView, OffsetsView, PartitionView, Reply, ReplyTo,
+    TopicView,
+};
 pub use restore::Snapshot;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

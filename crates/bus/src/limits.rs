@@ -48,6 +48,10 @@ pub struct BusLimits {
     pub read_retry_ms: u64,
     /// How often retention looks at each topic that has some.
     pub retention_interval_ms: u64,
+    /// How often compaction looks at each topic that has it.
+    pub compact_interval_ms: u64,
+    /// How long a tombstone that is the newest of its key stays, for consumers to see.
+    pub tombstone_ms: u64,
     /// Delayed events moved to their topic per commit.
     pub due_rows_max: usize,
     /// Most bytes of a NACK's reason that are kept; the rest is cut off.
@@ -85,6 +89,8 @@ impl Default for BusLimits {
             delivered_flush_ms: 200,
             read_retry_ms: 500,
             retention_interval_ms: 30_000,
+            compact_interval_ms: 30_000,
+            tombstone_ms: 24 * 3600 * 1000,
             due_rows_max: 256,
             reason_bytes_max: 1024,
             #[cfg(feature = "sabotage")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Durability, EventBody, EventId, Offset, Stream, Timestamp, TopicKey};
+use millrace_model::{Durability, EventBody, EventId, Group, Offset, Stream, Timestamp, TopicKey};
 
 use crate::group::{CursorRef, GroupId};
 use crate::input::{From, Subscribe};
@@ -55,6 +55,11 @@ pub(crate) enum Pending {
         to: ReplyTo,
         topic: TopicKey,
     },
+    GroupDelete {
+        to: ReplyTo,
+        topic: TopicKey,
+        group: Group,
+    },
     MoveDue {
         appends: Vec<Appending>,
     },
@@ -77,6 +82,8 @@ pub(crate) enum Pending {
         partition: u32,
     },
     ScanDue,
+    /// A page or a removal of the pass under way.
+    Compact,
 }
 
 /// Where a group is to go, and what follows.
@@ -104,6 +111,7 @@ impl Pending {
             | Pending::Delay(Delayed { to, .. })
             | Pending::TopicWrite { to, .. }
             | Pending::TopicDelete { to, .. }
+            | Pending::GroupDelete { to, .. }
             | Pending::Placement(Placement {
                 then: AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to },
                 ..
@@ -115,7 +123,8 @@ impl Pending {
             | Pending::Read { .. }
             | Pending::Refetch { .. }
             | Pending::FindStart { .. }
-            | Pending::ScanDue => Vec::new(),
+            | Pending::ScanDue
+            | Pending::Compact => Vec::new(),
         }
     }
 }

@@ -57,6 +57,11 @@ pub enum Reply {
     },
     Topics(Vec<TopicView>),
     Offsets(OffsetsView),
+    Groups(GroupsView),
+    GroupDeleted {
+        topic: TopicKey,
+        group: Group,
+    },
     /// Where the group now stands: the next offset of each partition that moved.
     Sought {
         topic: TopicKey,
@@ -94,6 +99,22 @@ pub struct GroupView {
     pub committed: Offset,
     pub lag: u64,
     pub inflight: u64,
+}
+
+/// The groups of a topic, by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupsView {
+    pub topic: TopicKey,
+    pub groups: Vec<GroupDetail>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupDetail {
+    pub group: Group,
+    pub members: usize,
+    pub created: Timestamp,
+    pub filter: Filter,
+    pub partitions: Vec<(Partition, GroupView)>,
 }
 
 /// The families of refusal, as the protocol spells them.
@@ -145,7 +166,7 @@ pub enum BusError {
     BadConfig(ConfigError),
     #[error("there is no group {group} on topic {at}", at = .topic.topic())]
     UnknownGroup { topic: TopicKey, group: Group },
-    #[error("the group's topic was deleted meanwhile")]
+    #[error("the group or its topic was deleted meanwhile")]
     GroupGone,
     #[error("this connection is not a member of group {group} on topic {at}: subscribe first", at = .topic.topic())]
     NotAMember { topic: TopicKey, group: Group },
@@ -154,13 +175,18 @@ pub enum BusError {
     #[error("offset {offset} of partition {partition} is not in flight for group {group}: {why}")]
     UnknownOffset { topic: TopicKey, group: Group, partition: Partition, offset: Offset, why: &'static str },
     #[error(
-        "group {group} on topic {at} has the filter {existing:?}: all its members must give the same one", at = .topic.topic()
+        "group {group} on topic {at} has {filter}: all its members must give the same one",
+        at = .topic.topic(), filter = shown(.existing)
     )]
     FilterConflict { topic: TopicKey, group: Group, existing: Filter },
     #[error(
         "members of group {group} on topic {at} hold unacknowledged events: try again when they are done", at = .topic.topic()
     )]
     GroupBusy { topic: TopicKey, group: Group },
+    #[error(
+        "group {group} on topic {at} has members (connections subscribed to it: {members}): unsubscribe them first", at = .topic.topic()
+    )]
+    GroupHasMembers { topic: TopicKey, group: Group, members: usize },
     #[error("the limit of {max} {what} is reached")]
     LimitReached { what: &'static str, max: u64 },
     #[error("{what} is {found}: at most {max} is allowed")]
@@ -192,11 +218,21 @@ impl BusError {
             | BusError::NeedsConnection => ErrorCode::BadFrame,
             BusError::UnknownPartition { .. } | BusError::UnknownOffset { .. } => ErrorCode::UnknownOffset,
             BusError::FilterConflict { .. } => ErrorCode::FilterConflict,
-            BusError::GroupBusy { .. } => ErrorCode::GroupBusy,
+            BusError::GroupBusy { .. } | BusError::GroupHasMembers { .. } => ErrorCode::GroupBusy,
             BusError::LimitReached { .. } => ErrorCode::LimitReached,
             BusError::BatchTooLarge { .. } => ErrorCode::TooLarge,
             BusError::StorageFailed(_) => ErrorCode::StorageFailed,
             BusError::ShuttingDown => ErrorCode::ShuttingDown,
         }
+    }
+}
+
+fn shown(filter: &Filter) -> String {
+    let key = filter.key.as_ref().map(|key| format!("key {key:?}"));
+    let header = filter.header.as_ref().map(|(name, value)| format!("header {name:?} = {value:?}"));
+    match (key, header) {
+        (None, None) => "no filter".to_owned(),
+        (Some(one), None) | (None, Some(one)) => format!("the filter {one}"),
+        (Some(key), Some(header)) => format!("the filter {key} and {header}"),
     }
 }

@@ -38,7 +38,7 @@ impl Bus {
             let row = TopicRow::decode(key, value)?;
             if let Ok(topic) = TopicKey::parse(key) {
                 let id = bus.insert_topic(topic, row);
-                bus.note_retention(now, id);
+                bus.note_upkeep(now, id);
             }
         }
         for (stream, start, next) in snapshot.streams {

@@ -7,6 +7,7 @@ use millrace_model::{
     Durability, Event, EventBody, Group, Offset, Partition, TopicConfig, TopicKey, TopicRow, partition_of,
 };
 
+use crate::compaction::Compacted;
 use crate::group::GroupId;
 use crate::limits::BusLimits;
 use crate::reply::{PartitionView, TopicView};
@@ -37,6 +38,7 @@ pub(crate) struct Log {
     /// The newest events, without holes, ending at `next - 1`; or empty.
     pub(crate) tail: VecDeque<Arc<Event>>,
     pub(crate) tail_bytes: usize,
+    pub(crate) compacted: Compacted,
 }
 
 impl Topic {
@@ -112,7 +114,13 @@ impl Topic {
 
 impl Log {
     pub(crate) fn new() -> Log {
-        Log { start: Offset::FIRST, next: Offset::FIRST, tail: VecDeque::new(), tail_bytes: 0 }
+        Log {
+            start: Offset::FIRST,
+            next: Offset::FIRST,
+            tail: VecDeque::new(),
+            tail_bytes: 0,
+            compacted: Compacted::default(),
+        }
     }
 
     /// Takes a committed event. The tail never has a hole: where it would get one it starts anew.

@@ -266,6 +266,35 @@ fn a_seek_moves_a_group_unless_members_hold_events() {
 }
 
 #[test]
+fn a_group_is_forgotten_with_its_rows_once_its_members_have_left() {
+    let mut desk = reading(3, 3);
+    desk.out();
+    let delete = || Request::DeleteGroup { topic: topic("t"), group: group("g") };
+    desk.call(delete());
+    desk.expect(&[
+        "refused group_busy: group g on topic t has members (connections subscribed to it: 1): unsubscribe them first",
+    ]);
+    desk.ack(1, "t", "g", 1);
+    desk.nack(1, "t", "g", 2, Some(1000));
+    desk.input(Input::Close { conn: ConnId(1) });
+    desk.out();
+    desk.call(delete());
+    desk.call(delete());
+    let lines = desk.out();
+    assert!(
+        lines[0].starts_with("refused bad_group") || lines[1].starts_with("refused bad_group"),
+        "{lines:?}"
+    );
+    assert!(lines.iter().any(|line| line.starts_with("GroupDeleted")), "{lines:?}");
+    desk.restart();
+    desk.open(1);
+    desk.call(Request::ListGroups { topic: topic("t") });
+    assert!(desk.out()[0].contains("groups: []"));
+    join(&mut desk, 1, 3, AckMode::Cumulative);
+    assert_eq!(desk.out()[..2], ["subscribed 0/1", "1<- g t/0/1 1"]);
+}
+
+#[test]
 fn a_subscription_from_a_point_in_time_starts_at_the_first_event_not_older() {
     let mut desk = Desk::new();
     desk.open(1);

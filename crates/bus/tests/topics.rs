@@ -171,7 +171,9 @@ fn what_a_filter_turns_away_counts_as_done() {
     desk.out();
     desk.open(2);
     desk.request(2, earliest("t"));
-    assert!(desk.out()[0].starts_with("refused filter_conflict: group g on topic t has the filter"));
+    desk.expect(&[
+        "refused filter_conflict: group g on topic t has the filter key \"a\": all its members must give the same one",
+    ]);
     desk.restart();
     desk.open(1);
     desk.request(1, Request::Subscribe(Subscribe { filter, ..subscription("t", "g") }));
@@ -332,4 +334,14 @@ fn a_change_to_a_topic_that_is_deleted_meanwhile_is_answered() {
     desk.call(Request::DeleteTopic { topic: topic("t") });
     desk.release();
     desk.expect(&["refused bad_topic: topic t was deleted", "deleted t"]);
+}
+
+#[test]
+fn making_a_topic_again_without_saying_how_many_partitions_keeps_them() {
+    let mut desk = Desk::new();
+    create(&mut desk, "t", TopicConfig { partitions: 4, ..TopicConfig::default() });
+    create(&mut desk, "t", TopicConfig { max_attempts: Some(2), ..TopicConfig::default() });
+    desk.expect(&["topic t created=true", "topic t created=false"]);
+    desk.publish_event("t", keyed("duck-1", "1"));
+    desk.expect(&["published 3/1"]);
 }

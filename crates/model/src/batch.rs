@@ -74,6 +74,14 @@ pub enum Op {
         stream: Stream,
         start: Offset,
     },
+    /// Forget single events. From now on any offset below `compacted_to` may be missing without being damage; it
+    /// never moves back, and offsets at or above it stay whatever the list says.
+    Remove {
+        stream: Stream,
+        /// Rising.
+        offsets: Vec<Offset>,
+        compacted_to: Offset,
+    },
     /// Forget every stream of the topic. Its rows in the small tables are the caller's to delete.
     Drop {
         topic: TopicKey,
@@ -159,6 +167,7 @@ impl Batch {
                 Op::Append(append) => append.event.body.bytes(),
                 Op::Put { key, value, .. } => FIXED + key.len() + value.len(),
                 Op::Delete { key, .. } => FIXED + key.len(),
+                Op::Remove { offsets, .. } => FIXED + size_of_val(offsets.as_slice()),
                 Op::Trim { .. } | Op::Drop { .. } => FIXED,
             })
             .sum()

@@ -10,6 +10,7 @@
 mod access;
 mod batch;
 mod event;
+mod finding;
 mod id;
 mod json;
 mod name;
@@ -22,6 +23,7 @@ mod topic_config;
 pub use access::{ACL_ENTRIES_MAX, AccessError, AccessList, Action, Actor, Principal};
 pub use batch::{Append, Appended, BATCH_BYTES_MAX, Batch, Check, Durability, Op, Outcome, Refusal, Space};
 pub use event::{Event, EventBody, Headers, Lineage, NewEvent, PRIORITY_DEFAULT, Priority};
+pub use finding::{FINDINGS_MAX, Finding, Findings, Weight};
 pub use id::{EventId, IdError};
 pub use json::{JSON_DEPTH_MAX, JsonError, JsonText};
 pub use name::{DLQ_SUFFIX, Group, NameError, NameKind, Namespace, TopicName};

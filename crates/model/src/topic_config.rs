@@ -30,6 +30,9 @@ pub struct TopicConfig {
     pub publish_acl: Option<AccessList>,
     #[serde(rename = "subscribeACL", skip_serializing_if = "Option::is_none")]
     pub subscribe_acl: Option<AccessList>,
+    /// Of events with one key only the newest is kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub compact: bool,
 }
 
 /// A change to a topic's settings: what is `None` stays, what is `Some(None)` goes back to its default.
@@ -44,6 +47,7 @@ pub struct TopicPatch {
     pub durability: Option<Option<Durability>>,
     pub publish_acl: Option<Option<AccessList>>,
     pub subscribe_acl: Option<Option<AccessList>>,
+    pub compact: Option<bool>,
 }
 
 impl TopicPatch {
@@ -60,6 +64,8 @@ pub enum ConfigError {
     Shrinks { current: u32, asked: u32 },
     #[error("{0} is 0: give at least 1, or leave it out for the default")]
     Zero(&'static str),
+    #[error("compact and retentionBytes are both set: a compacted topic can be limited by retentionMs only")]
+    CompactBySize,
 }
 
 impl TopicConfig {
@@ -71,6 +77,9 @@ impl TopicConfig {
         }
         if self.max_attempts == Some(0) {
             return Err(ConfigError::Zero("maxAttempts"));
+        }
+        if self.compact && self.retention_bytes.is_some() {
+            return Err(ConfigError::CompactBySize);
         }
         if self.ack_timeout_ms == Some(0) {
             return Err(ConfigError::Zero("ackTimeoutMs"));
@@ -104,6 +113,7 @@ impl TopicConfig {
             durability: patch.durability.unwrap_or(self.durability),
             publish_acl: patch.publish_acl.clone().unwrap_or_else(|| self.publish_acl.clone()),
             subscribe_acl: patch.subscribe_acl.clone().unwrap_or_else(|| self.subscribe_acl.clone()),
+            compact: patch.compact.unwrap_or(self.compact),
         }
         .resolved()
     }

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
@@ -19,6 +19,8 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/topics/{topic}", get(topics::show).patch(topics::patch).delete(topics::delete))
         .route("/topics/{topic}/offsets", get(topics::offsets))
         .route("/topics/{topic}/events", get(events::read).post(events::publish))
+        .route("/topics/{topic}/groups", get(groups::list))
+        .route("/topics/{topic}/groups/{group}", delete(groups::delete))
         .route("/topics/{topic}/groups/{group}/seek", post(groups::seek))
         .route("/dead-letters", get(dead_letters::list))
         .route("/dead-letters/{topic}/replay", post(dead_letters::replay))

@@ -4,7 +4,8 @@ use millrace_bus::{self as bus, BusError, OffsetsView, PartitionView, Reply, Sta
 use millrace_model::{ConfigError, Group, NameError, Namespace, Offset, Partition, TopicKey, TopicName};
 use millrace_runtime::Item;
 use millrace_wire::http::{
-    GroupOffsets, PartitionOffsets, Problem, Sought, StatsDoc, StreamDoc, TopicDoc, TopicOffsets, TopicStats,
+    GroupDoc, GroupList, GroupOffsets, GroupPlace, PartitionOffsets, Problem, Sought, StatsDoc, StreamDoc,
+    TopicDoc, TopicOffsets, TopicStats,
 };
 use millrace_wire::{
     About, ErrorCode, FrameError, Place, Position, Rid, write_message, write_ok, write_published,
@@ -110,6 +111,7 @@ fn about(error: &BusError) -> About {
         BusError::UnknownGroup { topic, group }
         | BusError::NotAMember { topic, group }
         | BusError::FilterConflict { topic, group, .. }
+        | BusError::GroupHasMembers { topic, group, .. }
         | BusError::GroupBusy { topic, group } => of_group(topic, group),
         BusError::UnknownPartition { topic, partition, .. } => {
             About { partition: Some(*partition), ..of(topic) }
@@ -169,6 +171,21 @@ pub(crate) fn offsets(view: OffsetsView) -> Result<TopicOffsets, NameError> {
         topic: topic_name(&view.topic)?,
         partitions: view.partitions.into_iter().map(partition).collect(),
     })
+}
+
+pub(crate) fn groups(view: bus::GroupsView) -> Result<GroupList, NameError> {
+    let place = |(partition, view): (Partition, bus::GroupView)| GroupPlace {
+        partition,
+        at: GroupOffsets { committed: view.committed, lag: view.lag, inflight: view.inflight },
+    };
+    let group = |detail: bus::GroupDetail| GroupDoc {
+        group: detail.group,
+        members: detail.members as u64,
+        created: detail.created,
+        filter: (!detail.filter.is_empty()).then_some(detail.filter),
+        partitions: detail.partitions.into_iter().map(place).collect(),
+    };
+    Ok(GroupList { topic: topic_name(&view.topic)?, groups: view.groups.into_iter().map(group).collect() })
 }
 
 pub(crate) fn sought(

@@ -66,6 +66,10 @@ impl Ledger {
                     let log = self.logs.entry(stream.clone()).or_default();
                     log.start = log.start.max(*start).min(log.next);
                 }
+                Op::Remove { stream, offsets, .. } => {
+                    let log = self.logs.entry(stream.clone()).or_default();
+                    log.events.retain(|offset, _| !offsets.contains(offset));
+                }
                 Op::Drop { topic } => {
                     self.logs.retain(|stream, _| stream.topic != *topic);
                     self.ids.retain(|(of, _), _| of != topic);

@@ -112,6 +112,7 @@ fn op(op: &Op) -> String {
         }
         Op::Delete { space, key } => format!("delete {} {key}", space.as_str()),
         Op::Trim { stream, start } => format!("trim {stream} to {start}"),
+        Op::Remove { stream, offsets, .. } => format!("remove {} of {stream}", offsets.len()),
         Op::Drop { topic } => format!("drop {topic}"),
     }
 }

@@ -66,6 +66,9 @@ impl SqliteStore {
                 }
                 Op::Delete { space, key } => delete(&writer.conn, *space, key)?,
                 Op::Trim { stream, start } => stage.trim(self, stream, start.0),
+                Op::Remove { stream, offsets, compacted_to } => {
+                    self.remove(writer, stage, stream, offsets, compacted_to.0)?;
+                }
                 Op::Drop { topic } => stage.drop_topic(self, topic),
             }
         }

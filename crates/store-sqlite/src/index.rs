@@ -63,6 +63,8 @@ pub(crate) struct StreamRow {
     pub(crate) folded: u64,
     /// Rows below have been deleted.
     pub(crate) reclaimed: u64,
+    /// Below, events may have been removed one by one.
+    pub(crate) compacted_to: u64,
     /// Bytes of the events from `reclaimed` to `folded`.
     pub(crate) bytes: u64,
     /// Time of the last folded event.
@@ -72,7 +74,17 @@ pub(crate) struct StreamRow {
 
 impl StreamRow {
     pub(crate) fn new(id: i64, stream: Stream) -> StreamRow {
-        StreamRow { id, stream, start: 1, folded: 1, reclaimed: 1, bytes: 0, last_ts: 0, dropped: false }
+        StreamRow {
+            id,
+            stream,
+            start: 1,
+            folded: 1,
+            reclaimed: 1,
+            compacted_to: 1,
+            bytes: 0,
+            last_ts: 0,
+            dropped: false,
+        }
     }
 }
 

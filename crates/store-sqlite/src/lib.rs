@@ -6,14 +6,17 @@
 //! What is not here: group commit (the runtime merges batches before it calls), and any decision about events.
 //!
 //! Start with [`SqliteStore::open`]. A commit's path is `commit` (resolve) and `write` (transaction, publication); a
-//! read's is `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint`.
+//! read's is `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint`. `backup`, `restore` and
+//! `doctor` work on the file from outside, without a handle.
 
+mod backup;
 mod checkpoint;
 mod codec;
 mod commit;
 mod damage;
 mod dedupe;
 mod dedupe_load;
+mod doctor;
 mod error;
 mod fold;
 mod folder;
@@ -22,6 +25,7 @@ mod index;
 mod load;
 mod loc;
 mod locks;
+mod look;
 mod maintain;
 mod open;
 mod options;
@@ -29,6 +33,8 @@ mod pool;
 mod quarantine;
 mod read;
 mod reclaim;
+mod remove;
+mod restore;
 mod row;
 mod schema;
 mod seek;
@@ -37,7 +43,11 @@ mod stage;
 mod store;
 mod write;
 
+pub use backup::{BackupError, Copied, Existing, backup};
+pub use doctor::{Doctor, Examined};
+pub use look::LookError;
 pub use options::SqliteOptions;
 pub use quarantine::Quarantined;
+pub use restore::Restore;
 pub use serve_lock::ServeLock;
 pub use store::SqliteStore;

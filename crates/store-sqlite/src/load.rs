@@ -9,8 +9,7 @@ use crate::codec::{self, Record};
 use crate::error::{Attempt, Fault};
 use crate::index::{Index, StreamRow};
 
-const STREAM_COLUMNS: &str =
-    "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped FROM streams";
+const STREAM_COLUMNS: &str = "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped, compacted_to FROM streams";
 
 fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
     let number = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
@@ -29,6 +28,7 @@ fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
         bytes: number(6)?,
         last_ts: number(7)?,
         dropped: number(8)? != 0,
+        compacted_to: number(9)?,
     })
 }
 
@@ -37,10 +37,18 @@ pub(crate) fn stream_by_id(conn: &Connection, id: i64) -> Attempt<Option<StreamR
     select.query_row([id], |row| Ok(stream_row(row))).optional()?.transpose()
 }
 
+/// Every row of `streams`, those that cannot be read among them.
+pub(crate) fn stream_rows(conn: &Connection) -> Attempt<Vec<Attempt<StreamRow>>> {
+    let mut select = conn.prepare(STREAM_COLUMNS)?;
+    let rows = select.query_map([], |row| Ok(stream_row(row)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 /// Writes a row of `streams` that exists.
 pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
     conn.prepare_cached(
-        "UPDATE streams SET start = ?2, folded = ?3, reclaimed = ?4, bytes = ?5, last_ts = ?6, dropped = ?7 WHERE id = ?1",
+        "UPDATE streams SET start = ?2, folded = ?3, reclaimed = ?4, bytes = ?5, last_ts = ?6, dropped = ?7, \
+         compacted_to = ?8 WHERE id = ?1",
     )?
     .execute(params![
         row.id,
@@ -49,7 +57,8 @@ pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
         row.reclaimed as i64,
         row.bytes as i64,
         row.last_ts as i64,
-        row.dropped
+        row.dropped,
+        row.compacted_to as i64
     ])?;
     Ok(())
 }

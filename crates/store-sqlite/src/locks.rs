@@ -29,8 +29,13 @@ pub(crate) struct Locks {
 
 /// `<database>-locks/`
 pub(crate) fn folder(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-locks");
+    beside(database, "-locks")
+}
+
+/// The file whose name is that of `path` and something more.
+pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(more);
     PathBuf::from(name)
 }
 
@@ -39,7 +44,7 @@ pub(crate) fn open_file(folder: &Path, name: &str) -> io::Result<File> {
 }
 
 /// What stands in a raised flag. One that cannot be read counts as raised; an empty file is a new one.
-fn raised_text(poison: &File) -> Option<String> {
+pub(crate) fn raised_text(poison: &File) -> Option<String> {
     let mut flag = [CLEAN];
     match poison.read_at(&mut flag, 0) {
         Ok(_) if flag[0] == CLEAN => None,
@@ -49,6 +54,40 @@ fn raised_text(poison: &File) -> Option<String> {
             Some(String::from_utf8_lossy(bytes.get(1..read).unwrap_or_default()).trim().to_owned())
         }
         Err(error) => Some(format!("the poison flag cannot be read: {error}")),
+    }
+}
+
+fn lower(poison: &File) -> io::Result<()> {
+    let mut clean = [b' '; POISON_BYTES];
+    clean[0] = CLEAN;
+    poison.write_all_at(&clean, 0)
+}
+
+/// No handle is open anywhere, and none can be opened until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    _gate: File,
+    _open: File,
+    poison: File,
+}
+
+impl Alone {
+    /// `None` when somebody has the store open. Waits while somebody is opening it.
+    pub(crate) fn take(database: &Path) -> io::Result<Option<Alone>> {
+        let folder = folder(database);
+        fs::create_dir_all(&folder)?;
+        let (gate, open) = (open_file(&folder, "gate")?, open_file(&folder, "open")?);
+        let poison = open_file(&folder, "poison")?;
+        gate.lock()?;
+        match open.try_lock() {
+            Ok(()) => Ok(Some(Alone { _gate: gate, _open: open, poison })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    pub(crate) fn lower(&self) -> io::Result<()> {
+        lower(&self.poison)
     }
 }
 
@@ -70,9 +109,7 @@ impl Locks {
         let mut lowered = None;
         if alone {
             lowered = raised_text(&poison);
-            let mut clean = [b' '; POISON_BYTES];
-            clean[0] = CLEAN;
-            poison.write_all_at(&clean, 0)?;
+            lower(&poison)?;
             open.unlock()?;
         }
         open.lock_shared()?;

@@ -18,6 +18,9 @@ use crate::store::SqliteStore;
 /// Rows fetched by one statement, so that a small byte limit does not read a whole run.
 const ROWS_PER_SELECT: u64 = 1024;
 
+/// The one thing that removing an event leaves behind.
+const MISSING: &str = "its row is missing";
+
 /// What the index says about a read, taken in one short lock.
 struct Plan {
     id: i64,
@@ -94,13 +97,16 @@ impl SqliteStore {
         self.judge(&transaction, plan.id, page, suspects)
     }
 
-    /// Rows that were trimmed and deleted since the plan was made are legally gone; the others are damage.
+    /// Rows that were removed, or trimmed and deleted since the plan was made, are legally gone; the others are damage.
     fn judge(&self, conn: &Connection, id: i64, mut page: Page, suspects: Vec<Suspect>) -> Attempt<Page> {
-        let start = match load::stream_by_id(conn, id)? {
-            Some(row) if !row.dropped => row.start,
-            _ => u64::MAX,
+        let (start, compacted_to) = match load::stream_by_id(conn, id)? {
+            Some(row) if !row.dropped => (row.start, row.compacted_to),
+            _ => (u64::MAX, 0),
         };
-        for suspect in suspects.into_iter().filter(|suspect| suspect.offset >= start) {
+        let gone = |suspect: &Suspect| {
+            suspect.offset < start || suspect.offset < compacted_to && suspect.reason == MISSING
+        };
+        for suspect in suspects.into_iter().filter(|suspect| !gone(suspect)) {
             let offset = Offset(suspect.offset);
             page.damaged.push(offset);
             if let Some(seq) = suspect.seq {
@@ -207,7 +213,7 @@ impl Reader<'_> {
     /// Rows between the last one seen and `offset` do not exist.
     fn gone(&mut self, piece: Piece, expected: &mut u64, offset: u64) {
         while *expected < offset {
-            self.suspect(Some(piece.seq + (*expected - piece.offset)), *expected, "its row is missing");
+            self.suspect(Some(piece.seq + (*expected - piece.offset)), *expected, MISSING);
             *expected += 1;
         }
     }

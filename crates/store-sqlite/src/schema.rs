@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4d6c_7263;
 
 /// Migration `n` leads from version `n` to version `n + 1`. Released entries are never changed, only added to.
-pub(crate) const MIGRATIONS: &[&str] = &[V1];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2];
 
 const V1: &str = "
 CREATE TABLE events (
@@ -60,6 +60,9 @@ CREATE TABLE due (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE due_ids (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 ";
+
+/// Topics can be compacted: below this offset, events may be missing.
+const V2: &str = "ALTER TABLE streams ADD COLUMN compacted_to INTEGER NOT NULL DEFAULT 1";
 
 /// Why a file is not brought to the current version.
 #[derive(Debug)]

@@ -8,6 +8,9 @@ use millrace_store::StoreError;
 
 use crate::{folder, locks};
 
+/// How often somebody may be found just looking.
+const LOOKS_MAX: usize = 1000;
+
 /// Held by the server of a store until it is dropped or its process ends, however it ends.
 #[derive(Debug)]
 pub struct ServeLock {
@@ -24,7 +27,7 @@ impl ServeLock {
         let folder = locks::folder(database);
         fs::create_dir_all(&folder).map_err(unusable)?;
         let mut file = locks::open_file(&folder, "serve").map_err(unusable)?;
-        match file.try_lock() {
+        match try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
             Err(TryLockError::WouldBlock) => {
@@ -42,6 +45,20 @@ impl ServeLock {
         written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
         Ok(ServeLock { _file: file })
     }
+}
+
+/// Whoever only looks whether the store is served (`doctor`) holds the lock shared for a moment: not a server.
+fn try_lock(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..LOOKS_MAX {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if file.try_lock_shared().is_ok() => {
+                file.unlock().map_err(TryLockError::Error)?;
+                std::thread::yield_now();
+            }
+            tried => return tried,
+        }
+    }
+    Err(TryLockError::WouldBlock)
 }
 
 #[cfg(test)]

@@ -196,6 +196,22 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// The stream whose events are to be removed, if it is stored, and the end of what may be missing from now on.
+    pub(crate) fn compact(
+        &mut self,
+        store: &SqliteStore,
+        stream: &'a Stream,
+        compacted_to: u64,
+    ) -> Option<&mut StreamRow> {
+        let at = self.staged(store, stream, false)?;
+        let staged = &mut self.streams[at];
+        // What this commit appends has no row yet, and is newer than anything that could have been looked through.
+        let stored = staged.run.offset;
+        staged.row.compacted_to = staged.row.compacted_to.max(compacted_to.min(stored));
+        staged.row_changed = true;
+        (staged.row.id != 0).then_some(&mut staged.row)
+    }
+
     pub(crate) fn drop_topic(&mut self, store: &SqliteStore, topic: &TopicKey) {
         for staged in self.streams.iter_mut().filter(|staged| staged.row.stream.topic == *topic) {
             staged.row.dropped = true;

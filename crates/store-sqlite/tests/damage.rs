@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use millrace_model::{Batch, Durability, Offset, Op, Outcome, Timestamp};
-use millrace_store::conformance::build::{DAY_MS, append, append_id, batch, stream, trim};
+use millrace_store::conformance::build::{DAY_MS, append, append_id, batch, remove, stream, trim};
 use millrace_store::{ReadLimit, Retention, Store, StoreError};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
@@ -102,6 +102,24 @@ fn damaged_and_missing_rows_are_reported_recorded_and_trimmed_like_others() {
     while store.maintain(5).unwrap().more {}
     let page = store.read(&s, Offset(1), WHOLE).unwrap();
     assert_eq!((page.damaged, page.through, page.events.len()), (vec![Offset(30)], Offset(31), 19));
+}
+
+#[test]
+fn what_was_removed_is_no_damage_and_damage_among_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path(), 20);
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let s = stream("damage", 0);
+    store.commit(&[batch(999, vec![remove(&s, &[3, 4], 10)])]).unwrap();
+    meddle(&path, "UPDATE events SET payload = x'7b7d' WHERE offset = 6");
+    meddle(&path, "DELETE FROM events WHERE offset = 15");
+    let page = store.read(&s, Offset(1), WHOLE).unwrap();
+    assert_eq!(
+        (page.damaged, page.events.len(), page.through),
+        (vec![Offset(6), Offset(15)], 16, Offset(20))
+    );
+    while store.maintain(100).unwrap().more {}
+    assert_eq!(store.quarantined().unwrap().len(), 2);
 }
 
 #[test]

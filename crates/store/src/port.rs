@@ -49,7 +49,7 @@ pub struct ReadLimit {
 }
 
 /// A stretch of a stream. Every offset from the one asked for up to `through` is either in `events`, or in
-/// `damaged`, or legally gone (trimmed). Nothing is said about offsets past `through`.
+/// `damaged`, or legally gone (trimmed or removed). Nothing is said about offsets past `through`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     pub events: Vec<Arc<Event>>,

@@ -74,7 +74,7 @@ fields! {
     MaxAttempts "maxAttempts" "a whole number from 1 to 4294967295",
     AckTimeoutMs "ackTimeoutMs" "a whole number of milliseconds from 1 to 9007199254740991",
     DedupeWindowMs "dedupeWindowMs" "a whole number of milliseconds from 0 to 9007199254740991",
-    Compact "compact" "false or absent: this version does not compact topics",
+    Compact "compact" "true or false",
     PublishAcl "publishACL" "an array of at most 256 names: an agent, a role, * or !AGENT to deny",
     SubscribeAcl "subscribeACL" "an array of at most 256 names: an agent, a role, * or !AGENT to deny",
     Limit "limit" "a whole number from 1 to 10000",

@@ -83,10 +83,7 @@ fn settings_that_cannot_be_kept_are_refused() {
             r#"{"topic":"a","retentionMs":"1d"}"#,
             r#"retentionMs is "1d": it must be a whole number of milliseconds from 1 to 9007199254740991"#,
         ),
-        (
-            r#"{"topic":"a","compact":true}"#,
-            "compact is true: it must be false or absent: this version does not compact topics",
-        ),
+        (r#"{"topic":"a","compact":"yes"}"#, "compact is \"yes\": it must be true or false"),
         (
             r#"{"topic":"a","publishACL":"alice"}"#,
             r#"publishACL is "alice": it must be an array of at most 256 names: an agent, a role, * or !AGENT to deny"#,

@@ -3,7 +3,7 @@
 // Each test file uses its own part of the desk.
 #![allow(dead_code, unreachable_pub)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ pub struct Desk {
     pub tables: BTreeMap<(Space, String), Bytes>,
     pub logs: BTreeMap<Stream, Vec<Arc<Event>>>,
     starts: BTreeMap<Stream, Offset>,
+    pub removed: BTreeSet<(Stream, Offset)>,
     /// Commits that were asked for and not yet made, while `hold` is set.
     pub held: Vec<(Token, Batch)>,
     pub hold: bool,
@@ -70,6 +71,7 @@ impl Desk {
             tables: BTreeMap::new(),
             logs: BTreeMap::new(),
             starts: BTreeMap::new(),
+            removed: BTreeSet::new(),
             held: Vec::new(),
             hold: false,
             commits: 0,
@@ -222,8 +224,10 @@ impl Desk {
             Effect::Read { token, stream, from, events_max, .. } => {
                 let log = self.logs.get(&stream).cloned().unwrap_or_default();
                 let start = self.starts.get(&stream).copied().unwrap_or(Offset::FIRST).max(from);
-                let events: Vec<_> =
-                    log.into_iter().filter(|event| event.offset >= start).take(events_max).collect();
+                let there = |event: &Arc<Event>| {
+                    event.offset >= start && !self.removed.contains(&(stream.clone(), event.offset))
+                };
+                let events: Vec<_> = log.into_iter().filter(there).take(events_max).collect();
                 let through = events.last().map_or(from, |event| event.offset);
                 Input::Page { token, page: Some(ReadPage { events, through }) }
             }
@@ -276,7 +280,15 @@ impl Desk {
                 Op::Trim { stream, start } => {
                     self.starts.insert(stream, start);
                 }
-                Op::Drop { topic } => self.logs.retain(|stream, _| stream.topic != topic),
+                Op::Remove { stream, offsets, compacted_to } => {
+                    assert!(offsets.iter().all(|offset| *offset < compacted_to));
+                    self.removed.extend(offsets.into_iter().map(|offset| (stream.clone(), offset)));
+                }
+                Op::Drop { topic } => {
+                    self.logs.retain(|stream, _| stream.topic != topic);
+                    self.starts.retain(|stream, _| stream.topic != topic);
+                    self.removed.retain(|(stream, _)| stream.topic != topic);
+                }
             }
         }
         Outcome::Done(appended)

@@ -1,16 +1,20 @@
 //! The commands, one file each. This one only names and forwards.
 
+mod backup;
 mod bench;
 mod completions;
 mod config;
 mod connect;
 mod dead_letters;
+mod doctor;
 mod feed;
+mod offline;
 mod progress;
 mod publish;
 mod serve;
 mod subscribe;
 mod tally;
+mod topic_groups;
 mod topic_settings;
 mod topics;
 
@@ -32,6 +36,9 @@ pub(crate) fn command() -> Command {
             publish::command(),
             subscribe::command(),
             topics::command(),
+            backup::backup_command(),
+            backup::restore_command(),
+            doctor::command(),
             dead_letters::command(),
             config::command(),
             completions::command(),
@@ -45,6 +52,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("pub", matches)) => publish::run(matches),
         Some(("sub", matches)) => subscribe::run(matches),
         Some(("topics", matches)) => topics::run(matches),
+        Some(("backup", matches)) => backup::run_backup(matches),
+        Some(("restore", matches)) => backup::run_restore(matches),
+        Some(("doctor", matches)) => doctor::run(matches),
         Some(("dead-letters", matches)) => dead_letters::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("completions", matches)) => completions::run(matches),

@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::failure::Failure;
 
 /// What can be set and taken back: the flag, and the name in JSON.
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 9] = [
     ("retention-ms", "retentionMs"),
     ("retention-bytes", "retentionBytes"),
     ("max-attempts", "maxAttempts"),
     ("ack-timeout-ms", "ackTimeoutMs"),
     ("dedupe-window-ms", "dedupeWindowMs"),
     ("durability", "durability"),
+    ("compact", "compact"),
     ("publish-acl", "publishACL"),
     ("subscribe-acl", "subscribeACL"),
 ];
@@ -55,6 +56,16 @@ pub(super) fn with_flags(command: Command) -> Command {
                 .value_parser(["fsync", "os", "memory"])
                 .help("What a confirmed publish has survived"),
         )
+        .arg(
+            Arg::new("compact")
+                .long("compact")
+                .value_name("BOOL")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true")
+                .value_parser(value_parser!(bool))
+                .help("Keep only the newest event of each key"),
+        )
         .arg(list(
             "publish-acl",
             "Who may publish: agents and roles, * for all, !AGENT to deny; empty = nobody",
@@ -87,7 +98,8 @@ pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure>
             Some(text) if LISTS.contains(&flag) => Some(json!(access_list(flag, text)?)),
             text => text.map(|text| json!(text)),
         };
-        if let Some(value) = number.or(text) {
+        let flag_value = || matches.try_get_one::<bool>(flag).ok().flatten().map(|flag| json!(flag));
+        if let Some(value) = number.or(text).or_else(flag_value) {
             given.insert(name.into(), value);
         }
     }

@@ -1,4 +1,4 @@
-//! `millrace topics list|show|create|set|seek|delete`.
+//! `millrace topics list|show|create|set|seek|delete`; `groups` and `delete-group` are in [`topic_groups`].
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_client::StartFrom;
@@ -9,7 +9,7 @@ use ureq::http::Method;
 
 use crate::commands::subscribe::start_from;
 use crate::commands::topic_settings::{given, shown, unset_flag, with_flags};
-use crate::commands::{json_flag, text};
+use crate::commands::{json_flag, text, topic_groups};
 use crate::failure::Failure;
 use crate::http::{Http, read};
 use crate::log;
@@ -49,6 +49,7 @@ pub(super) fn command() -> Command {
         ))
         .subcommand(seek)
         .subcommand(verb("delete", "Delete a topic and all its events").arg(topic()))
+        .subcommands(topic_groups::commands(&verb, &topic))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -70,15 +71,16 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             call.seek(&topic, &group, from, matches.get_one::<u32>("partition").copied())
         }
         ("delete", Some(topic)) => call.delete(&topic),
+        (verb, Some(topic)) => topic_groups::run(verb, matches, &topic, call),
         _ => Ok(()),
     }
 }
 
-struct Call {
-    http: Http,
+pub(super) struct Call {
+    pub(super) http: Http,
     config: Config,
-    json: bool,
-    out: Output,
+    pub(super) json: bool,
+    pub(super) out: Output,
 }
 
 impl Call {

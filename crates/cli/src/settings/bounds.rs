@@ -210,6 +210,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         1,
         "How often retention looks at each topic"
     ),
+    bound!(
+        "compact-interval-ms",
+        limits.compact_interval_ms,
+        u64,
+        1,
+        "How often compaction looks at each topic that has it"
+    ),
+    bound!(
+        "tombstone-ms",
+        limits.tombstone_ms,
+        u64,
+        0,
+        "How long the tombstone of a compacted topic's key stays"
+    ),
     bound!("due-rows-max", limits.due_rows_max, usize, 1, "Delayed events moved to their topics per commit"),
     bound!("reason-bytes-max", limits.reason_bytes_max, usize, 0, "Bytes of a NACK's reason that are kept"),
     bound!(

@@ -39,7 +39,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     text!(
         "store",
-        Serve,
+        Store,
         store,
         Kind::Text {
             what: "sqlite:///FILE (relative), sqlite:////DIR/FILE (absolute) or memory:",

@@ -34,6 +34,8 @@ pub(crate) struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Serve,
+    /// For the server, and for the commands that work on its store.
+    Store,
     /// A bound of the server: shown by `--help`, not by `-h`.
     Bound,
     /// For the commands that talk to a server.

@@ -103,6 +103,11 @@ impl Server {
         self.ready["http"].as_str().expect("an http address").to_owned()
     }
 
+    /// The URL of its store, for commands that work on it from elsewhere.
+    pub fn store_url(&self) -> String {
+        format!("sqlite:///{}", self.folder().join("test.db").display())
+    }
+
     pub fn socket(&self) -> Socket {
         Socket::open(&self.ws_url())
     }

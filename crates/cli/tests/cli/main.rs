@@ -3,7 +3,9 @@
 // The harness is shared with the tests of the bus, and in a test a panic is how a failure is said.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+mod backup;
 mod completions;
+mod doctor;
 mod ends;
 mod exit_codes;
 mod pub_sub;

@@ -124,3 +124,25 @@ fn dead_letters_are_listed_and_replayed_once() {
     letters(&["replay", "nope"]).refused(1, &["bad_topic"]);
     letters(&["list", "--limit", "1"]).refused(2, &["TOPIC"]);
 }
+
+#[test]
+fn groups_are_listed_and_deleted() {
+    let server = Server::start();
+    let url = server.ws_url();
+    let topics = |args: &[&str]| run(&[&["topics"], args, &["--url", &url]].concat());
+    run(&["pub", "t", "1", "--count", "6", "--url", &url]).ok();
+    run(&["sub", "t", "--group", "g", "--from", "earliest", "--count", "4", "--url", &url]).ok();
+    eventually("its member has left", || {
+        topics(&["groups", "t", "--json"]).json()["groups"][0]["members"] == 0
+    });
+    let list = topics(&["groups", "t"]).ok();
+    let row: Vec<_> = list.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["g", "0", "0", "4", "2", "0"], "{list}");
+    assert_eq!(topics(&["groups", "t", "--json"]).json()["groups"][0]["partitions"][0]["committed"], 4);
+    assert_eq!(topics(&["delete-group", "t", "g"]).ok(), "group g of topic t is deleted\n");
+    topics(&["delete-group", "t", "g"]).refused(1, &["no group g", "bad_group"]);
+    topics(&["create", "c", "--compact"]).ok();
+    assert_eq!(topics(&["show", "c", "--json"]).json()["config"]["compact"], true);
+    topics(&["set", "c", "--compact=false"]).ok();
+    assert_eq!(topics(&["show", "c", "--json"]).json()["config"], json!({"partitions": 1}));
+}

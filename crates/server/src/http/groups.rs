@@ -1,9 +1,9 @@
-//! Moving a group.
+//! The groups of a topic: listed, moved, deleted.
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use millrace_bus::{Reply, Request};
 use millrace_wire::http::Seek;
 
@@ -11,9 +11,34 @@ use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::{damaged_name, document};
-use crate::params::AtGroup;
+use crate::params::{AtGroup, AtTopic};
 use crate::refusal::Refusal;
 use crate::{from_wire, to_wire};
+
+pub(crate) async fn list(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtTopic,
+) -> Result<Response, Refusal> {
+    match app.ask(caller.by_unless_admin(), Request::ListGroups { topic: at.topic }).await? {
+        Reply::Groups(view) => {
+            Ok(document(StatusCode::OK, &to_wire::groups(view).map_err(|error| damaged_name(&error))?))
+        }
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+pub(crate) async fn delete(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtGroup,
+) -> Result<Response, Refusal> {
+    match app.ask(caller.by_unless_admin(), Request::DeleteGroup { topic: at.topic, group: at.group }).await?
+    {
+        Reply::GroupDeleted { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
 
 pub(crate) async fn seek(
     State(app): State<SharedApp>,

@@ -112,6 +112,8 @@ fn fits(request: &Request, reply: &Reply) -> Result<(), String> {
             | (Request::ListTopics { .. }, Reply::Topics(_))
             | (Request::Offsets { .. }, Reply::Offsets(_))
             | (Request::SeekGroup { .. }, Reply::Sought { .. })
+            | (Request::ListGroups { .. }, Reply::Groups(_))
+            | (Request::DeleteGroup { .. }, Reply::GroupDeleted { .. })
             | (Request::Stats, Reply::Stats(_))
     );
     fits.then_some(()).ok_or(format!("{request:?} was answered by {reply:?}"))

@@ -57,6 +57,11 @@ pub fn delete(space: Space, key: &str) -> Op {
     Op::Delete { space, key: key.to_owned() }
 }
 
+pub fn remove(stream: &Stream, offsets: &[u64], compacted_to: u64) -> Op {
+    let offsets = offsets.iter().copied().map(Offset).collect();
+    Op::Remove { stream: stream.clone(), offsets, compacted_to: Offset(compacted_to) }
+}
+
 pub fn trim(stream: &Stream, start: u64) -> Op {
     Op::Trim { stream: stream.clone(), start: Offset(start) }
 }

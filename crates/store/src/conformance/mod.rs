@@ -101,6 +101,7 @@ macro_rules! conformance_suite {
             scans_are_in_key_order_within_range_and_limit
 
             a_dropped_topic_starts_again_at_one
+            removed_events_are_gone_and_the_others_stay
             retention_by_age_and_bytes_names_a_start
             trimming_hides_at_once_and_never_goes_back
 

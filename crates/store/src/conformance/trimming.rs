@@ -3,7 +3,7 @@
 use millrace_model::{Offset, Timestamp};
 
 use super::Subject;
-use super::build::{append, batch, drop_topic, stream, trim};
+use super::build::{append, append_id, batch, drop_topic, remove, stream, trim};
 use super::subject::WHOLE;
 use crate::port::Retention;
 
@@ -98,4 +98,56 @@ pub(super) fn retention_by_age_and_bytes_names_a_start(subject: &mut Subject) {
     }
     assert_eq!(subject.retention_start(&stream("unknown", 0), size(0)), 1);
     assert_eq!(subject.payloads(&s).len(), 38, "asking only looks");
+}
+
+pub(super) fn removed_events_are_gone_and_the_others_stay(subject: &mut Subject) {
+    let (s, other) = (stream("removed", 0), stream("removed", 1));
+    for n in 1..=40 {
+        let brought = append_id(&s, &format!("id-{n}"), &format!("{n}"), u64::MAX);
+        subject.done(batch(n * 10, vec![brought, append(&other, "stays")]));
+    }
+    // At or above `compacted_to` nothing goes; neither does what is not there.
+    subject.done(batch(
+        500,
+        vec![remove(&s, &[2, 3, 9, 10, 25, 30], 26), remove(&stream("unknown", 0), &[1], 5)],
+    ));
+    let mut expected: Vec<u64> = (1..=40).filter(|n| ![2, 3, 9, 10, 25].contains(n)).collect();
+    for round in 0..4 {
+        let page = subject.page(&s, 1, WHOLE);
+        let offsets: Vec<u64> = page.events.iter().map(|event| event.offset.0).collect();
+        assert_eq!(offsets, expected, "round {round}");
+        assert_eq!((page.through, page.damaged), (Offset(expected[expected.len() - 1]), vec![]));
+        assert_eq!(subject.payloads(&other).len(), 40);
+        // A page that begins in a hole goes on behind it.
+        let page = subject.page(&s, 9, crate::ReadLimit { events_max: 4, bytes_max: usize::MAX });
+        assert!(page.through >= Offset(11) && page.damaged.is_empty());
+        assert_eq!(page.events[0].offset, Offset(11));
+        assert_eq!(subject.streams().len(), 2);
+        if round == 1 {
+            // Folded by now, where the adapter folds.
+            subject.done(batch(600, vec![remove(&s, &[1, 4, 40], 41)]));
+            expected.retain(|n| ![1, 4, 40].contains(n));
+            subject.done(batch(700, vec![append(&s, "41")]));
+            expected.push(41);
+        }
+        subject.maintain_all(3);
+        subject.reopen();
+    }
+    // Times are still found: what is read from there on is not older.
+    for ts in [25, 90, 101, 400] {
+        let from = subject.seek(&s, ts);
+        let first = subject.page(&s, from, WHOLE).events[0].clone();
+        assert!(first.ts.0 >= ts);
+        let before = expected.iter().rev().find(|n| **n < first.offset.0);
+        assert!(before.is_none_or(|n| n * 10 < ts), "{ts}: {before:?}");
+    }
+    // An id is forgotten with its event.
+    let again = subject.done(batch(800, vec![append_id(&s, "id-3", "again", u64::MAX)]));
+    assert_eq!((again[0].offset, again[0].duplicate), (Offset(42), false));
+    let known = subject.done(batch(800, vec![append_id(&s, "id-5", "again", u64::MAX)]));
+    assert_eq!((known[0].offset, known[0].duplicate), (Offset(5), true));
+    subject.done(batch(900, vec![trim(&s, 42)]));
+    subject.maintain_all(3);
+    subject.reopen();
+    assert_eq!(subject.payloads(&s), ["\"again\""]);
 }

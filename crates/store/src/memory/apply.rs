@@ -61,6 +61,11 @@ impl State {
                         log.trim(*start);
                     }
                 }
+                Op::Remove { stream, offsets, compacted_to } => {
+                    if let Some(log) = self.logs.get_mut(stream) {
+                        log.remove(offsets, *compacted_to);
+                    }
+                }
                 Op::Drop { topic } => self.drop_topic(topic, runs),
             }
         }
@@ -111,5 +116,5 @@ impl State {
 }
 
 fn changes_streams(op: &Op) -> bool {
-    matches!(op, Op::Append(_) | Op::Trim { .. } | Op::Drop { .. })
+    matches!(op, Op::Append(_) | Op::Trim { .. } | Op::Remove { .. } | Op::Drop { .. })
 }

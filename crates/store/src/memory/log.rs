@@ -7,7 +7,7 @@ use millrace_model::{Event, EventBody, Offset, Stream, Timestamp};
 
 use crate::port::{Page, ReadLimit, Retention, StreamBounds};
 
-/// `events` holds exactly the offsets from `start` up to, not including, `next`.
+/// `events` holds offsets from `start` up to, not including, `next`, in order: all of them but those removed.
 #[derive(Clone)]
 pub(super) struct Log {
     start: Offset,
@@ -44,8 +44,8 @@ impl Log {
     }
 
     pub(super) fn get(&self, offset: Offset) -> Option<&Arc<Event>> {
-        let at = offset.0.checked_sub(self.start.0)?;
-        self.events.get(usize::try_from(at).ok()?)
+        let at = self.events.binary_search_by_key(&offset, |event| event.offset).ok()?;
+        self.events.get(at)
     }
 
     pub(super) fn push(&mut self, event: Arc<Event>) {
@@ -56,30 +56,41 @@ impl Log {
     }
 
     pub(super) fn trim(&mut self, start: Offset) {
-        while self.start < start.min(self.next) {
-            let gone = self.events.pop_front();
-            self.bytes -= gone.map_or(0, |event| content_bytes(&event.body));
-            self.start = self.start.next();
+        self.start = self.start.max(start.min(self.next));
+        while let Some(gone) = self.events.pop_front_if(|event| event.offset < self.start) {
+            self.bytes -= content_bytes(&gone.body);
         }
+    }
+
+    pub(super) fn remove(&mut self, offsets: &[Offset], compacted_to: Offset) {
+        let bytes = &mut self.bytes;
+        self.events.retain(|event| {
+            let gone = event.offset < compacted_to && offsets.binary_search(&event.offset).is_ok();
+            *bytes -= if gone { content_bytes(&event.body) } else { 0 };
+            !gone
+        });
     }
 
     pub(super) fn read(&self, from: Offset, limit: ReadLimit) -> Page {
         let from = from.clamp(self.start, self.next);
         let mut page = Page { through: from.before(), ..Page::default() };
         let mut bytes = 0;
-        for event in self.events.range((from.0 - self.start.0) as usize..).take(limit.events_max) {
+        for event in self.events.range(self.events.partition_point(|event| event.offset < from)..) {
             bytes += event.body.bytes();
-            if bytes > limit.bytes_max && !page.events.is_empty() {
-                break;
+            let full = page.events.len() == limit.events_max;
+            if full || bytes > limit.bytes_max && !page.events.is_empty() {
+                return page;
             }
             page.through = event.offset;
             page.events.push(Arc::clone(event));
         }
+        page.through = self.next.before();
         page
     }
 
     pub(super) fn seek(&self, ts: Timestamp) -> Offset {
-        Offset(self.start.0 + self.events.partition_point(|event| event.ts < ts) as u64)
+        let at = self.events.partition_point(|event| event.ts < ts);
+        self.events.get(at).map_or(self.next, |event| event.offset)
     }
 
     pub(super) fn retention_start(&self, rule: Retention) -> Offset {
@@ -91,7 +102,7 @@ impl Log {
                 bytes += content_bytes(&event.body);
                 bytes <= bytes_max
             });
-            Offset(self.next.0 - kept.count() as u64)
+            kept.last().map_or(self.next, |event| event.offset)
         });
         by_age.max(by_size)
     }

@@ -2,6 +2,7 @@
 
 mod dead_letters;
 mod events;
+mod groups;
 mod offsets;
 mod problem;
 mod publish;
@@ -11,6 +12,7 @@ mod topic;
 
 pub use dead_letters::{DeadLetterTopic, DeadLetters, Replay, Replayed};
 pub use events::{EventsPage, write_events_page};
+pub use groups::{GroupDoc, GroupList, GroupPlace};
 pub use offsets::{GroupOffsets, PartitionOffsets, TopicOffsets};
 pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
 pub use publish::{PublishBody, write_publish_body};

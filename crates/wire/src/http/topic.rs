@@ -32,6 +32,7 @@ impl TopicBody {
             durability: patch.durability.flatten(),
             publish_acl: patch.publish_acl.flatten(),
             subscribe_acl: patch.subscribe_acl.flatten(),
+            compact: patch.compact.unwrap_or(false),
         };
         Ok(TopicBody { topic, config })
     }
@@ -53,7 +54,6 @@ pub fn parse_topic_patch(text: &str) -> Result<TopicPatch, FrameError> {
 }
 
 fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
-    refuse_what_is_not_offered(fields)?;
     let number = |field, min| {
         let given = fields.given(field).is_some();
         Ok::<_, FrameError>(given.then_some(fields.integer(field, min..=INTEGER_MAX)?))
@@ -75,6 +75,10 @@ fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
         },
         publish_acl: read_list(fields, Field::PublishAcl)?,
         subscribe_acl: read_list(fields, Field::SubscribeAcl)?,
+        compact: match fields.given(Field::Compact) {
+            None => None,
+            Some(_) => Some(fields.flag(Field::Compact)?),
+        },
     })
 }
 
@@ -101,12 +105,6 @@ fn read_partitions(fields: &Fields<'_>) -> Result<Option<u32>, FrameError> {
             format_args!("a whole number from 1 to {PARTITIONS_MAX}"),
         )),
     }
-}
-
-/// A wish that would be silently dropped is a promise broken.
-fn refuse_what_is_not_offered(fields: &Fields<'_>) -> Result<(), FrameError> {
-    let compact = fields.get(Field::Compact).filter(|raw| raw.get() != "false");
-    compact.map_or(Ok(()), |raw| Err(FrameError::wrong(Field::Compact, raw)))
 }
 
 /// A topic as it is shown: its settings, its logs, its groups.

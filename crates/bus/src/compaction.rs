@@ -1,0 +1,250 @@
+//! Compaction: of events with one key only the newest stays, and a tombstone goes after a while.
+//!
+//! One stream at a time, in passes. A pass first reads what is new since the last one and notes the newest offset of
+//! each key, then reads everything up to there and removes what is older. One page is read or one small commit is under
+//! way at any time, so publishers never wait for it. An event is removed only when a newer one with its key was read back
+//! from the store, so a pass may be given up at any moment.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{Event, Mono, Now, Offset, Op, Partition, Timestamp};
+
+use crate::bus::Bus;
+use crate::effect::Effect;
+use crate::input::{ReadOutcome, ReadPage, Token};
+use crate::pending::Pending;
+use crate::topic::{Log, TopicId};
+
+/// Events looked at, and at most removed, in one step.
+const PAGE_EVENTS_MAX: usize = 256;
+/// Keys a pass remembers. Where there are more, it ends early and the next one takes over.
+const KEYS_MAX: usize = 100_000;
+const KEYS_BYTES_MAX: usize = 16 << 20;
+/// Pause between two passes when there is more to do.
+const NEXT_LOOK_MS: u64 = 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct CompactionState {
+    pub(crate) wake: Option<Mono>,
+    /// The last stream that had its turn.
+    after: Option<(TopicId, u32)>,
+    pass: Option<Pass>,
+}
+
+/// What compaction knows of a log; forgotten at a restart, after which the first pass looks at everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Compacted {
+    /// Below, every key stands once.
+    to: u64,
+    /// Events that were left.
+    kept: u64,
+    /// When the first of the tombstones that were left may go.
+    tombstone_due: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Pass {
+    topic: TopicId,
+    partition: u32,
+    /// What is under way.
+    token: Token,
+    /// The next offset to look at.
+    at: u64,
+    /// Offsets from here on are the next pass's.
+    end: u64,
+    newest: BTreeMap<Box<str>, u64>,
+    newest_bytes: usize,
+    sweeping: bool,
+    first_kept: Option<u64>,
+    kept: u64,
+    tombstone_due: Option<Timestamp>,
+}
+
+impl Compacted {
+    /// Whether a pass is worth its reading: half as much is new as was left, or a tombstone's time has come.
+    fn is_due(&self, log: &Log, now: Now) -> bool {
+        let new = log.next.0.saturating_sub(self.to.max(log.start.0));
+        new > 0 && new >= self.kept / 2 || self.tombstone_due.is_some_and(|due| due <= now.wall)
+    }
+}
+
+impl Bus {
+    /// Called when a topic that is to be compacted appears.
+    pub(crate) fn expect_compaction(&mut self, now: Now) {
+        let at = now.mono + self.limits.compact_interval_ms;
+        self.compaction.wake = Some(self.compaction.wake.map_or(at, |wake| wake.min(at)));
+    }
+
+    pub(crate) fn wake_compaction(&mut self, now: Now) {
+        let asleep = self.compaction.wake.is_none_or(|wake| wake > now.mono);
+        if asleep || self.stopping || self.compaction.pass.is_some() {
+            return;
+        }
+        self.compaction.wake = None;
+        let Some((topic, partition)) = self.next_to_compact(now) else {
+            self.compaction.after = None;
+            if self.topics.values().any(|topic| topic.config.compact) {
+                self.expect_compaction(now);
+            }
+            return;
+        };
+        self.compaction.after = Some((topic, partition));
+        let Some(log) = self.topics.get(&topic).and_then(|topic| topic.logs.get(partition as usize)) else {
+            return;
+        };
+        self.compaction.pass = Some(Pass {
+            topic,
+            partition,
+            token: Token(0),
+            at: log.compacted.to.max(log.start.0),
+            end: log.next.0,
+            newest: BTreeMap::new(),
+            newest_bytes: 0,
+            sweeping: false,
+            first_kept: None,
+            kept: 0,
+            tombstone_due: None,
+        });
+        self.go_on(now);
+    }
+
+    /// The first stream after the last one that is worth a pass; none when the round is over.
+    fn next_to_compact(&self, now: Now) -> Option<(TopicId, u32)> {
+        let from = self.compaction.after.map_or(TopicId(0), |(topic, _)| topic);
+        let streams =
+            self.topics.range(from..).filter(|(_, topic)| topic.config.compact).flat_map(|(id, topic)| {
+                topic.logs.iter().zip(0u32..).map(|(log, partition)| ((*id, partition), log))
+            });
+        let mut due = streams.filter(|(at, log)| {
+            self.compaction.after.is_none_or(|after| *at > after) && log.compacted.is_due(log, now)
+        });
+        due.next().map(|(at, _)| at)
+    }
+
+    /// Reads the next page, or ends the pass.
+    fn go_on(&mut self, now: Now) {
+        let Some(mut pass) = self.compaction.pass.take() else { return };
+        let Some(topic) = self.topics.get(&pass.topic).filter(|topic| topic.config.compact && !self.stopping)
+        else {
+            return self.give_up(now);
+        };
+        let Some(log) = topic.logs.get(pass.partition as usize) else { return self.give_up(now) };
+        if pass.at >= pass.end && !pass.sweeping {
+            pass.sweeping = true;
+            pass.at = log.start.0;
+        }
+        if pass.at >= pass.end {
+            return self.finish(now, &pass);
+        }
+        let stream = topic.key.stream(Partition(pass.partition));
+        let token = self.token();
+        pass.token = token;
+        let from = Offset(pass.at);
+        self.compaction.pass = Some(pass);
+        self.pending.insert(token, Pending::Compact);
+        let (events_max, bytes_max) = (PAGE_EVENTS_MAX, self.limits.fetched_bytes_max);
+        self.effects.push(Effect::Read { token, stream, from, events_max, bytes_max });
+    }
+
+    /// Nothing is lost: the next round begins anew.
+    fn give_up(&mut self, now: Now) {
+        self.compaction.pass = None;
+        self.expect_compaction(now);
+    }
+
+    pub(crate) fn compaction_read(&mut self, now: Now, token: Token, page: ReadOutcome) {
+        let Some(pass) = self.compaction.pass.as_mut().filter(|pass| pass.token == token) else { return };
+        // Without progress the stream is gone, or the store cannot be read just now.
+        let Some(page) = page.filter(|page| page.through.0 >= pass.at) else { return self.give_up(now) };
+        if !pass.sweeping {
+            pass.collect(&page);
+            return self.go_on(now);
+        }
+        let offsets = pass.sweep(&page, now.wall, self.limits.tombstone_ms);
+        let (topic, partition) = (pass.topic, pass.partition);
+        let (Some(last), Some(topic)) = (offsets.last(), self.topics.get(&topic).filter(|_| !self.stopping))
+        else {
+            return self.go_on(now);
+        };
+        let (compacted_to, durability) = (last.next(), topic.durability(&self.limits));
+        let stream = topic.key.stream(Partition(partition));
+        let ops = vec![Op::Remove { stream, offsets, compacted_to }];
+        let token = self.commit(now, durability, ops, Pending::Compact);
+        if let Some(pass) = &mut self.compaction.pass {
+            pass.token = token;
+        }
+    }
+
+    pub(crate) fn compaction_durable(&mut self, now: Now, token: Token) {
+        if self.compaction.pass.as_ref().is_some_and(|pass| pass.token == token) {
+            self.go_on(now);
+        }
+    }
+
+    fn finish(&mut self, now: Now, pass: &Pass) {
+        self.compaction.wake = Some(now.mono + NEXT_LOOK_MS);
+        let Some(topic) = self.topics.get_mut(&pass.topic) else { return };
+        let Some(log) = topic.logs.get_mut(pass.partition as usize) else { return };
+        log.compacted = Compacted { to: pass.end, kept: pass.kept, tombstone_due: pass.tombstone_due };
+        // Readers need not walk through what is empty.
+        let start = Offset(pass.first_kept.unwrap_or(pass.end));
+        self.start_found(now, pass.topic, pass.partition, start);
+    }
+}
+
+impl Pass {
+    fn collect(&mut self, page: &ReadPage) {
+        let end = self.end;
+        for event in page.events.iter().filter(|event| event.offset.0 < end) {
+            let Some(key) = &event.body.key else { continue };
+            if let Some(offset) = self.newest.get_mut(key) {
+                *offset = event.offset.0;
+                continue;
+            }
+            if self.newest.len() >= KEYS_MAX || self.newest_bytes + key.len() > KEYS_BYTES_MAX {
+                // The first event of the next pass. A key that does not even fit alone is passed over: its events
+                // then stay, which is never wrong.
+                if self.newest.is_empty() {
+                    continue;
+                }
+                self.end = event.offset.0;
+                break;
+            }
+            self.newest_bytes += key.len();
+            self.newest.insert(key.clone(), event.offset.0);
+        }
+        self.at = page.through.0 + 1;
+    }
+
+    /// The offsets of this page that go.
+    fn sweep(&mut self, page: &ReadPage, now: Timestamp, tombstone_ms: u64) -> Vec<Offset> {
+        let (mut gone, end) = (Vec::new(), self.end);
+        for event in page.events.iter().filter(|event| event.offset.0 < end) {
+            if self.is_superseded(event) || self.is_spent(event, now, tombstone_ms) {
+                gone.push(event.offset);
+            } else {
+                self.kept += 1;
+                self.first_kept.get_or_insert(event.offset.0);
+            }
+        }
+        self.at = page.through.0 + 1;
+        gone
+    }
+
+    fn is_superseded(&self, event: &Event) -> bool {
+        let newest = event.body.key.as_ref().and_then(|key| self.newest.get(key));
+        newest.is_some_and(|newest| *newest > event.offset.0)
+    }
+
+    /// A tombstone that consumers have had the time to see. What it buries was removed before it: sweeping rises.
+    fn is_spent(&mut self, event: &Event, now: Timestamp, tombstone_ms: u64) -> bool {
+        if event.body.key.is_none() || event.body.payload.as_str().trim() != "null" {
+            return false;
+        }
+        let due = Timestamp(event.ts.0.saturating_add(tombstone_ms));
+        if due > now {
+            self.tombstone_due = Some(self.tombstone_due.map_or(due, |first| first.min(due)));
+        }
+        due <= now
+    }
+}

@@ -1,0 +1,120 @@
+//! Compaction by key: what stays, what goes, when, and that nobody trips over the holes.
+
+mod desk;
+
+use desk::{Desk, event, keyed, subscription, topic};
+use millrace_bus::*;
+use millrace_model::*;
+
+const HOUR_MS: u64 = 3_600_000;
+
+fn compacted() -> Desk {
+    let mut desk = Desk::new();
+    desk.open(1);
+    let config = TopicConfig { compact: true, ..TopicConfig::default() };
+    desk.call(Request::CreateTopic { topic: topic("t"), config });
+    desk
+}
+
+fn publish(desk: &mut Desk, events: &[(&str, &str)]) {
+    for (key, payload) in events {
+        let new = if key.is_empty() { event(payload) } else { keyed(key, payload) };
+        desk.publish_event("t", new);
+    }
+}
+
+/// What a new group is given.
+fn seen(desk: &mut Desk, group: &str) -> Vec<String> {
+    desk.out();
+    let from = Some(From::Earliest);
+    let subscribe = Subscribe { from, max_inflight: Some(4000), ..subscription("t", group) };
+    desk.request(1, Request::Subscribe(subscribe));
+    let lines = desk.out();
+    lines.iter().filter_map(|line| line.split_once("t/0/")).map(|(_, event)| event.to_owned()).collect()
+}
+
+#[test]
+fn of_each_key_the_newest_stays_and_what_has_no_key_stays() {
+    let mut desk = compacted();
+    publish(&mut desk, &[("a", "1"), ("b", "2"), ("", "3"), ("a", "4"), ("", "5"), ("a", "6"), ("c", "7")]);
+    desk.pass(60_000);
+    assert_eq!(seen(&mut desk, "g"), ["2 2", "3 3", "5 5", "6 6", "7 7"]);
+    // The group is done with the holes as well.
+    desk.ack(1, "t", "g", 7);
+    assert_eq!(desk.committed("t", "g", 0), 7);
+    publish(&mut desk, &[("b", "8"), ("c", "9"), ("d", "10")]);
+    desk.pass(60_000);
+    assert_eq!(seen(&mut desk, "h"), ["3 3", "5 5", "6 6", "8 8", "9 9", "10 10"]);
+}
+
+#[test]
+fn a_topic_that_did_not_ask_for_it_keeps_everything() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    publish(&mut desk, &[("a", "1"), ("a", "2")]);
+    desk.pass(HOUR_MS);
+    assert_eq!(seen(&mut desk, "g"), ["1 1", "2 2"]);
+    let patch = TopicPatch { compact: Some(true), ..TopicPatch::default() };
+    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.pass(60_000);
+    assert_eq!(seen(&mut desk, "h"), ["2 2"]);
+}
+
+#[test]
+fn a_tombstone_goes_after_its_time_and_never_before_what_it_buries() {
+    let mut desk = compacted();
+    publish(&mut desk, &[("a", "1"), ("b", "2"), ("a", "null"), ("", "null")]);
+    desk.pass(23 * HOUR_MS);
+    assert_eq!(seen(&mut desk, "g"), ["2 2", "3 null", "4 null"]);
+    desk.pass(2 * HOUR_MS);
+    assert_eq!(seen(&mut desk, "h"), ["2 2", "4 null"]);
+    // One that was superseded is an event like any other.
+    publish(&mut desk, &[("b", "null"), ("b", "6")]);
+    desk.pass(60_000);
+    assert_eq!(seen(&mut desk, "i"), ["4 null", "6 6"]);
+}
+
+#[test]
+fn a_pass_survives_a_restart_and_many_pages() {
+    let mut desk = compacted();
+    for n in 0..2000 {
+        publish(&mut desk, &[(&format!("k{}", n % 7), &n.to_string())]);
+    }
+    desk.restart();
+    desk.open(1);
+    desk.pass(60_000);
+    assert_eq!(desk.removed.len(), 1993);
+    let commits = desk.commits;
+    desk.pass(HOUR_MS);
+    assert_eq!(desk.commits, commits, "nothing new, nothing to do");
+    assert_eq!(seen(&mut desk, "g").len(), 7);
+}
+
+#[test]
+fn events_in_hand_and_topics_that_vanish_are_no_trouble() {
+    let mut desk = compacted();
+    publish(&mut desk, &[("a", "1"), ("a", "2"), ("a", "3")]);
+    desk.out();
+    assert_eq!(seen(&mut desk, "g"), ["1 1", "2 2", "3 3"]);
+    desk.pass(29_000);
+    desk.out();
+    desk.pass(2_000);
+    // The leases ran out meanwhile: what is left is delivered again, what is gone counts as done or comes from memory.
+    desk.ack(1, "t", "g", 3);
+    assert_eq!(desk.committed("t", "g", 0), 3);
+    publish(&mut desk, &[("a", "4"), ("a", "5")]);
+    desk.hold = true;
+    desk.pass(40_000);
+    desk.call(Request::DeleteTopic { topic: topic("t") });
+    desk.release();
+    desk.pass(60_000);
+    publish(&mut desk, &[("a", "1"), ("a", "2")]);
+    desk.pass(60_000);
+    assert_eq!(seen(&mut desk, "g").len(), 2, "the new topic has its own settings");
+}
+
+#[test]
+fn a_size_limit_and_compaction_exclude_one_another() {
+    let config = TopicConfig { compact: true, retention_bytes: Some(9), ..TopicConfig::default() };
+    assert_eq!(config.resolved(), Err(ConfigError::CompactBySize));
+}

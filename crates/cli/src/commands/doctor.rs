@@ -1,0 +1,86 @@
+//! `millrace doctor`: what is wrong with a store, and what to do about it.
+
+use std::path::Path;
+
+use clap::{ArgMatches, Command};
+use millrace_model::{Finding, Weight};
+use millrace_store_sqlite::Examined;
+use serde_json::{Value, json};
+
+use crate::commands::json_flag;
+use crate::commands::offline::{examine, store_file};
+use crate::failure::Failure;
+use crate::log;
+use crate::output::Output;
+use crate::settings::{Scope, args, resolve};
+
+pub(super) fn command() -> Command {
+    Command::new("doctor")
+        .about("Check a store end to end, without changing it")
+        .long_about(
+            "Check a store end to end, without changing it: SQLite's structure, schema version, the checksum of every \
+             event, offsets without holes, bookkeeping that agrees, positions of groups within bounds.\n\nIt may run \
+             beside a server; the write-ahead log cannot shrink meanwhile. To check a backup, name it as the store.\n\n\
+             Exit codes: 0 healthy, 1 problems found, 3 there is no store",
+        )
+        .arg(json_flag())
+        .args(args(&[Scope::Store]))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let config = resolve(matches)?.config;
+    log::start(&config, "warn");
+    let path = store_file(&config)?;
+    let examined = examine(&path)?;
+    let mut out = Output::new();
+    if matches.get_flag("json") {
+        out.json(&document(&config.store, &examined))?;
+    } else {
+        print(&mut out, &path, &examined)?;
+    }
+    out.flush()?;
+    match examined.findings.problems() {
+        0 => Ok(()),
+        1 => Err(Failure::Failed("1 problem found".into())),
+        problems => Err(Failure::Failed(format!("{problems} problems found"))),
+    }
+}
+
+fn document(store: &str, examined: &Examined) -> Value {
+    let of = |weight: Weight| -> Vec<Value> {
+        let findings = examined.findings.list().iter().filter(|one| one.weight == weight);
+        findings.map(|one| json!({ "place": one.place, "what": one.what, "advice": one.advice })).collect()
+    };
+    json!({
+        "store": store,
+        "healthy": examined.findings.is_healthy(),
+        "schema": examined.schema_version,
+        "events": examined.events,
+        "streams": examined.streams.len(),
+        "problems": of(Weight::Problem),
+        "notes": of(Weight::Note),
+        "left_out": examined.findings.left_out(),
+    })
+}
+
+fn print(out: &mut Output, path: &Path, examined: &Examined) -> Result<(), Failure> {
+    for finding in examined.findings.list() {
+        out.line(&shown(finding))?;
+    }
+    if examined.findings.left_out() > 0 {
+        out.line(&format!("and {} more", examined.findings.left_out()))?;
+    }
+    let Some(version) = examined.schema_version else { return Ok(()) };
+    let state = if examined.findings.is_healthy() { "healthy" } else { "damaged" };
+    let (events, streams) = (examined.events, examined.streams.len());
+    let path = path.display();
+    out.line(&format!("{path} is {state}: schema {version}, {events} whole events in {streams} streams"))
+}
+
+fn shown(finding: &Finding) -> String {
+    let Finding { weight, place, what, advice } = finding;
+    match weight {
+        Weight::Problem => format!("problem: {place}: {what}\n  {advice}"),
+        Weight::Note => format!("note: {place} {what}"),
+    }
+}

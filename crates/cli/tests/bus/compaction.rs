@@ -1,0 +1,52 @@
+//! A compacted topic, from the outside and over a crash.
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+fn offsets(server: &Server) -> Vec<u64> {
+    let (status, page) = server.get("/topics/state/events?limit=1000");
+    assert_eq!(status, 200, "{page}");
+    let events = page["events"].as_array().expect("events");
+    events.iter().map(|event| event["offset"].as_u64().expect("an offset")).collect()
+}
+
+#[test]
+fn the_newest_event_of_each_key_stays_and_readers_pass_over_the_rest() {
+    let flags = ["--compact-interval-ms", "50", "--tombstone-ms", "0", "--maintain-interval-ms", "1"];
+    let mut server = Server::with(&flags);
+    let (status, topic) = server.post("/topics", &json!({"topic": "state", "compact": true}));
+    assert_eq!((status, &topic["compact"]), (201, &json!(true)), "{topic}");
+    let mut slow = server.socket();
+    slow.subscribe("state", "slow", &json!({"max_inflight": 1, "from": {"kind": "earliest"}}));
+    let mut socket = server.socket();
+    let publish = |socket: &mut crate::socket::Socket, key: Value, payload: Value| {
+        socket.send(&json!({"type": "PUBLISH", "topic": "state", "key": key, "payload": payload}));
+        socket.expect("PUBLISHED")["offset"].as_u64().expect("an offset")
+    };
+    for n in 0..300 {
+        publish(&mut socket, json!(format!("k{}", n % 3)), json!(n));
+    }
+    let keyless = publish(&mut socket, Value::Null, json!("no key"));
+    publish(&mut socket, json!("k0"), Value::Null);
+    let last = publish(&mut socket, json!("k1"), json!("last"));
+    let expected = [300, keyless, last];
+    while offsets(&server) != expected {
+        std::thread::yield_now();
+    }
+    // The window was full before; the group goes on behind the holes, and its commit with it.
+    let first = slow.message();
+    slow.ack("state", "slow", first);
+    while server.committed("state", "slow", 0) < last {
+        let offset = slow.message();
+        slow.ack("state", "slow", offset);
+    }
+    server.kill_and_restart();
+    assert_eq!(offsets(&server), expected);
+    server.terminate();
+    let doctor = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["doctor", "--store", &server.store_url()])
+        .output()
+        .expect("it runs");
+    assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
+}

@@ -1,0 +1,195 @@
+//! Backup: a whole, consistent copy of a store in one file, taken while it is written to or not.
+//!
+//! The copy is made by `VACUUM INTO` in one read transaction: what was committed before it is in it, what comes later is
+//! not, and writers do not wait. It is written beside its final name, synced, and renamed; a crash leaves the
+//! unfinished copy as `NAME.partial`, which the next backup to the same name takes over.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use crate::folder;
+use crate::locks;
+use crate::look::{self, LookError};
+use crate::schema::{self, MIGRATIONS, Refused};
+
+/// A backup may be kept read-only; a copy of it is written to.
+const OWNER_MAY_WRITE: u32 = 0o600;
+
+/// What to do with a file that has the name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    Keep,
+    Replace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    pub events: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error(transparent)]
+    Look(#[from] LookError),
+    #[error("{} cannot be copied: {why}", .path.display())]
+    NoStore { path: PathBuf, why: String },
+    #[error("{} is there already: --force replaces it", .0.display())]
+    Exists(PathBuf),
+    #[error("{} is the store itself: choose another file", .0.display())]
+    Itself(PathBuf),
+    #[error("another process is writing {}: wait for it, or choose another file", .0.display())]
+    Busy(PathBuf),
+    #[error("the store is in use: {0}")]
+    InUse(String),
+    #[error("{} cannot be copied: {source}; `millrace doctor` says what is wrong with it", .path.display())]
+    Sqlite { path: PathBuf, source: rusqlite::Error },
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl BackupError {
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> BackupError {
+        move |source| BackupError::Io { path: path.to_owned(), source }
+    }
+}
+
+/// Copies the store at `database` to `target`.
+pub fn backup(database: &Path, target: &Path, existing: Existing) -> Result<Copied, BackupError> {
+    let conn = open_source(database)?;
+    if is_same(database, target) {
+        return Err(BackupError::Itself(target.to_owned()));
+    }
+    refuse_existing(target, existing)?;
+    let partial = Partial::claim(&locks::beside(target, ".partial"))?;
+    let copied = partial.fill(&conn, database)?;
+    refuse_existing(target, existing)?;
+    partial.put(target)?;
+    Ok(copied)
+}
+
+/// A file of ours, of any version this build knows.
+pub(crate) fn open_source(path: &Path) -> Result<Connection, BackupError> {
+    let conn = look::open(path)?;
+    let why = match schema::version(&conn, MIGRATIONS) {
+        Ok(0) => "it is empty".to_owned(),
+        Ok(_) => return Ok(conn),
+        Err(Refused::Foreign) => "it is no Millrace store".to_owned(),
+        Err(Refused::Newer { found }) => {
+            format!("its schema version is {found}, this build knows up to {}", MIGRATIONS.len())
+        }
+        Err(Refused::Failed(source)) => return Err(BackupError::Sqlite { path: path.to_owned(), source }),
+    };
+    Err(BackupError::NoStore { path: path.to_owned(), why })
+}
+
+pub(crate) fn refuse_existing(target: &Path, existing: Existing) -> Result<(), BackupError> {
+    // A link that leads nowhere is something, too.
+    let there = target.symlink_metadata().is_ok();
+    if there && (existing == Existing::Keep || target.is_dir()) {
+        return Err(BackupError::Exists(target.to_owned()));
+    }
+    Ok(())
+}
+
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// The file a copy grows in, ours alone. Removed when it is given up.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    path: PathBuf,
+    file: File,
+    placed: bool,
+}
+
+impl Partial {
+    pub(crate) fn claim(path: &Path) -> Result<Partial, BackupError> {
+        let io = BackupError::io(path);
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(&io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(BackupError::Busy(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        // What a crash left: SQLite copies only into an empty file, and its journal must not be rolled back into ours.
+        file.set_len(0).map_err(&io)?;
+        remove_if_there(&locks::beside(path, "-journal"))?;
+        Ok(Partial { path: path.to_owned(), file, placed: false })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Copies everything `source` holds and syncs it.
+    pub(crate) fn fill(&self, source: &Connection, of: &Path) -> Result<Copied, BackupError> {
+        let io = BackupError::io(&self.path);
+        // As readable as what it is a copy of, and no more; before there is anything in it.
+        let mut permissions = fs::metadata(of).map_err(BackupError::io(of))?.permissions();
+        permissions.set_mode(permissions.mode() | OWNER_MAY_WRITE);
+        self.file.set_permissions(permissions).map_err(&io)?;
+        let failed = |source| BackupError::Sqlite { path: of.to_owned(), source };
+        let name = self.path.to_str().ok_or_else(|| {
+            io(io::Error::new(io::ErrorKind::InvalidInput, "the path of a copy must be UTF-8"))
+        })?;
+        source.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
+        let events = count_events(&self.path).map_err(failed)?;
+        self.file.sync_all().map_err(&io)?;
+        Ok(Copied { events, bytes: self.file.metadata().map_err(&io)?.len() })
+    }
+
+    /// Brings a copy of an older version to this one, and syncs it.
+    pub(crate) fn bring_forward(&self) -> Result<(), BackupError> {
+        let failed = |source| BackupError::Sqlite { path: self.path.clone(), source };
+        let mut conn = Connection::open(&self.path).map_err(failed)?;
+        schema::migrate(&mut conn, MIGRATIONS).map_err(|refused| match refused {
+            Refused::Failed(source) => failed(source),
+            Refused::Foreign | Refused::Newer { .. } => {
+                BackupError::NoStore { path: self.path.clone(), why: "its version is not known".to_owned() }
+            }
+        })?;
+        drop(conn);
+        self.file.sync_all().map_err(BackupError::io(&self.path))
+    }
+
+    /// Gives the copy its name, durably.
+    pub(crate) fn put(mut self, target: &Path) -> Result<(), BackupError> {
+        fs::rename(&self.path, target).map_err(BackupError::io(target))?;
+        self.placed = true;
+        sync_folder_of(target)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.placed {
+            // One that stays is taken over by the next attempt.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn count_events(path: &Path) -> rusqlite::Result<u64> {
+    let conn = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    conn.query_row("SELECT count(*) FROM events", [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
+}
+
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), BackupError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BackupError::io(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// A new name is durable when its folder is.
+pub(crate) fn sync_folder_of(path: &Path) -> Result<(), BackupError> {
+    let folder = folder::parent_of(path);
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))
+}

@@ -1,0 +1,271 @@
+//! Every event, found the way readers find it: no hole where none is legal, every checksum right, time never falling.
+
+use std::collections::BTreeSet;
+
+use millrace_model::{Findings, Offset, Timestamp};
+use millrace_store::StreamBounds;
+use rusqlite::{Connection, params};
+
+use super::RESTORE;
+use super::commits::Logged;
+use super::streams::Rows;
+use crate::error::{Attempt, Fault};
+use crate::index::{Piece, Run, StreamRow};
+use crate::loc::Loc;
+use crate::row;
+
+/// Rows fetched by one statement: as many as are looked at one by one when a page is damaged.
+const ROWS_PER_SELECT: u64 = 1024;
+const MISSING: &str = "its row is missing";
+const LOST: &str = "readers are told and pass over it; only a backup has it (`millrace restore`)";
+
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    pub(super) whole: u64,
+    pub(super) bounds: Vec<StreamBounds>,
+}
+
+/// Stream and offset of what readers have recorded as damaged.
+type Known = BTreeSet<(i64, u64)>;
+
+pub(super) fn walk(
+    conn: &Connection,
+    streams: &Rows,
+    logged: &Logged,
+    findings: &mut Findings,
+) -> Attempt<Walked> {
+    let known = known(conn)?;
+    let mut walked = Walked::default();
+    let mut seen = 0;
+    for row in streams.values() {
+        let mut walk = Walk::new(conn, row, &known, findings);
+        walk.folded()?;
+        walk.unfolded(logged.runs.get(&row.id).map_or(&[], Vec::as_slice))?;
+        walk.tell();
+        seen += walk.seen;
+        walked.whole += walk.whole;
+        if !row.dropped {
+            walked.bounds.push(walk.bounds());
+        }
+    }
+    strays(conn, seen, logged.next_seq, findings)?;
+    Ok(walked)
+}
+
+fn known(conn: &Connection) -> Attempt<Known> {
+    let mut select = conn.prepare("SELECT stream, offset FROM quarantine")?;
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Rows that no stream leads to.
+fn strays(conn: &Connection, seen: u64, next_seq: u64, findings: &mut Findings) -> Attempt<()> {
+    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0).map(|count| count as u64));
+    let rows = count("SELECT count(*) FROM events")?;
+    if rows > seen {
+        let what = format!("{} rows belong to no stream: nobody can read them", rows - seen);
+        findings.problem("table events", what, RESTORE);
+    }
+    let last = count("SELECT ifnull(max(seq), 0) FROM events")?;
+    if last >= next_seq {
+        let what = format!("the last row is at place {last}, but {next_seq} is to be given next");
+        findings.problem("table events", what, RESTORE);
+    }
+    Ok(())
+}
+
+/// Offsets in a row that have the same thing wrong with them.
+struct Bad {
+    from: u64,
+    to: u64,
+    reason: &'static str,
+    recorded: bool,
+}
+
+struct Walk<'a> {
+    conn: &'a Connection,
+    row: &'a StreamRow,
+    known: &'a Known,
+    findings: &'a mut Findings,
+    /// The next offset to be accounted for.
+    at: u64,
+    last_ts: u64,
+    seen: u64,
+    whole: u64,
+    bytes: u64,
+    bad: Option<Bad>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        conn: &'a Connection,
+        row: &'a StreamRow,
+        known: &'a Known,
+        findings: &'a mut Findings,
+    ) -> Walk<'a> {
+        let (at, scratch) = (row.reclaimed, Vec::new());
+        Walk { conn, row, known, findings, at, last_ts: 0, seen: 0, whole: 0, bytes: 0, bad: None, scratch }
+    }
+
+    fn bounds(&self) -> StreamBounds {
+        StreamBounds {
+            stream: self.row.stream.clone(),
+            start: Offset(self.row.start),
+            next: Offset(self.at),
+            bytes: self.bytes,
+            last_ts: Timestamp(self.last_ts.max(self.row.last_ts)),
+        }
+    }
+
+    /// What `loc` leads to.
+    fn folded(&mut self) -> Attempt<()> {
+        let (id, to) = (self.row.id, self.row.folded);
+        while self.at < to {
+            let found = match Loc::at_or_after(self.conn, id, self.at) {
+                Err(Fault::Malformed(table, key)) => {
+                    let place = format!("table {table}, {} from offset {key}", self.row.stream);
+                    self.findings.problem(place, "fails its checksum", RESTORE);
+                    self.hole(self.first_after()?.unwrap_or(to).min(to));
+                    continue;
+                }
+                found => found?,
+            };
+            let Some(loc) = found.filter(|loc| loc.offset < to) else {
+                self.hole(to);
+                break;
+            };
+            self.hole(loc.offset);
+            for piece in &loc.pieces {
+                if let Some(piece) = piece.clip(self.at, to) {
+                    self.piece(piece)?;
+                }
+            }
+            self.hole(loc.end().min(to));
+        }
+        Ok(())
+    }
+
+    /// Where `loc` goes on behind a row that cannot be read.
+    fn first_after(&self) -> Attempt<Option<u64>> {
+        let mut select = self
+            .conn
+            .prepare_cached("SELECT min(first_offset) FROM loc WHERE stream = ?1 AND first_offset > ?2")?;
+        let first: Option<i64> = select.query_row(params![self.row.id, self.at as i64], |row| row.get(0))?;
+        Ok(first.map(|first| first as u64))
+    }
+
+    /// What only `commits` leads to.
+    fn unfolded(&mut self, runs: &[Run]) -> Attempt<()> {
+        for run in runs.iter().filter(|run| run.offset >= self.row.folded) {
+            self.hole(run.offset);
+            let piece = Piece { offset: run.offset, seq: run.seq, count: run.count };
+            if let Some(piece) = piece.clip(self.at, u64::MAX) {
+                self.piece(piece)?;
+            }
+        }
+        if !self.row.dropped && self.row.start > self.at {
+            let what = format!("starts at {}, behind its end at {}", self.row.start, self.at);
+            self.findings.problem(format!("stream {}", self.row.stream), what, RESTORE);
+        }
+        if !self.row.dropped && self.row.compacted_to > self.at {
+            let what = format!("is compacted up to {}, behind its end at {}", self.row.compacted_to, self.at);
+            self.findings.problem(format!("stream {}", self.row.stream), what, RESTORE);
+        }
+        Ok(())
+    }
+
+    /// Nothing says where the offsets up to `to` are.
+    fn hole(&mut self, to: u64) {
+        self.bad_until(to, "no row says where it is");
+    }
+
+    fn piece(&mut self, piece: Piece) -> Attempt<()> {
+        let mut from = piece.offset;
+        while let Some(part) = piece.clip(from, from.saturating_add(ROWS_PER_SELECT)) {
+            from = part.end();
+            match self.rows(part) {
+                Err(Fault::Sqlite(error)) if Fault::is_damage(&error) => self.one_by_one(part)?,
+                done => done?,
+            }
+            self.bad_until(part.end(), MISSING);
+        }
+        Ok(())
+    }
+
+    /// One bad page must not hide its neighbours.
+    fn one_by_one(&mut self, part: Piece) -> Attempt<()> {
+        while let Some(one) = part.clip(self.at, self.at.saturating_add(1)) {
+            match self.rows(one) {
+                Err(Fault::Sqlite(error)) if Fault::is_damage(&error) => {
+                    self.bad_until(one.end(), "its page is damaged");
+                }
+                done => {
+                    done?;
+                    self.bad_until(one.end(), MISSING);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, part: Piece) -> Attempt<()> {
+        let conn = self.conn;
+        let mut select = conn.prepare_cached(row::SELECT)?;
+        let last = part.seq.saturating_add(part.count - 1);
+        let mut rows = select.query(params![part.seq as i64, last as i64])?;
+        while let Some(found) = rows.next()? {
+            let offset = part.offset + (found.get::<_, i64>(0)? as u64).saturating_sub(part.seq);
+            self.bad_until(offset, MISSING);
+            self.seen += 1;
+            match row::read(found, &self.row.stream, self.row.id, offset, &mut self.scratch) {
+                None => self.bad_until(offset + 1, "its checksum does not match"),
+                Some(event) => {
+                    self.whole += u64::from(offset >= self.row.start && !self.row.dropped);
+                    self.bytes += event.body.bytes() as u64;
+                    self.time(offset, event.ts.0);
+                    self.at = offset + 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn time(&mut self, offset: u64, ts: u64) {
+        if ts < self.last_ts {
+            let what = format!("its time {ts} is before {}, that of an earlier event", self.last_ts);
+            self.findings.problem(format!("stream {}, offset {offset}", self.row.stream), what, RESTORE);
+        }
+        self.last_ts = self.last_ts.max(ts);
+    }
+
+    /// Every offset from the next one up to `to` has this wrong with it. Below the stream's start nobody minds.
+    fn bad_until(&mut self, to: u64, reason: &'static str) {
+        // What compaction removed has no row, and every other mark of it is still there.
+        let removed = if reason == MISSING { self.row.compacted_to } else { 0 };
+        let from = self.at.max(self.row.start).max(removed);
+        self.at = self.at.max(to);
+        if from >= to || self.row.dropped {
+            return;
+        }
+        let recorded = self.known.contains(&(self.row.id, from));
+        match &mut self.bad {
+            Some(bad) if bad.to == from && bad.reason == reason && bad.recorded == recorded => bad.to = to,
+            _ => {
+                self.tell();
+                self.bad = Some(Bad { from, to, reason, recorded });
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        let Some(bad) = self.bad.take() else { return };
+        let stream = &self.row.stream;
+        let place = match bad.to - bad.from {
+            1 => format!("stream {stream}, offset {}", bad.from),
+            _ => format!("stream {stream}, offsets {} to {}", bad.from, bad.to - 1),
+        };
+        let recorded = if bad.recorded { " (known: a reader has met it and set it aside)" } else { "" };
+        self.findings.problem(place, format!("{}{recorded}", bad.reason), LOST);
+    }
+}

@@ -1,0 +1,93 @@
+//! The file as a whole: who has it, whether it is ours, whether SQLite finds it sound, whether its small tables are tables.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use millrace_model::{Findings, Space};
+use rusqlite::Connection;
+
+use super::RESTORE;
+use crate::error::Attempt;
+use crate::locks;
+use crate::schema::{self, MIGRATIONS, Refused};
+
+/// What SQLite lists before it stops looking.
+const INTEGRITY_LINES_MAX: u32 = 100;
+
+/// Whether the store has stopped writing, and who serves it.
+pub(super) fn locks(path: &Path, findings: &mut Findings) {
+    let folder = locks::folder(path);
+    // No folder: nobody has opened this file yet, as is usual for a backup.
+    if let Some(reason) = File::open(folder.join("poison")).ok().and_then(|file| locks::raised_text(&file)) {
+        findings.problem(
+            folder.join("poison").display().to_string(),
+            format!("a write failed and nothing is written any more: {reason}"),
+            "look at the disk (space, errors), then restart every process that has the store open",
+        );
+    }
+    let Ok(serve) = File::open(folder.join("serve")) else { return };
+    if let Err(TryLockError::WouldBlock) = serve.try_lock_shared() {
+        let holder = std::io::read_to_string(&serve).unwrap_or_default();
+        let what = format!("is served by process {}", holder.trim());
+        findings.note(path.display().to_string(), what, "this is how it was when it was looked at");
+    }
+}
+
+/// The schema version, if this build can read what it describes.
+pub(super) fn version(conn: &Connection, findings: &mut Findings) -> Option<usize> {
+    let newest = MIGRATIONS.len();
+    let (what, advice) = match schema::version(conn, MIGRATIONS) {
+        Ok(0) => ("holds no store: it is empty".to_owned(), "choose another file, or restore a backup to it"),
+        Ok(found) if found < newest => {
+            let what = format!("has schema version {found}, this build writes {newest}");
+            findings.problem(
+                "schema",
+                what,
+                "serve or restore it with this build to bring it forward, then look again",
+            );
+            return None;
+        }
+        Ok(found) => return Some(found),
+        Err(Refused::Foreign) => ("is no Millrace store".to_owned(), "choose another file"),
+        Err(Refused::Newer { found }) => (
+            format!("has schema version {found}, this build knows up to {newest}"),
+            "use the Millrace that wrote it or a newer one",
+        ),
+        Err(Refused::Failed(error)) => (format!("cannot be read as a store: {error}"), RESTORE),
+    };
+    findings.problem("schema", what, advice);
+    None
+}
+
+pub(super) fn integrity(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
+    let mut check = conn.prepare(&format!("PRAGMA integrity_check({INTEGRITY_LINES_MAX})"))?;
+    let mut rows = check.query([])?;
+    while let Some(row) = rows.next()? {
+        let line: String = row.get(0)?;
+        if line != "ok" {
+            findings.problem("the file", format!("SQLite reports: {line}"), RESTORE);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn small_table(
+    conn: &Connection,
+    space: Space,
+    findings: &mut Findings,
+    mut visit: impl FnMut(&str, &[u8]),
+) -> Attempt<()> {
+    let table = space.as_str();
+    let mut select = conn.prepare(&format!("SELECT key, value FROM {table} ORDER BY key"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        match (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_blob()) {
+            (Ok(key), Ok(value)) => visit(key, value),
+            (key, _) => {
+                let place = format!("table {table}, row {:?}", key.unwrap_or("?"));
+                findings.problem(place, "is not text and bytes", RESTORE);
+            }
+        }
+    }
+    Ok(())
+}

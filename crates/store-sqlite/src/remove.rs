@@ -1,0 +1,81 @@
+//! Removing single events: compaction's one write. Places and sums of the others stay as they are.
+
+use millrace_model::{Offset, Stream};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Attempt;
+use crate::loc::Loc;
+use crate::stage::Stage;
+use crate::store::SqliteStore;
+use crate::write::Writer;
+
+impl SqliteStore {
+    /// Inside the transaction of a commit.
+    pub(crate) fn remove<'a>(
+        &self,
+        writer: &mut Writer,
+        stage: &mut Stage<'a>,
+        stream: &'a Stream,
+        offsets: &[Offset],
+        compacted_to: u64,
+    ) -> Attempt<()> {
+        let Some(row) = stage.compact(self, stream, compacted_to) else { return Ok(()) };
+        let mut places =
+            Places { store: self, conn: &writer.conn, id: row.id, folded: row.folded, loc: None };
+        for offset in offsets.iter().map(|offset| offset.0) {
+            if offset < row.start || offset >= row.compacted_to {
+                continue;
+            }
+            let Some(seq) = places.find(offset)? else { continue };
+            let bytes = delete_event(&writer.conn, seq, row.id, offset)?;
+            // What is not folded yet still counts until it is trimmed: its sums are in `commits`.
+            if offset < row.folded {
+                row.bytes = row.bytes.saturating_sub(bytes);
+            }
+            writer.wal_bytes += WAL_BYTES_PER_REMOVAL;
+        }
+        Ok(())
+    }
+}
+
+/// A removal dirties about a page of its own when streams interleave.
+const WAL_BYTES_PER_REMOVAL: u64 = 512;
+
+/// Where events are, remembering the stretch looked at last: offsets come in order.
+struct Places<'a> {
+    store: &'a SqliteStore,
+    conn: &'a Connection,
+    id: i64,
+    folded: u64,
+    loc: Option<Loc>,
+}
+
+impl Places<'_> {
+    fn find(&mut self, offset: u64) -> Attempt<Option<u64>> {
+        if offset >= self.folded {
+            let index = self.store.index();
+            let Some(state) = index.by_id(self.id) else { return Ok(None) };
+            let at = state.runs.partition_point(|run| run.end() <= offset);
+            let run = state.runs.get(at).filter(|run| run.offset <= offset);
+            return Ok(run.map(|run| run.seq + (offset - run.offset)));
+        }
+        if self.loc.as_ref().is_none_or(|loc| offset < loc.offset || offset >= loc.end()) {
+            self.loc = Loc::at_or_before(self.conn, self.id, offset)?;
+        }
+        let pieces = self.loc.iter().flat_map(|loc| &loc.pieces);
+        let piece = pieces.filter_map(|piece| piece.clip(offset, offset + 1)).next();
+        Ok(piece.map(|piece| piece.seq))
+    }
+}
+
+/// Answers with the bytes that were in it; a row that is not this event stays.
+fn delete_event(conn: &Connection, seq: u64, stream: i64, offset: u64) -> Attempt<u64> {
+    let bytes: Option<i64> = conn
+        .prepare_cached(
+            "DELETE FROM events WHERE seq = ?1 AND stream = ?2 AND offset = ?3 RETURNING octet_length(payload) + \
+             ifnull(octet_length(key), 0) + ifnull(octet_length(headers), 0)",
+        )?
+        .query_row(params![seq as i64, stream, offset as i64], |row| row.get(0))
+        .optional()?;
+    Ok(bytes.unwrap_or(0) as u64)
+}
