@@ -110,7 +110,10 @@ pub(super) static SETTINGS: &[Setting] = &[
         "url",
         Client,
         url,
-        Kind::Text { what: "ws://HOST:PORT/", check: |text| Endpoint::parse(text).is_ok() },
+        Kind::Text {
+            what: "ws://HOST:PORT/, http://HOST:PORT/ or HOST:PORT",
+            check: |text| Endpoint::parse(text).is_ok()
+        },
         &[("BUS_URL", Also::SameValue)],
         "The server's address"
     ),
