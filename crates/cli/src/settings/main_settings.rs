@@ -115,7 +115,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Client,
         url,
         Kind::Text {
-            what: "ws://HOST:PORT/ or wss://HOST:PORT/",
+            what: "ws://HOST:PORT/, wss://HOST:PORT/ (TLS), http(s)://HOST:PORT/ or HOST:PORT",
             check: |text| Endpoint::parse(text).is_ok()
         },
         &[("BUS_URL", Also::SameValue)],
