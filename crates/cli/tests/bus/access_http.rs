@@ -14,6 +14,8 @@ const WAYS: &[(&str, &str, &str)] = &[
     ("GET", "/topics/t/offsets", "writer-secret"),
     ("POST", "/topics/t/events", "reader-secret"),
     ("GET", "/topics/t/events", "writer-secret"),
+    ("GET", "/topics/t/groups", "writer-secret"),
+    ("DELETE", "/topics/t/groups/g", "alice-secret"),
     ("POST", "/topics/t/groups/g/seek", "writer-secret"),
     ("GET", "/dead-letters", "writer-secret"),
     ("GET", "/dead-letters?topic=t", "writer-secret"),

@@ -40,7 +40,7 @@ fn may_read(server: &Server, token: &str, topic: &str) -> bool {
     let mut socket = open(server, token);
     socket.send(&json!({"type": "SUBSCRIBE", "topic": topic, "group": format!("g-{token}")}));
     let mut doors = vec![passed(&socket.next())];
-    for path in ["/events", "/offsets", ""] {
+    for path in ["/events", "/offsets", "/groups", ""] {
         let (status, answer) =
             server.request_as(token, "GET", &format!("/topics/{topic}{path}"), &json!(null));
         assert!(status == 200 || (status == 403 && answer["code"] == "forbidden"), "{answer}");
