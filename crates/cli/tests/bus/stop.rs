@@ -1,6 +1,8 @@
 //! Stopping, and starting beside a server that runs.
 
-use std::process::Command;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -32,4 +34,26 @@ fn a_second_server_on_the_same_store_refuses_to_start_and_says_who_holds_it() {
     assert!(second.stdout.is_empty());
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(said.contains(&server.pid().to_string()), "{said}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_takes_nothing_with_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let full = File::options().write(true).open("/dev/full").expect("a device that is always full");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", "sqlite:///test.db"])
+        .current_dir(folder.path())
+        .env("RUST_LOG", "debug")
+        .stdout(Stdio::piped())
+        .stderr(full)
+        .spawn()
+        .expect("the binary starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let ready: serde_json::Value = serde_json::from_str(&line).expect("the ready line");
+    let mut socket = crate::socket::Socket::open(ready["ws"].as_str().expect("an address"));
+    assert_eq!(socket.publish("t", &json!(1)), 1);
+    let asked = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().expect("kill runs");
+    assert!(asked.success());
+    assert_eq!(child.wait().expect("the child ends").code(), Some(0));
 }
