@@ -8,7 +8,8 @@
 //! What is not here: sockets, sessions, decisions. Whether a topic exists or an offset is in flight is the engine's
 //! business.
 //!
-//! Start with [`ClientFrame::parse`] and [`ServerFrame`]; HTTP bodies are in [`http`].
+//! Start with [`ClientFrame::parse`] and [`ServerFrame`]; HTTP bodies are in [`http`], the schemas
+//! that describe them in [`schema`].
 
 mod about;
 mod client_frame;
@@ -21,6 +22,7 @@ mod fields;
 pub mod http;
 mod position;
 mod rid;
+pub mod schema;
 mod server_frame;
 mod start;
 mod text;

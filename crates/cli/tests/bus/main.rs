@@ -16,6 +16,7 @@ mod compaction;
 mod crash;
 mod groups;
 mod http;
+mod openapi;
 mod pressure;
 mod recipe;
 mod retention;

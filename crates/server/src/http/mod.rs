@@ -4,6 +4,7 @@ pub(crate) mod dead_letters;
 pub(crate) mod events;
 pub(crate) mod groups;
 pub(crate) mod metrics;
+pub(crate) mod openapi;
 pub(crate) mod page;
 pub(crate) mod topics;
 pub(crate) mod watch;
