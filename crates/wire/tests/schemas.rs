@@ -6,7 +6,7 @@ use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 fn fits<T: JsonSchema>(body: &str) -> bool {
-    let body: Value = serde_json::from_str(body).unwrap();
+    let body: Value = serde_json::from_str(body).expect("JSON");
     jsonschema::draft202012::is_valid(schema_for!(T).as_value(), &body)
 }
 

@@ -33,7 +33,7 @@ impl Described {
         let headers: Vec<(&str, String)> =
             headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let mut response = self.server.send(method, &path, &headers, body.into());
-        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let kind = response.headers().get("content-type").map(|kind| kind.to_str().expect("text").to_owned());
         let status = response.status().as_u16();
         let text = response.body_mut().read_to_string().expect("a body");
         assert_eq!(status, expected, "{method} {path}: {text}");
