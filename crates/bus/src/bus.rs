@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::cursor::Cursor;
 use crate::due::DueState;
 use crate::effect::Effect;
+use crate::elsewhere::Elsewhere;
 use crate::group::{CursorRef, GroupId, GroupState};
 use crate::input::{By, ConnId, Input, Request, Token};
 use crate::limits::BusLimits;
@@ -49,6 +50,7 @@ pub struct Bus {
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
     pub(crate) compaction: CompactionState,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<String>,
     pub(crate) stopping: bool,
@@ -77,6 +79,7 @@ impl Bus {
             due: DueState::default(),
             retention: RetentionState::default(),
             compaction: CompactionState::default(),
+            elsewhere: Elsewhere::default(),
             counters: Counters::default(),
             failed: None,
             stopping: false,
@@ -100,6 +103,8 @@ impl Bus {
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
             Input::DueRows { token, rows } => self.due_rows(now, token, rows),
+            Input::Elsewhere { reaches } => self.reported(&reaches),
+            Input::TopicRead { token, found } => self.topic_read(now, token, found),
             Input::Stop => self.stop(),
         }
     }
@@ -113,6 +118,7 @@ impl Bus {
         self.wake_due(now);
         self.wake_retention(now);
         self.wake_compaction(now);
+        self.wake_elsewhere(now);
         let mut pumped = BTreeSet::new();
         while let Some(group) = self.to_pump.pop_first() {
             let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
@@ -140,7 +146,10 @@ impl Bus {
             return None;
         }
         let cursor = self.wakes.first().map(|(at, _)| *at);
-        [cursor, self.due.wake, self.retention.wake, self.compaction.wake].into_iter().flatten().min()
+        [cursor, self.due.wake, self.retention.wake, self.compaction.wake, self.elsewhere.wake]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn request(&mut self, now: Now, to: ReplyTo, by: By, request: Request) {
@@ -239,6 +248,7 @@ impl Bus {
         pending: Pending,
     ) -> Token {
         let token = self.token();
+        self.elsewhere.watch(token, &ops);
         let batch = Batch { nonce: self.nonce(token), now: now.wall, durability, checks, ops };
         self.pending.insert(token, pending);
         self.effects.push(Effect::Commit { token, batch });

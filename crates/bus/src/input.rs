@@ -7,6 +7,7 @@ use millrace_model::{
     TopicKey, TopicPatch,
 };
 
+use crate::elsewhere::{Reach, StoredTopic};
 use crate::reply::ReplyTo;
 
 /// A connection, numbered by the runtime; a number is never used twice in a process.
@@ -73,6 +74,16 @@ pub enum Input {
     DueRows {
         token: Token,
         rows: Option<Vec<(String, bytes::Bytes)>>,
+    },
+    /// How far streams reach by now, whoever appended to them or trimmed them. What this engine did is told as well,
+    /// after its [`Input::Committed`].
+    Elsewhere {
+        reaches: Vec<Reach>,
+    },
+    /// The answer to [`crate::Effect::ReadTopic`], if there is such a topic; `None` if it could not be read.
+    TopicRead {
+        token: Token,
+        found: Option<Option<StoredTopic>>,
     },
     /// Take no more requests, return what is leased without counting it, and say [`crate::Effect::Stopped`].
     Stop,

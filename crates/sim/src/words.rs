@@ -22,6 +22,12 @@ pub(crate) fn input(input: &Input) -> String {
         }
         Input::Found { token, offsets } => format!("> found {} {offsets:?}", token.0),
         Input::DueRows { token, rows } => format!("> due rows {} {:?}", token.0, rows.as_ref().map(Vec::len)),
+        Input::Elsewhere { reaches } => {
+            let reaches: Vec<String> =
+                reaches.iter().map(|at| format!("{} {}", at.stream, at.next)).collect();
+            format!("> elsewhere {}", reaches.join(", "))
+        }
+        Input::TopicRead { token, found } => format!("> topic read {} {found:?}", token.0),
         Input::Stop => "> stop".to_owned(),
     }
 }

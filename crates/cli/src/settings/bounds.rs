@@ -385,6 +385,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         1,
         "Pause between slices of housekeeping"
     ),
+    bound!(
+        "watch-interval-ms",
+        server.runtime.watch_interval_ms,
+        u64,
+        1,
+        "How often the store is asked what other processes have committed"
+    ),
     bound!("readers", server.runtime.readers, usize, 1, 1024, &[], "Threads that read"),
     bound!(
         "wait-ms-max",
