@@ -13,6 +13,7 @@
 
 mod about;
 mod client_frame;
+mod cloud_event;
 mod code;
 mod envelope;
 mod error;
@@ -31,6 +32,10 @@ pub use about::About;
 pub use client_frame::{
     Ack, AckMode, AuthToken, ClientFrame, ClientRequest, Flow, Nack, Publish, PublishBatch, Subscribe,
     Unsubscribe,
+};
+pub use cloud_event::{
+    CE_PREFIX, CLOUD_EVENT, CLOUD_EVENTS, CloudEvent, parse_cloud_event, parse_cloud_events,
+    write_cloud_event,
 };
 pub use code::ErrorCode;
 pub use envelope::{Envelope, write_envelope};

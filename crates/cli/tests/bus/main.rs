@@ -12,6 +12,7 @@ mod answers_delivery;
 mod answers_protocol;
 mod bad_http;
 mod bad_input;
+mod cloud_events;
 mod compaction;
 mod crash;
 mod groups;

@@ -118,6 +118,18 @@ fn the_answers_of_a_running_server_are_as_described() {
     }
     d.check(("GET", events, ""), &[("accept", "application/x-ndjson")], "", 200);
     d.check(("GET", events, "?limit=0"), &[], "", 400);
+    for kind in ["application/cloudevents+json", "application/cloudevents-batch+json"] {
+        let page = d.check(
+            ("GET", events, &format!("?partition={}", delivered["partition"])),
+            &[("accept", kind)],
+            "",
+            200,
+        );
+        assert_eq!(page[0]["specversion"], "1.0", "{page}");
+    }
+    let cloud = r#"{"specversion":"1.0","id":"1","source":"/s","type":"t"}"#;
+    d.check(("POST", events, ""), &[("content-type", "application/cloudevents+json")], cloud, 200);
+    d.check(("POST", events, ""), &[("content-type", "application/cloudevents+avro")], cloud, 415);
     d.check(("GET", "/topics/{topic}/offsets", ""), &[], "", 200);
     let groups = d.check(("GET", "/topics/{topic}/groups", ""), &[], "", 200);
     assert_eq!(groups["groups"][0]["filter"]["header"], json!(["x", "y"]));

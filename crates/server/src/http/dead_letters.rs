@@ -37,7 +37,7 @@ pub(crate) async fn list(
         let (_, dlq) = pair(&topic_key(&params, topic)?)?;
         let query = PageQuery::of(&app, &params)?;
         let fetched = page::fetch(&app, caller.by(), dlq.clone(), query).await?;
-        return Ok(fetched.answer(&dlq, query.partition, page::wants_lines(&headers)));
+        return Ok(fetched.answer(&dlq, query.partition, page::form(&headers)));
     }
     match app.ask(caller.by_unless_admin(), Request::ListTopics { namespace: params.namespace()? }).await? {
         Reply::Topics(topics) => {

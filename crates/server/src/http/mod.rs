@@ -1,5 +1,6 @@
 //! The endpoints, one file per thing they are about.
 
+pub(crate) mod cloud_events;
 pub(crate) mod dead_letters;
 pub(crate) mod events;
 pub(crate) mod groups;

@@ -5,6 +5,7 @@ use millrace_wire::http::{
     TopicDoc, TopicList, TopicOffsets,
 };
 use millrace_wire::schema::{Done, TopicPatchBody};
+use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::http::openapi::operation::{Answer, Content, Operation, Param};
@@ -47,6 +48,18 @@ const PLAIN: Content = Content { kind: "text/plain", schema: text };
 const DOCUMENT: Content = Content { kind: JSON, schema: any_object };
 const STATUS: Content = Content { kind: JSON, schema: status };
 const LINES: Content = Content { kind: "application/x-ndjson", schema: text };
+const CLOUD_ONE: Content =
+    Content { kind: CLOUD_EVENT, schema: SchemaGenerator::subschema_for::<CloudEvent> };
+const CLOUD_BATCH: Content =
+    Content { kind: CLOUD_EVENTS, schema: SchemaGenerator::subschema_for::<Vec<CloudEvent>> };
+/// The data of a CloudEvent in binary mode.
+const ANY: Content = Content { kind: "*/*", schema: anything };
+const CLOUD_HEADERS: &[Param] = &[
+    param("ce-specversion", "Binary mode: 1.0. With it, ce-id, ce-source and ce-type are needed.", text),
+    param("ce-id", "Binary mode: the CloudEvent's id.", text),
+    param("ce-source", "Binary mode: its source.", text),
+    param("ce-type", "Binary mode: its type. Other attributes follow the same pattern.", text),
+];
 const DLQ_TOPIC: Param = param("topic", "Only the letters of this topic, as a page of events.", topic_name);
 
 const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER];
@@ -138,8 +151,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT],
         answers: &[Answer {
             status: 200,
-            about: "The events, as one document or one per line.",
-            contents: &[json::<EventsPage>(), LINES],
+            about: "The events, as one document, one per line, or as CloudEvents.",
+            contents: &[json::<EventsPage>(), LINES, CLOUD_BATCH],
             headers: PAGE_HEADERS,
         }],
         refusals: &[404],
@@ -150,10 +163,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/topics/{topic}/events",
         id: "publish",
         tag: "events",
-        summary: "Publishes one event, or an array that is stored whole or not at all.",
-        body: &[json::<PublishBody>()],
+        summary: "Publishes one event, or an array that is stored whole or not at all; also as CloudEvents.",
+        headers: CLOUD_HEADERS,
+        body: &[json::<PublishBody>(), CLOUD_ONE, CLOUD_BATCH, ANY],
         answers: &[answer(200, "It is as durable as the answer says.", &[json::<Done>()])],
-        refusals: &[404, 408, 413],
+        refusals: &[404, 408, 413, 415],
         ..NONE
     },
     Operation {
@@ -195,7 +209,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: &[Answer {
             status: 200,
             about: "The topics, or the letters.",
-            contents: &[Content { kind: JSON, schema: letters_or_page }, LINES],
+            contents: &[Content { kind: JSON, schema: letters_or_page }, LINES, CLOUD_BATCH],
             headers: PAGE_HEADERS,
         }],
         refusals: &[404],
@@ -255,6 +269,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
 
 fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object"})
+}
+
+fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({})
 }
 
 fn status(_: &mut SchemaGenerator) -> Schema {
