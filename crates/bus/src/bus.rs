@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_model::{Batch, Durability, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
 
+use crate::admin::Listing;
 use crate::compaction::CompactionState;
 use crate::connection::Connection;
 use crate::cursor::Cursor;
@@ -185,7 +186,9 @@ impl Bus {
             Request::CreateTopic { topic, config } => self.create_topic(now, to, &topic, config),
             Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, &patch),
             Request::DeleteTopic { topic } => self.delete_topic(now, to, topic),
-            Request::ListTopics { namespace } => self.list_topics(to, &by, &namespace),
+            Request::ListTopics { namespace, after, max, dead_letters_only } => {
+                self.list_topics(to, &by, &Listing { namespace, after, max, dead_letters_only })
+            }
             Request::DescribeTopic { topic } => self.describe_topic(to, topic),
             Request::Offsets { topic } => self.offsets(to, topic),
             Request::ListGroups { topic } => self.list_groups(to, topic),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{
     Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Principal, Timestamp, TopicConfig,
-    TopicKey, TopicPatch,
+    TopicKey, TopicName, TopicPatch,
 };
 
 use crate::elsewhere::{Reach, StoredTopic};
@@ -125,8 +125,13 @@ pub enum Request {
     DeleteTopic {
         topic: TopicKey,
     },
+    /// A page, in the order of names.
     ListTopics {
         namespace: Namespace,
+        /// Those that come after this name, whether or not there is such a topic.
+        after: Option<TopicName>,
+        max: usize,
+        dead_letters_only: bool,
     },
     DescribeTopic {
         topic: TopicKey,

@@ -29,6 +29,7 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/healthz", get(watch::healthz))
         .route("/readyz", get(watch::readyz))
         .route("/openapi.json", get(openapi::openapi))
+        .route("/asyncapi.json", get(openapi::asyncapi))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::check))

@@ -99,7 +99,7 @@ fn reply(reply: &Reply) -> String {
     match reply {
         // Gauges and counters would only repeat what the lines above say.
         Reply::Stats(_) => "stats".to_owned(),
-        Reply::Topics(topics) => format!("{} topics", topics.len()),
+        Reply::Topics { topics, more } => format!("{} topics, more: {more}", topics.len()),
         Reply::Refused(error) => format!("refused {}: {error}", error.code().as_str()),
         other => format!("{other:?}"),
     }

@@ -10,6 +10,7 @@ mod access_rates;
 mod access_tls;
 mod answers_delivery;
 mod answers_protocol;
+mod asyncapi;
 mod bad_http;
 mod bad_input;
 mod cloud_events;

@@ -19,6 +19,10 @@ const REPLAY_LIMIT_MAX: u32 = 10_000;
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetters {
     pub dead_letters: Vec<DeadLetterTopic>,
+    /// There are more: ask again with this as `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::topic")]
+    pub next: Option<TopicName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -146,4 +146,8 @@ impl TopicDoc {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopicList {
     pub topics: Vec<TopicDoc>,
+    /// There are more: ask again with this as `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::topic")]
+    pub next: Option<TopicName>,
 }

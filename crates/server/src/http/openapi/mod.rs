@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the HTTP interface as an OpenAPI 3.1 document.
+//! `GET /openapi.json`: the HTTP interface as an OpenAPI 3.1 document, and `GET /asyncapi.json` beside it.
 //!
 //! It is made from what the server runs on: bodies from the wire crate's types, error answers from the table of codes,
 //! security from the table of scopes. What no type says (summaries, parameters, statuses) is in `table.rs`, one entry
@@ -20,6 +20,13 @@ use crate::access::Scope;
 use crate::http::json as json_answer;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+
+/// The socket, described by hand; the wire crate's tests hold it against the frames.
+const ASYNCAPI: &str = include_str!("../../../../../docs/asyncapi.json");
+
+pub(crate) async fn asyncapi() -> Response {
+    json_answer(StatusCode::OK, ASYNCAPI)
+}
 
 pub(crate) async fn openapi() -> Response {
     json_answer(StatusCode::OK, DOCUMENT.clone())

@@ -21,6 +21,10 @@ pub(super) const FROM: Param = param("from", "The first offset to read; not toge
 pub(super) const TS: Param = param("ts", "Read from the first event at or after this time.", whole);
 pub(super) const LIMIT: Param = param("limit", "Most events of the page; 100 if absent.", count);
 
+pub(super) const AFTER: Param =
+    param("after", "List topics whose names come after this one: `next` of the page before.", topic_name);
+pub(super) const TOPICS_LIMIT: Param = param("limit", "Most topics of the page; 1,000 if absent.", count);
+
 pub(super) const NEXT_HEADER: Param = param("millrace-next", "The offset at which to go on.", whole);
 pub(super) const DAMAGED_HEADER: Param = param(
     "millrace-damaged",

@@ -10,7 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::http::openapi::operation::{Answer, Content, Operation, Param};
 use crate::http::openapi::parts::{
-    DAMAGED_HEADER, FROM, LIMIT, NAMESPACE, NEXT_HEADER, PARTITION, TS, param, text, topic_name,
+    AFTER, DAMAGED_HEADER, FROM, LIMIT, NAMESPACE, NEXT_HEADER, PARTITION, TOPICS_LIMIT, TS, param, text,
+    topic_name,
 };
 
 pub(super) const TAGS: &[(&str, &str)] = &[
@@ -86,7 +87,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/topics",
         id: "listTopics",
         tag: "topics",
-        summary: "The topics of a namespace.",
+        summary: "The topics of a namespace, a page at a time.",
+        query: &[NAMESPACE, AFTER, TOPICS_LIMIT],
         answers: &[answer(200, "The topics, by name.", &[json::<TopicList>()])],
         ..NONE
     },
@@ -205,7 +207,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "listDeadLetters",
         tag: "dead-letters",
         summary: "The topics with dead letters; with `topic` the letters of one, a page at a time.",
-        query: &[NAMESPACE, DLQ_TOPIC, PARTITION, FROM, TS, LIMIT],
+        query: &[NAMESPACE, DLQ_TOPIC, AFTER, PARTITION, FROM, TS, LIMIT],
         answers: &[Answer {
             status: 200,
             about: "The topics, or the letters.",
@@ -263,6 +265,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         summary: "This document.",
         query: &[],
         answers: &[answer(200, "OpenAPI 3.1.", &[DOCUMENT])],
+        ..NONE
+    },
+    Operation {
+        path: "/asyncapi.json",
+        id: "asyncapi",
+        summary: "The WebSocket, described in the same way.",
+        query: &[],
+        answers: &[answer(200, "AsyncAPI 3.", &[DOCUMENT])],
         ..NONE
     },
 ];
