@@ -1,20 +1,26 @@
-//! What waits for the owner: two lanes behind one lock.
+//! What waits for the crew, and who does what: lanes and jobs behind one lock.
 //!
 //! Completions come from the shell's own threads and are bounded by what the engine has asked for. Requests come from
 //! outside; each first gets its share of `room`, so their number and bytes are bounded and askers wait in fair order.
-//! One lock and one condition variable instead of two channels: the owner takes everything there is at once, and an
-//! edge hands over many requests at once.
+//! One lock and one condition variable instead of channels: a turn takes everything there is at once, an edge hands
+//! over many requests at once, and nobody is woken who is awake.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_bus::Input;
 use tokio::sync::Semaphore;
 
 use crate::handle::Ended;
 use crate::link::Asked;
+use crate::settings::RuntimeSettings;
+use crate::writer::Backlog;
+
+/// A turn with no more inputs than this comes before a commit that waits: it is short, and what it decides joins the
+/// commit. With more the disk is set to work first, and the other thread is woken for the turn.
+const SHORT_TURN: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -25,25 +31,69 @@ pub(crate) struct Inbox {
     requests_waiting: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lanes {
     completions: Vec<Input>,
     requests: VecDeque<(Asked, u32)>,
     ended: bool,
+    retired: bool,
+    deciding: bool,
+    /// Stays true when the store has failed.
+    writing: bool,
+    /// A turn was let in before a commit that waits: once, not again.
+    put_off: bool,
+    /// When the engine must be asked again even if nothing happens.
+    decide_at: Instant,
+    /// When the writer has something to do besides commits; after a commit that comes first, or a busy writer would
+    /// never get to it.
+    chores_at: Instant,
+    chores_next: bool,
+    /// Threads that sleep, and when the last of them wakes by itself.
+    sleeping: usize,
+    sleeping_until: Instant,
+    /// An empty turn whose vectors have room already.
+    spare: Turn,
 }
 
-/// What the owner got hold of, in the order it is to be handled.
+/// What a thread is to do next.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Decide(Turn),
+    Commit,
+    /// What the writer does besides commits.
+    Chores,
+    /// The owner is to be dropped.
+    Retire,
+    End,
+}
+
+/// What one turn has to handle, in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) completions: Vec<Input>,
     pub(crate) requests: Vec<Asked>,
-    pub(crate) ended: bool,
 }
 
 impl Inbox {
     pub(crate) fn new(room_max: u32) -> Inbox {
+        let now = Instant::now();
         Inbox {
-            lanes: Mutex::default(),
+            lanes: Mutex::new(Lanes {
+                completions: Vec::new(),
+                requests: VecDeque::new(),
+                ended: false,
+                retired: false,
+                deciding: false,
+                writing: false,
+                put_off: false,
+                // The engine may have work from before the restart.
+                decide_at: now,
+                chores_at: now,
+                chores_next: false,
+                sleeping: 0,
+                sleeping_until: now,
+                spare: Turn::default(),
+            }),
             wake: Condvar::new(),
             room: Semaphore::new(room_max as usize),
             room_max,
@@ -63,7 +113,7 @@ impl Inbox {
         self.push(std::iter::once((asked, 0)))
     }
 
-    /// What stands beside each request is its part of the reserved share, given back when the owner takes it.
+    /// What stands beside each request is its part of the reserved share, given back when a turn takes it.
     pub(crate) fn push(&self, asked: impl Iterator<Item = (Asked, u32)>) -> Result<(), Ended> {
         let mut lanes = self.lock();
         if lanes.ended {
@@ -71,26 +121,96 @@ impl Inbox {
         }
         lanes.requests.extend(asked);
         self.requests_waiting.store(lanes.requests.len(), Ordering::Relaxed);
-        drop(lanes);
-        self.wake.notify_one();
+        self.wake_for_a_turn(lanes);
         Ok(())
     }
 
     pub(crate) fn complete(&self, inputs: impl IntoIterator<Item = Input>) {
-        self.lock().completions.extend(inputs);
-        self.wake.notify_one();
+        let mut lanes = self.lock();
+        lanes.completions.extend(inputs);
+        self.wake_for_a_turn(lanes);
     }
 
-    /// Waits until there is something to do, at most `wait`. Requests are left where they are unless `requests_max`
-    /// lets some in.
-    pub(crate) fn take(&self, turn: &mut Turn, requests_max: usize, wait: Duration) {
-        let idle = |lanes: &mut Lanes| {
-            lanes.completions.is_empty() && (requests_max == 0 || lanes.requests.is_empty()) && !lanes.ended
-        };
-        let guard = self.lock();
-        let (mut lanes, _) =
-            self.wake.wait_timeout_while(guard, wait, idle).unwrap_or_else(PoisonError::into_inner);
-        turn.ended = lanes.ended;
+    /// From the thread that commits: it is awake and looks for its next job.
+    pub(crate) fn complete_own(&self, inputs: impl IntoIterator<Item = Input>) {
+        self.lock().completions.extend(inputs);
+    }
+
+    /// Whoever is deciding looks again afterwards.
+    fn wake_for_a_turn(&self, lanes: MutexGuard<'_, Lanes>) {
+        let needed = lanes.sleeping > 0 && !lanes.deciding;
+        drop(lanes);
+        if needed {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits for something to do. Requests are left where they are while the backlog is full; a commit that ends
+    /// brings completions, and with them another look.
+    pub(crate) fn next(&self, backlog: &Backlog, settings: &RuntimeSettings) -> Job {
+        let mut lanes = self.lock();
+        loop {
+            let now = Instant::now();
+            if let Some(job) = self.pick(&mut lanes, backlog, settings, now) {
+                self.share(lanes, backlog, settings);
+                return job;
+            }
+            let mut until = now + Duration::from_millis(settings.wait_ms_max);
+            if !lanes.deciding {
+                until = until.min(lanes.decide_at);
+            }
+            if !lanes.writing {
+                until = until.min(lanes.chores_at);
+            }
+            lanes.sleeping_until = if lanes.sleeping == 0 { until } else { lanes.sleeping_until.max(until) };
+            lanes.sleeping += 1;
+            let wait = until.saturating_duration_since(now);
+            let woken = self.wake.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner);
+            lanes = woken.0;
+            lanes.sleeping -= 1;
+        }
+    }
+
+    fn pick(
+        &self,
+        lanes: &mut Lanes,
+        backlog: &Backlog,
+        settings: &RuntimeSettings,
+        now: Instant,
+    ) -> Option<Job> {
+        let can_write = !lanes.writing && backlog.is_waiting();
+        if lanes.ended {
+            if !lanes.deciding && !lanes.retired {
+                lanes.retired = true;
+                return Some(Job::Retire);
+            }
+            lanes.writing |= can_write;
+            return Some(if can_write { Job::Commit } else { Job::End });
+        }
+        let requests_max = backlog.requests_max(settings);
+        let asked = requests_max > 0 && !lanes.requests.is_empty();
+        let turn = asked || now >= lanes.decide_at || !lanes.completions.is_empty();
+        let long = lanes.requests.len().max(lanes.completions.len()) > SHORT_TURN;
+        if !lanes.deciding && turn && !(can_write && (lanes.put_off || long)) {
+            lanes.put_off = can_write;
+            return Some(Job::Decide(self.take(lanes, requests_max)));
+        }
+        let chores = !lanes.writing && now >= lanes.chores_at;
+        if chores && (lanes.chores_next || !can_write) {
+            lanes.writing = true;
+            return Some(Job::Chores);
+        }
+        if can_write {
+            lanes.writing = true;
+            lanes.put_off = false;
+            return Some(Job::Commit);
+        }
+        None
+    }
+
+    fn take(&self, lanes: &mut Lanes, requests_max: usize) -> Turn {
+        lanes.deciding = true;
+        let mut turn = std::mem::take(&mut lanes.spare);
         std::mem::swap(&mut turn.completions, &mut lanes.completions);
         let count = requests_max.min(lanes.requests.len());
         let mut freed = 0;
@@ -99,13 +219,49 @@ impl Inbox {
             asked
         }));
         self.requests_waiting.store(lanes.requests.len(), Ordering::Relaxed);
-        drop(lanes);
         if freed > 0 {
             self.room.add_permits(freed);
         }
+        turn
     }
 
-    /// Lets nobody in any more and ends the owner's wait. What is still queued is dropped, so its askers learn it.
+    /// Wakes a sleeper if there is a job left for it, or if it would wake too late.
+    fn share(&self, lanes: MutexGuard<'_, Lanes>, backlog: &Backlog, settings: &RuntimeSettings) {
+        let asked = !lanes.requests.is_empty() && backlog.requests_max(settings) > 0;
+        let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
+        let late = !lanes.deciding && lanes.decide_at < lanes.sleeping_until;
+        let write = !lanes.writing && !lanes.put_off && backlog.is_waiting();
+        let needed = lanes.sleeping > 0 && (lanes.ended || turn || late || write);
+        drop(lanes);
+        if needed {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A turn is over; `wait` is how long the engine can do without another.
+    pub(crate) fn decided(&self, turn: Turn, wait: Duration) {
+        let mut lanes = self.lock();
+        lanes.deciding = false;
+        lanes.decide_at = Instant::now() + wait;
+        lanes.spare = turn;
+    }
+
+    /// A commit is over.
+    pub(crate) fn wrote(&self) {
+        let mut lanes = self.lock();
+        lanes.writing = false;
+        lanes.chores_next = true;
+    }
+
+    /// The chores are done until then.
+    pub(crate) fn chores_done(&self, until: Instant) {
+        let mut lanes = self.lock();
+        lanes.writing = false;
+        lanes.chores_at = until;
+        lanes.chores_next = false;
+    }
+
+    /// Lets nobody in any more. What is still queued is dropped, so its askers learn it.
     pub(crate) fn end(&self) {
         let mut lanes = self.lock();
         lanes.ended = true;
@@ -113,7 +269,7 @@ impl Inbox {
         drop(lanes);
         drop(dropped);
         self.room.close();
-        self.wake.notify_one();
+        self.wake.notify_all();
     }
 
     pub(crate) fn room_max(&self) -> u32 {

@@ -1,4 +1,4 @@
-//! The shell that drives the bus engine: one owner thread, one writer, a few readers.
+//! The shell that drives the bus engine: an owner, a writer, a few readers.
 //!
 //! ```text
 //! edges --requests--> owner --batches--> writer --one commit, one sync--> store
@@ -8,7 +8,9 @@
 //! ```
 //!
 //! The owner alone touches the engine. It takes what has happened, lets the engine decide, and carries the effects
-//! out; it never waits for a disk or a socket. A slow disk fills the writer's backlog, at whose bound the owner takes
+//! out; it never waits for a disk or a socket. Owner and writer are jobs, not threads: two threads share them, so that
+//! a lone request need not wait until a sleeping thread has woken (see `crew`), and while one waits for the disk the
+//! other can decide. A slow disk fills the writer's backlog, at whose bound the owner takes
 //! no more requests, so the edges stop reading their sockets. A slow reader fills its own outbox and nobody else's.
 //!
 //! What it does not do: it parses no frames and knows no sockets (the server does), it decides nothing (the engine
@@ -18,6 +20,7 @@
 
 mod boot;
 mod clock;
+mod crew;
 mod dispatch;
 mod handle;
 mod health;

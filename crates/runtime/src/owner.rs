@@ -1,6 +1,6 @@
-//! The owner thread: the only one that touches the engine.
+//! The owner: the only one who touches the engine. One thread of the crew at a time is it.
 //!
-//! One turn: take what has happened, hand it to the engine, settle once, carry the effects out, wait. Completions come
+//! One turn: take what has happened, hand it to the engine, settle once, carry the effects out. Completions come
 //! first, because they free what requests need. While the writer's backlog is over its bounds requests stay in the
 //! inbox, whose room then runs out, so the edges stop reading.
 
@@ -17,49 +17,42 @@ use crate::inbox::Turn;
 use crate::link::Asked;
 
 pub(crate) struct Owner {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) bus: Bus,
-    pub(crate) dispatch: Dispatch,
+    /// Nobody may wait for an owner that is gone, however it went. First, so that it is dropped first.
+    _ended: EndInbox,
+    shared: Arc<Shared>,
+    bus: Bus,
+    dispatch: Dispatch,
+    feedback: Vec<Feedback>,
 }
 
 impl Owner {
-    pub(crate) fn run(mut self) {
-        // Nobody may wait for an owner that is gone, however it went.
-        let _ended = EndInbox(self.shared.clone());
-        let mut turn = Turn::default();
-        let mut feedback = Vec::new();
-        // The engine may have work from before the restart.
-        let mut wait = Duration::ZERO;
-        loop {
-            self.shared.inbox.take(&mut turn, self.requests_max(), wait);
-            if turn.ended {
-                return;
-            }
-            let now = self.shared.clock.now();
-            self.shared.metrics.turns.fetch_add(1, Relaxed);
-            for input in turn.completions.drain(..) {
-                self.completion(now, input);
-            }
-            for asked in turn.requests.drain(..) {
-                self.asked(now, asked);
-            }
-            self.bus.settle(now);
-            for effect in self.bus.drain() {
-                self.dispatch.effect(effect);
-            }
-            self.dispatch.hand_over(&mut feedback);
-            wait = if feedback.is_empty() { self.wait() } else { Duration::ZERO };
-            for news in feedback.drain(..) {
-                self.feedback(now, news);
-            }
-        }
+    pub(crate) fn new(shared: Arc<Shared>, bus: Bus, dispatch: Dispatch) -> Owner {
+        let ended = EndInbox(shared.clone());
+        Owner { _ended: ended, shared, bus, dispatch, feedback: Vec::new() }
     }
 
-    fn requests_max(&self) -> usize {
-        let Shared { settings, backlog, .. } = &*self.shared;
-        let full = backlog.batches() >= settings.backlog_batches_max
-            || backlog.bytes() >= settings.backlog_bytes_max;
-        if full { 0 } else { settings.turn_requests_max }
+    /// Leaves `turn` empty. Answers with how long the engine can do without another one.
+    pub(crate) fn turn(&mut self, turn: &mut Turn) -> Duration {
+        let now = self.shared.clock.now();
+        self.shared.metrics.turns.fetch_add(1, Relaxed);
+        for input in turn.completions.drain(..) {
+            self.completion(now, input);
+        }
+        for asked in turn.requests.drain(..) {
+            self.asked(now, asked);
+        }
+        self.bus.settle(now);
+        for effect in self.bus.drain() {
+            self.dispatch.effect(effect);
+        }
+        let mut feedback = std::mem::take(&mut self.feedback);
+        self.dispatch.hand_over(&mut feedback);
+        let wait = if feedback.is_empty() { self.wait() } else { Duration::ZERO };
+        for news in feedback.drain(..) {
+            self.feedback(now, news);
+        }
+        self.feedback = feedback;
+        wait
     }
 
     fn wait(&self) -> Duration {

@@ -1,8 +1,8 @@
 //! The lifecycle: start the threads, stop the engine, end the threads.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::boot;
 use crate::clock::SystemClock;
+use crate::crew::{self, Crew};
 use crate::dispatch::Dispatch;
 use crate::handle::{Handle, Shared};
 use crate::health::Health;
@@ -23,7 +24,7 @@ use crate::owner::Owner;
 use crate::readers::{Jobs, Reader};
 use crate::settings::RuntimeSettings;
 use crate::watcher::Watcher;
-use crate::writer::Writer;
+use crate::writer::{Chores, Writer};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -50,8 +51,7 @@ pub enum StopOutcome {
 pub struct Runtime {
     shared: Arc<Shared>,
     jobs: Arc<Jobs>,
-    owner: Option<JoinHandle<()>>,
-    workers: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Runtime {
@@ -76,16 +76,20 @@ impl Runtime {
             settings,
         });
         let jobs = Arc::new(Jobs::default());
-        let mut runtime =
-            Runtime { shared: shared.clone(), jobs: jobs.clone(), owner: None, workers: Vec::new() };
-        runtime.start_workers(store, watcher)?;
+        let mut runtime = Runtime { shared: shared.clone(), jobs: jobs.clone(), threads: Vec::new() };
         let dispatch = Dispatch::new(shared.backlog.clone(), jobs);
-        let owner = Owner { shared, bus, dispatch };
-        runtime.owner = Some(spawn("owner", move || owner.run())?);
+        let owner = Owner::new(shared, bus, dispatch);
+        runtime.start_crew(store, owner, watcher)?;
+        runtime.start_readers(store)?;
         Ok(runtime)
     }
 
-    fn start_workers(&mut self, store: &Arc<dyn Store>, watcher: Watcher) -> Result<(), StartError> {
+    fn start_crew(
+        &mut self,
+        store: &Arc<dyn Store>,
+        owner: Owner,
+        watcher: Watcher,
+    ) -> Result<(), StartError> {
         let Shared { settings, inbox, backlog, metrics, .. } = &*self.shared;
         let writer = Writer {
             store: store.clone(),
@@ -93,8 +97,19 @@ impl Runtime {
             inbox: inbox.clone(),
             metrics: metrics.clone(),
             settings: settings.clone(),
+            chores: Mutex::new(Chores::new(settings, watcher)),
         };
-        self.workers.push(spawn("writer", move || writer.run(watcher))?);
+        let owner = Mutex::new(Some(Box::new(owner)));
+        let crew = Arc::new(Crew { shared: self.shared.clone(), owner, writer });
+        for _ in 0..crew::THREADS {
+            let crew = crew.clone();
+            self.threads.push(spawn("crew", move || crew.run())?);
+        }
+        Ok(())
+    }
+
+    fn start_readers(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
+        let Shared { settings, inbox, metrics, .. } = &*self.shared;
         for _ in 0..settings.readers.max(1) {
             let reader = Reader {
                 store: store.clone(),
@@ -102,7 +117,7 @@ impl Runtime {
                 inbox: inbox.clone(),
                 metrics: metrics.clone(),
             };
-            self.workers.push(spawn("reader", move || reader.run())?);
+            self.threads.push(spawn("reader", move || reader.run())?);
         }
         Ok(())
     }
@@ -128,7 +143,7 @@ impl Runtime {
     /// Ends the threads and waits for them. What the writer was handed is still committed, but nobody hears of it.
     pub fn end(mut self) {
         self.finish();
-        for thread in self.owner.take().into_iter().chain(self.workers.drain(..)) {
+        for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the runtime had panicked");
             }

@@ -1,4 +1,4 @@
-//! The writer thread: adaptive group commit.
+//! The writer: adaptive group commit. One thread of the crew at a time is it.
 //!
 //! It takes everything that is queued, commits it with one sync, reports, and looks again. While a sync is under way
 //! the next batches gather, so the busier it is the more each sync carries; an idle writer commits a single batch at
@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_bus::{Input, Token};
@@ -28,7 +28,8 @@ const BUSY_PAUSE: u32 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     queue: Mutex<Queue>,
-    wake: Condvar,
+    /// Queued and not yet taken.
+    waiting: AtomicUsize,
     /// Queued and under way; read without the lock.
     batches: AtomicUsize,
     bytes: AtomicUsize,
@@ -57,8 +58,20 @@ impl Backlog {
             self.bytes.fetch_add(bytes, Relaxed);
             queue.waiting.push_back((token, batch, bytes));
         }
-        drop(queue);
-        self.wake.notify_one();
+        self.waiting.store(queue.waiting.len(), Relaxed);
+    }
+
+    /// Whether there is something to commit. Exact for whoever holds the inbox's lock: batches come and go on threads
+    /// that pass it afterwards.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Relaxed) > 0
+    }
+
+    /// How many requests the next turn may take: none while the bounds are passed.
+    pub(crate) fn requests_max(&self, settings: &RuntimeSettings) -> usize {
+        let full =
+            self.batches() >= settings.backlog_batches_max || self.bytes() >= settings.backlog_bytes_max;
+        if full { 0 } else { settings.turn_requests_max }
     }
 
     pub(crate) fn batches(&self) -> usize {
@@ -69,16 +82,16 @@ impl Backlog {
         self.bytes.load(Relaxed)
     }
 
-    /// Lets the writer finish what is queued and then end.
+    /// Takes nothing more; what is queued is still committed.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
-        self.wake.notify_one();
     }
 
     fn abandon(&self) {
         let mut queue = self.lock();
         queue.ended = true;
         queue.waiting.clear();
+        self.waiting.store(0, Relaxed);
         self.batches.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
     }
@@ -95,78 +108,91 @@ pub(crate) struct Writer {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: RuntimeSettings,
+    /// Never contended: one thread at a time is the writer.
+    pub(crate) chores: Mutex<Chores>,
+}
+
+/// What the writer does besides commits, and when.
+pub(crate) struct Chores {
+    maintain_at: Instant,
+    watcher: Watcher,
+}
+
+impl Chores {
+    pub(crate) fn new(settings: &RuntimeSettings, watcher: Watcher) -> Chores {
+        let interval = Duration::from_millis(settings.maintain_interval_ms);
+        Chores { maintain_at: Instant::now() + interval, watcher }
+    }
 }
 
 /// What one look at the queue brought.
 enum Next {
-    Commit,
+    /// With the bytes the backlog counts for it.
+    Commit(usize),
     /// The first batch is larger than any store must take.
-    Refuse(Token),
-    /// The queue is empty and something else is due.
-    Idle,
-    Ended,
+    Refuse(Token, usize),
 }
 
 impl Writer {
-    pub(crate) fn run(self, mut watcher: Watcher) {
-        // Should the store panic, the engine must still learn that nothing is written any more.
-        let mut report = Report { writer: &self, reason: "the writer thread ended unexpectedly".to_owned() };
-        report.reason = match self.write(&mut watcher) {
-            Ok(()) => String::new(),
-            Err(error) => error.to_string(),
-        };
+    /// Commits as much of what is queued as one commit may hold. False when nothing can be written any more.
+    pub(crate) fn commit_queued(&self) -> bool {
+        self.guarded(|writer| {
+            let (mut tokens, mut batches) = (Vec::new(), Vec::new());
+            match writer.take(&mut tokens, &mut batches) {
+                Next::Commit(_) if batches.is_empty() => Ok(()),
+                Next::Commit(bytes) => writer.commit(&mut tokens, &mut batches, bytes),
+                Next::Refuse(token, bytes) => {
+                    writer.refuse(token, bytes, bytes);
+                    Ok(())
+                }
+            }
+        })
+        .is_some()
     }
 
-    fn write(&self, watcher: &mut Watcher) -> Result<(), StoreError> {
-        let interval = Duration::from_millis(self.settings.maintain_interval_ms);
-        let mut maintain_at = Instant::now() + interval;
-        let (mut tokens, mut batches) = (Vec::new(), Vec::new());
-        loop {
-            let bytes = match self.take(&mut tokens, &mut batches, maintain_at.min(watcher.look_at)) {
-                (Next::Ended, _) => return Ok(()),
-                (Next::Idle, _) => 0,
-                (Next::Commit, bytes) => bytes,
-                (Next::Refuse(token), bytes) => {
-                    self.refuse(token, bytes, bytes);
-                    continue;
-                }
-            };
-            if !batches.is_empty() {
-                self.commit(&mut tokens, &mut batches, bytes)?;
-            }
+    /// Does what is due, and tells when something will be again. `None` when nothing can be written any more.
+    pub(crate) fn chores(&self) -> Option<Instant> {
+        let mut chores = self.chores.lock().unwrap_or_else(PoisonError::into_inner);
+        let Chores { maintain_at, watcher } = &mut *chores;
+        self.guarded(|writer| {
             if Instant::now() >= watcher.look_at {
-                self.look_around(watcher);
+                writer.look_around(watcher);
             }
-            if Instant::now() >= maintain_at {
-                let started = Instant::now();
-                let more = self.maintain()?;
-                let pause = match (more, self.backlog.batches()) {
-                    (false, _) => interval,
+            let started = Instant::now();
+            if started >= *maintain_at {
+                let pause = match (writer.maintain()?, writer.backlog.batches()) {
+                    (false, _) => Duration::from_millis(writer.settings.maintain_interval_ms),
                     (true, 0) => Duration::ZERO,
                     (true, _) => started.elapsed() * BUSY_PAUSE,
                 };
-                maintain_at = Instant::now() + pause;
+                *maintain_at = Instant::now() + pause;
             }
-        }
+            Ok(watcher.look_at.min(*maintain_at))
+        })
     }
 
-    /// Waits for batches until `until`, then takes as many as one commit may hold.
-    fn take(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>, until: Instant) -> (Next, usize) {
-        let wait = until.saturating_duration_since(Instant::now());
-        let empty = |queue: &mut Queue| queue.waiting.is_empty() && !queue.ended;
-        let (mut queue, _) = self
-            .backlog
-            .wake
-            .wait_timeout_while(self.backlog.lock(), wait, empty)
-            .unwrap_or_else(PoisonError::into_inner);
+    /// Should the store fail, or panic, the engine must learn that nothing is written any more.
+    fn guarded<T>(&self, work: impl FnOnce(&Writer) -> Result<T, StoreError>) -> Option<T> {
+        let mut report = Report { writer: self, reason: "the writer ended unexpectedly".to_owned() };
+        let (reason, done) = match work(self) {
+            Ok(done) => (String::new(), Some(done)),
+            Err(error) => (error.to_string(), None),
+        };
+        report.reason = reason;
+        done
+    }
+
+    fn take(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>) -> Next {
+        let mut queue = self.backlog.lock();
         let mut total = 0;
         while let Some((token, _, bytes)) = queue.waiting.front() {
             if *bytes > BATCH_BYTES_MAX {
                 if !batches.is_empty() {
                     break;
                 }
-                let refused = (Next::Refuse(*token), *bytes);
+                let refused = Next::Refuse(*token, *bytes);
                 queue.waiting.pop_front();
+                self.backlog.waiting.store(queue.waiting.len(), Relaxed);
                 return refused;
             }
             let full = batches.len() >= self.settings.commit_batches_max
@@ -179,11 +205,8 @@ impl Writer {
             tokens.push(token);
             batches.push(batch);
         }
-        match (batches.is_empty(), queue.ended) {
-            (false, _) => (Next::Commit, total),
-            (true, true) => (Next::Ended, 0),
-            (true, false) => (Next::Idle, 0),
-        }
+        self.backlog.waiting.store(queue.waiting.len(), Relaxed);
+        Next::Commit(total)
     }
 
     fn commit(
@@ -204,7 +227,7 @@ impl Writer {
         self.backlog.bytes.fetch_sub(bytes, Relaxed);
         batches.clear();
         let outcomes = tokens.drain(..).zip(outcomes);
-        self.inbox.complete(outcomes.map(|(token, outcome)| Input::Committed { token, outcome }));
+        self.inbox.complete_own(outcomes.map(|(token, outcome)| Input::Committed { token, outcome }));
         Ok(())
     }
 
@@ -234,20 +257,21 @@ impl Writer {
         tracing::warn!(bytes = found, max = BATCH_BYTES_MAX, "a batch is too large to be committed");
         self.backlog.batches.fetch_sub(1, Relaxed);
         self.backlog.bytes.fetch_sub(bytes, Relaxed);
-        self.inbox.complete([Input::TooLarge { token, bytes: found }]);
+        self.inbox.complete_own([Input::TooLarge { token, bytes: found }]);
     }
 
     /// Behind the reports of this writer's own commits, so that only what others did is news to the engine.
     fn look_around(&self, watcher: &mut Watcher) {
         match watcher.look(&*self.store) {
             Ok(reaches) if reaches.is_empty() => {}
-            Ok(reaches) => self.inbox.complete([Input::Elsewhere { reaches }]),
+            Ok(reaches) => self.inbox.complete_own([Input::Elsewhere { reaches }]),
             Err(error) => {
                 tracing::warn!(%error, "what others committed could not be read, it will be tried again");
             }
         }
     }
 
+    /// Whether there is more to do.
     fn maintain(&self) -> Result<bool, StoreError> {
         match self.store.maintain(self.settings.maintain_rows_max) {
             Ok(done) => {
@@ -267,7 +291,7 @@ fn appends(batch: &Batch) -> usize {
     batch.ops.iter().filter(|op| matches!(op, Op::Append(_))).count()
 }
 
-/// Tells the owner how the writer ended, however it ended.
+/// Tells the owner that the store failed, however it failed.
 struct Report<'a> {
     writer: &'a Writer,
     reason: String,
@@ -275,8 +299,8 @@ struct Report<'a> {
 
 impl Drop for Report<'_> {
     fn drop(&mut self) {
-        self.writer.backlog.abandon();
         if !self.reason.is_empty() {
+            self.writer.backlog.abandon();
             let reason = std::mem::take(&mut self.reason);
             tracing::error!(reason, "the store failed: nothing is written any more");
             self.writer.inbox.complete([Input::StorageFailed { reason }]);

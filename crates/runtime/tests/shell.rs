@@ -161,6 +161,25 @@ async fn what_gathers_during_a_sync_shares_the_next() {
     runtime.end();
 }
 
+/// The thread that decided also commits, so another one has to do the deciding meanwhile.
+#[tokio::test]
+async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    disk.shut(true);
+    let link = open(&handle);
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    for _ in 0..100 {
+        let reply = handle.call(Request::DescribeTopic { topic: topic() }).await;
+        assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
+    }
+    disk.shut(false);
+    items(&link, 1).await;
+    runtime.end();
+}
+
 #[tokio::test]
 async fn a_slow_disk_pushes_back_to_whoever_asks() {
     let disk = Disk::new();
