@@ -18,6 +18,11 @@ pub enum BenchError {
     Unexpected(String),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("interrupted")]
+    Interrupted,
+    /// Hidden behind the error it speaks of.
+    #[error("another part of the load failed")]
+    Halted,
     #[error("a load thread panicked")]
     Panicked,
 }
