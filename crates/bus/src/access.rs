@@ -22,7 +22,8 @@ impl Bus {
             | Request::ListGroups { topic }
             | Request::DescribeTopic { topic }
             | Request::Offsets { topic } => (Action::Subscribe, topic),
-            Request::Unsubscribe { .. }
+            Request::Record(_)
+            | Request::Unsubscribe { .. }
             | Request::Ack(_)
             | Request::Nack(_)
             | Request::Flow { .. }
@@ -42,7 +43,12 @@ impl Bus {
         topic: &TopicKey,
     ) -> Result<(), BusError> {
         let Some(who) = by else { return Ok(()) };
-        if self.access_list(action, topic).is_none_or(|list| list.permits(who)) {
+        let permitted = match self.access_list(action, topic) {
+            Some(list) => list.permits(who),
+            None if action == Action::Publish => !topic.is_system(),
+            None => who.may_read_unlisted(topic),
+        };
+        if permitted {
             return Ok(());
         }
         Err(BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action })

@@ -32,6 +32,10 @@ impl Server {
 
     /// With a file of settings, and its log in a file beside it.
     pub fn with_config(config: &str, flags: &[&str]) -> Server {
+        Server::with_log_level(config, flags, "warn")
+    }
+
+    pub fn with_log_level(config: &str, flags: &[&str], level: &str) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("millrace.toml"), config).expect("a file");
         let log = std::fs::File::create(folder.path().join("log")).expect("a file");
@@ -39,7 +43,7 @@ impl Server {
             ["--config", "millrace.toml"].iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         let mut command = command(&flags);
         command.stderr(log);
-        let (child, ready) = spawn(folder.path(), command);
+        let (child, ready) = spawn_at(level, folder.path(), command);
         Server { folder, flags, child, ready }
     }
 
@@ -172,6 +176,14 @@ impl Server {
         agent.run(request.body(body).expect("a request")).expect("the server answers")
     }
 
+    /// The names of all topics but the server's own.
+    #[track_caller]
+    pub fn topics(&self) -> Vec<String> {
+        let (status, list) = self.get("/topics");
+        assert_eq!(status, 200, "{list}");
+        user_topics(&list)
+    }
+
     /// The durable commit of a group in a partition.
     #[track_caller]
     pub fn committed(&self, topic: &str, group: &str, partition: usize) -> u64 {
@@ -180,6 +192,16 @@ impl Server {
         let committed = &offsets["partitions"][partition]["groups"][group]["committed"];
         committed.as_u64().unwrap_or_else(|| panic!("no group {group} in {offsets}"))
     }
+}
+
+/// The names in an answer of `GET /topics`, without the server's own, which always are there.
+#[track_caller]
+pub fn user_topics(list: &Value) -> Vec<String> {
+    let names = list["topics"].as_array().expect("topics").iter().map(|topic| topic["topic"].as_str());
+    let (own, users): (Vec<_>, Vec<_>) =
+        names.map(|name| name.expect("a name").to_owned()).partition(|name| name.starts_with("system."));
+    assert_eq!(own, ["system.bus.audit", "system.bus.dlq", "system.metrics"]);
+    users
 }
 
 /// Waits for something that comes by itself. It gives up after half a minute: not to judge speed, but to say what never came.
@@ -222,13 +244,17 @@ fn command(flags: &[String]) -> Command {
     command
 }
 
-fn spawn(folder: &Path, mut command: Command) -> (Child, Value) {
+fn spawn(folder: &Path, command: Command) -> (Child, Value) {
+    spawn_at("warn", folder, command)
+}
+
+fn spawn_at(level: &str, folder: &Path, mut command: Command) -> (Child, Value) {
     let mut child = command
         .current_dir(folder)
         .env_remove("BUS_PORT")
         // The crash test's own; a server refuses settings it does not know.
         .env_remove("MILLRACE_CRASH_SEED")
-        .env("RUST_LOG", "warn")
+        .env("RUST_LOG", level)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
