@@ -6,13 +6,19 @@ use millrace_model::{AccessList, Action, Now, Op, Principal, Space, TopicConfig,
 
 use crate::bus::Bus;
 use crate::effect::Effect;
-use crate::input::{By, Request};
+use crate::input::{By, Publish, PublishBatch, Request};
 use crate::reply::{BusError, ReplyTo};
 
 impl Bus {
     /// The one table of what lists are asked about. The rest is for the edges' scopes to decide, or follows from a
     /// subscription that was admitted.
     pub(crate) fn admit(&self, by: &By, request: &Request) -> Result<(), BusError> {
+        if let Request::Publish(Publish { topic, .. }) | Request::PublishBatch(PublishBatch { topic, .. }) =
+            request
+            && topic.is_system()
+        {
+            return Err(BusError::SystemTopic(topic.clone()));
+        }
         let (action, topic) = match request {
             Request::Publish(publish) => (Action::Publish, &publish.topic),
             Request::PublishBatch(batch) => (Action::Publish, &batch.topic),
@@ -22,7 +28,8 @@ impl Bus {
             | Request::ListGroups { topic }
             | Request::DescribeTopic { topic }
             | Request::Offsets { topic } => (Action::Subscribe, topic),
-            Request::Unsubscribe { .. }
+            Request::Record(_)
+            | Request::Unsubscribe { .. }
             | Request::Ack(_)
             | Request::Nack(_)
             | Request::Flow { .. }
@@ -42,7 +49,11 @@ impl Bus {
         topic: &TopicKey,
     ) -> Result<(), BusError> {
         let Some(who) = by else { return Ok(()) };
-        if self.access_list(action, topic).is_none_or(|list| list.permits(who)) {
+        let permitted = match self.access_list(action, topic) {
+            Some(list) => list.permits(who),
+            None => action == Action::Publish || who.may_read_unlisted(topic),
+        };
+        if permitted {
             return Ok(());
         }
         Err(BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action })

@@ -6,6 +6,7 @@ use crate::bus::Bus;
 use crate::cursor::OpenState;
 use crate::group::CursorRef;
 use crate::input::{Ack, AckMode, ConnId, Nack};
+use crate::note::Note;
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;
 
@@ -78,9 +79,16 @@ impl Bus {
             cursor.flush_now = true;
             self.to_flush.insert(at);
         }
-        self.counters.acked += holders.len() as u64;
+        let events = holders.len() as u64;
+        self.counters.acked += events;
         for holder in holders.into_iter().flatten() {
             group.released(holder);
+        }
+        if self.limits.note_acks
+            && events > 0
+            && let Some(place) = self.noted_place(at, ack.offset.0)
+        {
+            self.note(Note::Acked { at: place, agent: self.agent_of(conn), events });
         }
         if !silent {
             self.to_pump.insert(at.group);
@@ -117,6 +125,11 @@ impl Bus {
         let mut reason = nack.reason.unwrap_or_else(|| "refused by the consumer".to_owned());
         truncate(&mut reason, self.limits.reason_bytes_max);
         self.counters.nacked += 1;
+        if self.limits.note_acks
+            && let Some(place) = self.noted_place(at, nack.offset.0)
+        {
+            self.note(Note::Nacked { at: place, agent: self.agent_of(conn), reason: reason.clone() });
+        }
         self.requeue(now, at, nack.offset.0, &reason, nack.delay_ms);
         self.to_pump.insert(at.group);
         if nack.confirm {

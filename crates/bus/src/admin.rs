@@ -12,7 +12,7 @@ use crate::cursor::Cursor;
 use crate::input::By;
 use crate::pending::Pending;
 use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
-use crate::stats::Stats;
+use crate::stats::{GroupGauges, Stats};
 use crate::topic::{Log, TopicId};
 
 /// What a page of topics is made of.
@@ -206,16 +206,23 @@ impl Bus {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let (mut inflight, mut lag) = (0, 0);
-        for group in self.groups.values() {
-            let Some(topic) = self.topics.get(&group.topic) else {
-                continue;
-            };
-            for (cursor, log) in group.cursors.iter().zip(&topic.logs) {
-                inflight += cursor.leases().count() as u64;
-                lag += log.next.before().0.saturating_sub(cursor.durable.0);
-            }
-        }
+        let by_group: Vec<GroupGauges> = self
+            .topic_ids
+            .iter()
+            .filter_map(|(_, id)| self.topics.get(id))
+            .flat_map(|topic| topic.groups.iter().map(move |(name, id)| (topic, name, id)))
+            .filter_map(|(topic, name, id)| {
+                let mut gauges =
+                    GroupGauges { topic: topic.key.clone(), group: name.clone(), inflight: 0, lag: 0 };
+                for (cursor, log) in self.groups.get(id)?.cursors.iter().zip(&topic.logs) {
+                    gauges.inflight += cursor.leases().count() as u64;
+                    gauges.lag += log.next.before().0.saturating_sub(cursor.durable.0);
+                }
+                Some(gauges)
+            })
+            .collect();
+        let (inflight, lag) =
+            by_group.iter().fold((0, 0), |(inflight, lag), one| (inflight + one.inflight, lag + one.lag));
         Stats {
             counters: self.counters.clone(),
             by_topic: self.topics.values().map(|topic| (topic.key.clone(), topic.counters.clone())).collect(),
@@ -224,8 +231,11 @@ impl Bus {
             topics: self.topics.len() as u64,
             groups: self.groups.len() as u64,
             subscriptions: self.topics.values().map(|topic| topic.members as u64).sum(),
+            by_group,
             inflight,
             lag,
+            tail_bytes: self.tail_bytes as u64,
+            fetched_bytes: self.fetched_bytes as u64,
             delayed: self.due.wake.is_some(),
             commits_pending: self.pending.len() as u64,
             storage_failed: self.failed.clone(),

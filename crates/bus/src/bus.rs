@@ -175,6 +175,7 @@ impl Bus {
         let result = match request {
             Request::Publish(publish) => self.publish(now, to, publish),
             Request::PublishBatch(batch) => self.publish_batch(now, to, batch),
+            Request::Record(batch) => self.record(now, to, batch),
             Request::Subscribe(subscribe) => {
                 self.remember(to, by);
                 self.subscribe(now, to, subscribe)

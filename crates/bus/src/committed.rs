@@ -1,10 +1,13 @@
 //! What follows a confirmed commit or a finished search: the waiting entry says.
 
-use millrace_model::{Appended, BATCH_BYTES_MAX, Now, Offset, Outcome};
+use std::sync::Arc;
+
+use millrace_model::{Appended, BATCH_BYTES_MAX, Event, Now, Offset, Outcome};
 
 use crate::bus::Bus;
 use crate::input::Token;
-use crate::pending::Pending;
+use crate::note::Note;
+use crate::pending::{Appending, Pending};
 use crate::reply::{BusError, Reply};
 
 impl Bus {
@@ -24,6 +27,7 @@ impl Bus {
             }
             Pending::Delay(delayed) => self.delayed(now, delayed, refused),
             Pending::Flush { cursor, committed, confirms, appends } => {
+                self.tell_of_letters(&appends, &appended);
                 self.appended(appends, &appended);
                 self.flushed(cursor, committed);
                 for to in confirms {
@@ -48,6 +52,19 @@ impl Bus {
             | Pending::FindStart { .. }
             | Pending::ReadTopic { .. }
             | Pending::ScanDue => {}
+        }
+    }
+
+    /// Only now: a letter that was not committed is none.
+    fn tell_of_letters(&mut self, appends: &[Appending], appended: &[Appended]) {
+        for (appending, at) in appends.iter().zip(appended) {
+            let stream = &appending.stream;
+            if !stream.topic.is_dead_letter() || stream.topic.is_system() {
+                continue;
+            }
+            let (stream, body) = (stream.clone(), appending.body.clone());
+            let letter = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
+            self.note(Note::DeadLettered { letter: Arc::new(letter) });
         }
     }
 

@@ -7,6 +7,7 @@ use crate::cursor::{Fetched, Open, OpenState};
 use crate::effect::Effect;
 use crate::group::{CursorRef, GroupId};
 use crate::input::ConnId;
+use crate::note::{Note, Redelivery};
 use crate::sabotage::Sabotage;
 
 /// Events of one partition sent before the group's next partition gets its turn.
@@ -179,14 +180,17 @@ impl Bus {
             OpenState::Leased { conn, .. } => Some(conn),
             _ => None,
         };
-        let mut wake = None;
+        let (mut wake, mut decision) = (None, Redelivery::Again);
+        let attempts = open.attempts;
         // Without its event it could not be copied: it is read again first, and then comes back here.
         if open.attempts >= max_attempts && !topic.key.is_dead_letter() && open.event.is_some() {
+            decision = Redelivery::DeadLetter;
             open.state = OpenState::Burying;
             cursor.to_bury.push_back(offset);
             cursor.flush_now = true;
             self.to_flush.insert(at);
         } else if let Some(ms) = delay_ms.filter(|ms| *ms > 0) {
+            decision = Redelivery::Later { delay_ms: ms };
             let until = now.mono + ms + TICK_MS;
             open.state = OpenState::Waiting { until };
             open.not_before = Some(now.wall + ms + TICK_MS);
@@ -201,6 +205,11 @@ impl Bus {
             group.released(conn);
         }
         self.wake_at(at, wake.map_or(flush_at, |wake| wake.min(flush_at)));
+        if self.limits.note_redeliveries
+            && let Some(place) = self.noted_place(at, offset)
+        {
+            self.note(Note::Redelivery { at: place, attempts, reason: reason.to_owned(), decision });
+        }
     }
 
     /// Leases that ended, waits that are over, flushes and reads that are due.

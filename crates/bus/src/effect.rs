@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millrace_model::{Batch, Event, Group, Offset, Stream, Timestamp, TopicKey};
 
 use crate::input::{ConnId, Token};
+use crate::note::Note;
 use crate::reply::{BusError, Reply, ReplyTo};
 
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub enum Effect {
     Deliver { conn: ConnId, group: Group, event: Arc<Event>, attempts: u32 },
     /// Something a connection must know although it did not ask.
     Notice { conn: ConnId, error: BusError, group: Option<Group> },
+    /// Something worth writing down happened.
+    Note(Note),
     /// Everything is given back and durable: the process may end.
     Stopped,
 }

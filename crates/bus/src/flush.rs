@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use millrace_model::{EventBody, Headers, Lineage, NewEvent, Now, Offset, Op, Space, TopicConfig, keys};
+use millrace_model::{
+    EventBody, Headers, JsonText, Lineage, NewEvent, Now, Offset, Op, Space, TRACEPARENT, TopicConfig, keys,
+};
 
 use crate::bus::Bus;
 use crate::cursor::Open;
@@ -35,7 +37,7 @@ impl Bus {
         let apart = self.sabotaged(Sabotage::DeadLetterApart);
         let mut ops = Vec::new();
         let mut appends = Vec::new();
-        let more = self.bury(at, &mut ops, &mut appends);
+        let more = self.bury(now, at, &mut ops, &mut appends);
         let Some(group) = self.groups.get_mut(&at.group) else {
             return;
         };
@@ -89,37 +91,51 @@ impl Bus {
 
     /// Turns events that have used up their attempts into appends to the dead-letter topic. From here on they count
     /// as done: the row that says so and the copies are one batch. True if there are more than fit.
-    fn bury(&mut self, at: CursorRef, ops: &mut Vec<Op>, appends: &mut Vec<Appending>) -> bool {
+    fn bury(&mut self, now: Now, at: CursorRef, ops: &mut Vec<Op>, appends: &mut Vec<Appending>) -> bool {
         let mut bytes = 0;
-        while bytes < BURY_BYTES_MAX {
+        loop {
             let Some(cursor) = self.cursor_mut(at) else {
                 return false;
             };
-            let Some(offset) = cursor.to_bury.pop_front() else {
+            let Some(offset) = cursor.to_bury.front().copied() else {
                 return false;
             };
+            let event = cursor.open.get(&offset).and_then(|open| open.event.as_ref());
+            // The letter and its mirror.
+            let size = 2 * event.map_or(0, |event| event.body.bytes());
+            if bytes > 0 && bytes + size > BURY_BYTES_MAX {
+                return true;
+            }
+            bytes += size;
+            cursor.to_bury.pop_front();
             let Some(open) = cursor.open.remove(&offset) else {
                 continue;
             };
             cursor.tries_changed(offset);
             let Some(event) = &open.event else { continue };
-            bytes += event.body.bytes();
             let Some(group) = self.groups.get(&at.group) else {
                 return false;
             };
-            let Some(key) = group.key.dead_letters() else {
+            let (Some(key), mirror) = (group.key.dead_letters(), group.key.dead_letter_mirror()) else {
                 continue;
             };
             let letter = dead_letter(&open, event, group.name.as_str());
             let known = self.topic_ids.get(&key).copied();
-            let topic = known.unwrap_or_else(|| {
-                let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-                self.make_topic_unbounded(&key, config, ops)
-            });
+            let topic = match known {
+                Some(topic) => topic,
+                None if key.is_system() => self.system_topic(now, &key, ops),
+                None => {
+                    let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+                    self.make_topic_unbounded(&key, config, ops)
+                }
+            };
+            if let Some(mirror) = mirror {
+                let mirror = self.system_topic(now, &mirror, ops);
+                self.push_append(mirror, mirrored(&letter), ops, appends);
+            }
             self.push_append(topic, letter, ops, appends);
             self.counters.dead_lettered += 1;
         }
-        true
     }
 
     pub(crate) fn flushed(&mut self, at: CursorRef, committed: Offset) {
@@ -138,6 +154,23 @@ impl Bus {
             self.to_pump.insert(at.group);
         }
     }
+}
+
+/// The same once more; without its payload if the two would not fit one batch beside each other.
+fn mirrored(letter: &NewEvent) -> NewEvent {
+    let bytes = letter.body.bytes();
+    if 2 * bytes <= BURY_BYTES_MAX {
+        return letter.clone();
+    }
+    let mut headers = letter.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
+    headers.retain(|name, _| name.starts_with("x-dlq-") || name == TRACEPARENT);
+    headers.insert("x-dlq-payload".to_owned(), "left out: too large to be stored twice at once".to_owned());
+    let body = EventBody {
+        headers: Some(Headers::from_map(&headers)),
+        payload: JsonText::null(),
+        ..EventBody::clone(&letter.body)
+    };
+    NewEvent { id: None, body: Arc::new(body) }
 }
 
 /// The event's own key, payload and headers, and where it comes from.

@@ -103,6 +103,8 @@ pub struct ReadPage {
 pub enum Request {
     Publish(Publish),
     PublishBatch(PublishBatch),
+    /// Events of the server itself, for its own topics. No frame and no body leads here.
+    Record(PublishBatch),
     Subscribe(Subscribe),
     Unsubscribe {
         topic: TopicKey,

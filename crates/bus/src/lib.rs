@@ -28,6 +28,7 @@ mod group;
 mod input;
 mod inspect;
 mod limits;
+mod note;
 mod pending;
 mod placement;
 mod publish;
@@ -38,6 +39,7 @@ mod roster;
 mod sabotage;
 mod stats;
 mod subscribe;
+mod system;
 mod topic;
 
 pub use bus::Bus;
@@ -49,6 +51,7 @@ pub use input::{
 };
 pub use inspect::Inspection;
 pub use limits::BusLimits;
+pub use note::{Note, NotedPlace, Redelivery};
 pub use reply::{
     BusError, ErrorCode, GroupDetail, GroupView, GroupsView, OffsetsView, PartitionView, Reply, ReplyTo,
     TopicView,
@@ -56,4 +59,4 @@ pub use reply::{
 pub use restore::Snapshot;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;
-pub use stats::{Counters, Stats, TopicCounters};
+pub use stats::{Counters, GroupGauges, Stats, TopicCounters};

@@ -56,6 +56,12 @@ pub struct BusLimits {
     pub due_rows_max: usize,
     /// Most bytes of a NACK's reason that are kept; the rest is cut off.
     pub reason_bytes_max: usize,
+    /// What topics of the server keep, from when they are made on: age and size, 0 = no bound.
+    pub system_retention_ms: u64,
+    pub system_retention_bytes: u64,
+    /// Tell of each ACK and NACK, and of what becomes of failed deliveries: see [`crate::Note`].
+    pub note_acks: bool,
+    pub note_redeliveries: bool,
     #[cfg(feature = "sabotage")]
     pub sabotage: Option<crate::Sabotage>,
 }
@@ -93,6 +99,10 @@ impl Default for BusLimits {
             tombstone_ms: 24 * 3600 * 1000,
             due_rows_max: 256,
             reason_bytes_max: 1024,
+            system_retention_ms: 24 * 3600 * 1000,
+            system_retention_bytes: 64 << 20,
+            note_acks: false,
+            note_redeliveries: false,
             #[cfg(feature = "sabotage")]
             sabotage: None,
         }

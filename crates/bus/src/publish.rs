@@ -51,11 +51,24 @@ impl Bus {
         events: Vec<NewEvent>,
         single: bool,
     ) -> Result<(), BusError> {
+        let ops = Vec::with_capacity(events.len() + 1);
+        self.append_after(now, to, topic, events, single, ops)
+    }
+
+    /// The same, in one batch with what `ops` holds already.
+    pub(crate) fn append_after(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: TopicKey,
+        events: Vec<NewEvent>,
+        single: bool,
+        mut ops: Vec<Op>,
+    ) -> Result<(), BusError> {
         let bytes: usize = events.iter().map(|event| event.body.bytes()).sum();
         if bytes > BATCH_EVENT_BYTES_MAX {
             return Err(BusError::BatchTooLarge { bytes, max: BATCH_EVENT_BYTES_MAX });
         }
-        let mut ops = Vec::with_capacity(events.len() + 1);
         let id = self.topic_or_create(&topic, &mut ops)?;
         let mut appends = Vec::with_capacity(events.len());
         for event in events {
@@ -119,7 +132,9 @@ impl Bus {
             let Some(log) = topic.logs.get_mut(at.partition.0 as usize) else {
                 continue;
             };
-            self.counters.published += 1;
+            // What the server writes itself is nobody's traffic.
+            let count = if topic.system { &mut self.counters.system } else { &mut self.counters.published };
+            *count += 1;
             topic.counters.published += 1;
             if lose {
                 log.next = log.next.max(at.offset);

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::TopicKey;
+use millrace_model::{Group, TopicKey};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Without those of the server's own topics.
     pub published: u64,
+    /// Events the server wrote to its own topics.
+    pub system: u64,
     pub duplicates: u64,
     pub delivered: u64,
     pub acked: u64,
@@ -28,6 +31,15 @@ pub struct TopicCounters {
     pub delivered: u64,
 }
 
+/// One group on one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupGauges {
+    pub topic: TopicKey,
+    pub group: Group,
+    pub inflight: u64,
+    pub lag: u64,
+}
+
 /// A snapshot: counters since start, gauges as of now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -35,12 +47,17 @@ pub struct Stats {
     /// Topics with a list that says who may use them.
     pub topics_with_access: u64,
     pub by_topic: BTreeMap<TopicKey, TopicCounters>,
+    /// In the order of topics, then of groups.
+    pub by_group: Vec<GroupGauges>,
     pub connections: u64,
     pub topics: u64,
     pub groups: u64,
     pub subscriptions: u64,
     pub inflight: u64,
     pub lag: u64,
+    /// Bytes of fresh events kept in memory, and of events read ahead for groups.
+    pub tail_bytes: u64,
+    pub fetched_bytes: u64,
     pub delayed: bool,
     pub commits_pending: u64,
     pub storage_failed: Option<String>,

@@ -20,6 +20,8 @@ pub(crate) struct TopicId(pub(crate) u32);
 pub(crate) struct Topic {
     pub(crate) key: TopicKey,
     pub(crate) config: TopicConfig,
+    /// Of the server: not counted as traffic, not audited.
+    pub(crate) system: bool,
     /// See [`TopicRow::made`].
     pub(crate) made: u64,
     pub(crate) logs: Vec<Log>,
@@ -46,6 +48,7 @@ impl Topic {
         let TopicRow { config, made } = row;
         let logs = (0..config.partitions.max(1)).map(|_| Log::new()).collect();
         Topic {
+            system: key.is_system(),
             key,
             config,
             made,

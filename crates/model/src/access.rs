@@ -81,7 +81,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    fn is(&self, name: &str) -> bool {
+    pub(crate) fn is(&self, name: &str) -> bool {
         self.agent.as_str() == name || self.roles.iter().any(|role| role.as_str() == name)
     }
 }

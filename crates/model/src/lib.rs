@@ -17,8 +17,10 @@ mod name;
 mod partition;
 mod record;
 mod stream;
+mod system;
 mod time;
 mod topic_config;
+mod trace;
 
 pub use access::{ACL_ENTRIES_MAX, AccessError, AccessList, Action, Actor, Principal};
 pub use batch::{Append, Appended, BATCH_BYTES_MAX, Batch, Check, Durability, Op, Outcome, Refusal, Space};
@@ -30,5 +32,9 @@ pub use name::{DLQ_SUFFIX, Group, NameError, NameKind, Namespace, TopicName};
 pub use partition::{PARTITIONS_MAX, key_hash, partition_of};
 pub use record::{AHEAD_MAX, Bitmap, CursorRow, DueRow, GroupRow, RowError, TopicRow, TryRow, keys};
 pub use stream::{Offset, Partition, Stream, TopicKey};
+pub use system::{
+    AUDIT_TOPIC, DEAD_LETTER_MIRROR, METRICS_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, system_readers,
+};
 pub use time::{Mono, Now, TICK_MS, Timestamp};
 pub use topic_config::{ConfigError, Filter, TopicConfig, TopicPatch};
+pub use trace::{TRACEPARENT, TraceId};

@@ -24,6 +24,7 @@ pub struct Desk {
     pub commits: usize,
     /// Who asks from here on.
     pub by: By,
+    pub notes: Vec<Note>,
     requests: u64,
     out: Vec<String>,
 }
@@ -76,6 +77,7 @@ impl Desk {
             hold: false,
             commits: 0,
             by: None,
+            notes: Vec::new(),
             requests: 0,
             out: Vec::new(),
         }
@@ -262,6 +264,7 @@ impl Desk {
                 let found = row.map(|row| StoredTopic { row: row.clone(), reaches: reaches.collect() });
                 Input::TopicRead { token, found: Some(found) }
             }
+            Effect::Note(note) => return self.notes.push(note),
             other => return self.out.push(show(&other)),
         };
         self.bus.handle(self.now, input);

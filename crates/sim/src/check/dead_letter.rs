@@ -1,9 +1,9 @@
 //! A dead letter is whole: the copy says where it comes from, equals the original, appears in the same commit as the
-//! group's completion, and only once the event has had all its deliveries.
+//! group's completion and as its copy in the mirror, and only once the event has had all its deliveries.
 
 use std::collections::BTreeSet;
 
-use millrace_model::{Append, Batch, DLQ_SUFFIX, Offset, Op};
+use millrace_model::{Append, Batch, DEAD_LETTER_MIRROR, DLQ_SUFFIX, Offset, Op};
 
 use super::Checker;
 use crate::facts::Facts;
@@ -38,6 +38,7 @@ impl Checker for DeadLetters {
                 for topic in dropped(batch) {
                     self.buried.retain(|(spot, _)| spot.seat.topic != *topic);
                 }
+                self.check_mirror(batch)?;
                 for append in letters(batch) {
                     let (spot, offset) = source(append)?;
                     self.check(facts, batch, append, &spot, offset)?;
@@ -56,6 +57,21 @@ impl Checker for DeadLetters {
 }
 
 impl DeadLetters {
+    /// Every letter of a user's topic stands twice in the batch that makes it: in its own topic and in the mirror.
+    fn check_mirror(&self, batch: &Batch) -> Result<(), String> {
+        let mirrored = letters(batch).filter_map(|letter| {
+            let mirror = letter.stream.topic.dead_letters_of()?.dead_letter_mirror()?;
+            Some((mirror, &letter.event.body))
+        });
+        let mirror = appends(batch).filter(|append| append.stream.topic.topic() == DEAD_LETTER_MIRROR);
+        let found = mirror.map(|append| (append.stream.topic.clone(), &append.event.body));
+        let (wanted, found): (Vec<_>, Vec<_>) = (mirrored.collect(), found.collect());
+        if wanted != found {
+            return Err(format!("{} dead letters and {} in the mirror", wanted.len(), found.len()));
+        }
+        Ok(())
+    }
+
     fn check(
         &self,
         facts: &Facts,
@@ -85,11 +101,15 @@ impl DeadLetters {
     }
 }
 
-fn letters(batch: &Batch) -> impl Iterator<Item = &Append> {
+fn appends(batch: &Batch) -> impl Iterator<Item = &Append> {
     batch.ops.iter().filter_map(|op| match op {
-        Op::Append(append) if append.stream.topic.is_dead_letter() => Some(append),
+        Op::Append(append) => Some(append),
         _ => None,
     })
+}
+
+fn letters(batch: &Batch) -> impl Iterator<Item = &Append> {
+    appends(batch).filter(|append| append.stream.topic.is_dead_letter())
 }
 
 /// The offsets of this group and partition that the batch buries.

@@ -45,7 +45,7 @@ impl Checker for StoredOnce {
                 });
                 for (append, done) in appends.zip(appended) {
                     let topic = &append.stream.topic;
-                    if done.duplicate || topic.is_dead_letter() || topic.topic().starts_with("system.") {
+                    if done.duplicate || topic.is_dead_letter() || topic.is_system() {
                         continue;
                     }
                     self.stored(facts, &append.stream, done.offset, &append.event)?;
@@ -99,7 +99,8 @@ impl StoredOnce {
 
     fn find_again(&mut self, facts: &Facts) {
         self.stored.clear();
-        let logs = facts.ledger.logs.iter().filter(|(stream, _)| !stream.topic.is_dead_letter());
+        let of_users = |stream: &Stream| !stream.topic.is_dead_letter() && !stream.topic.is_system();
+        let logs = facts.ledger.logs.iter().filter(|(stream, _)| of_users(stream));
         for event in logs.flat_map(|(_, log)| log.events.values()) {
             if let Some(number) = number(&event.body) {
                 self.stored.insert(number, (event.stream.clone(), event.offset));

@@ -149,6 +149,8 @@ impl World {
                 self.delivered(conn, &group, &event);
             }
             Effect::Notice { conn, .. } => self.noticed(conn),
+            // For logs; the checkers read the batches themselves.
+            Effect::Note(_) => {}
             Effect::Stopped => {
                 self.see(&Seen::Stopped)?;
                 let at_ms = self.clock.world_ms + self.dice.below(3);

@@ -1,0 +1,48 @@
+//! The server's own topics: made with a bound on what they keep, written by the server alone.
+
+use millrace_model::{Now, Op, TopicConfig, TopicKey};
+
+use crate::bus::Bus;
+use crate::input::PublishBatch;
+use crate::pending::Pending;
+use crate::reply::{BusError, ReplyTo};
+use crate::topic::TopicId;
+
+impl Bus {
+    /// Events of the server itself, in whatever number: none makes sure that the topic is there. The limits on topics
+    /// do not hold, because there are only a few of these.
+    pub(crate) fn record(&mut self, now: Now, to: ReplyTo, batch: PublishBatch) -> Result<(), BusError> {
+        let PublishBatch { topic, events } = batch;
+        let mut ops = Vec::with_capacity(events.len() + 1);
+        self.system_topic(now, &topic, &mut ops);
+        if !events.is_empty() {
+            return self.append_after(now, to, topic, events, false, ops);
+        }
+        if ops.is_empty() {
+            return self.describe_topic(to, topic);
+        }
+        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic, created: true });
+        Ok(())
+    }
+
+    /// The topic, made now if it is not there: somebody may have deleted it. Its owner may change its settings later,
+    /// so they are given only here.
+    pub(crate) fn system_topic(&mut self, now: Now, key: &TopicKey, ops: &mut Vec<Op>) -> TopicId {
+        if let Some(id) = self.topic_ids.get(key) {
+            return *id;
+        }
+        let id = self.make_topic_unbounded(key, self.system_config(), ops);
+        self.note_upkeep(now, id);
+        id
+    }
+
+    pub(crate) fn system_config(&self) -> TopicConfig {
+        let bound = |limit| (limit > 0).then_some(limit);
+        TopicConfig {
+            partitions: 1,
+            retention_ms: bound(self.limits.system_retention_ms),
+            retention_bytes: bound(self.limits.system_retention_bytes),
+            ..TopicConfig::default()
+        }
+    }
+}
