@@ -6,19 +6,13 @@ use millrace_model::{AccessList, Action, Now, Op, Principal, Space, TopicConfig,
 
 use crate::bus::Bus;
 use crate::effect::Effect;
-use crate::input::{By, Publish, PublishBatch, Request};
+use crate::input::{By, Request};
 use crate::reply::{BusError, ReplyTo};
 
 impl Bus {
     /// The one table of what lists are asked about. The rest is for the edges' scopes to decide, or follows from a
     /// subscription that was admitted.
     pub(crate) fn admit(&self, by: &By, request: &Request) -> Result<(), BusError> {
-        if let Request::Publish(Publish { topic, .. }) | Request::PublishBatch(PublishBatch { topic, .. }) =
-            request
-            && topic.is_system()
-        {
-            return Err(BusError::SystemTopic(topic.clone()));
-        }
         let (action, topic) = match request {
             Request::Publish(publish) => (Action::Publish, &publish.topic),
             Request::PublishBatch(batch) => (Action::Publish, &batch.topic),
@@ -51,7 +45,8 @@ impl Bus {
         let Some(who) = by else { return Ok(()) };
         let permitted = match self.access_list(action, topic) {
             Some(list) => list.permits(who),
-            None => action == Action::Publish || who.may_read_unlisted(topic),
+            None if action == Action::Publish => !topic.is_system(),
+            None => who.may_read_unlisted(topic),
         };
         if permitted {
             return Ok(());

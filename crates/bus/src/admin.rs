@@ -208,8 +208,8 @@ impl Bus {
     pub(crate) fn stats(&self) -> Stats {
         let by_group: Vec<GroupGauges> = self
             .topic_ids
-            .iter()
-            .filter_map(|(_, id)| self.topics.get(id))
+            .values()
+            .filter_map(|id| self.topics.get(id))
             .flat_map(|topic| topic.groups.iter().map(move |(name, id)| (topic, name, id)))
             .filter_map(|(topic, name, id)| {
                 let mut gauges =

@@ -166,8 +166,6 @@ pub enum BusError {
     TopicDeleted(TopicKey),
     #[error("agent {agent} may not {action} topic {at}: its access list does not let it", at = .topic.topic())]
     Forbidden { topic: TopicKey, agent: Actor, action: Action },
-    #[error("topic {} is the server's own: read it, and publish to a topic whose name does not begin with system.", .0.topic())]
-    SystemTopic(TopicKey),
     #[error("{0}")]
     BadConfig(ConfigError),
     #[error("there is no group {group} on topic {at}", at = .topic.topic())]
@@ -216,7 +214,7 @@ impl BusError {
             | BusError::NoAutoCreate(_)
             | BusError::TopicDeleted(_)
             | BusError::GroupGone => ErrorCode::BadTopic,
-            BusError::Forbidden { .. } | BusError::SystemTopic(_) => ErrorCode::Forbidden,
+            BusError::Forbidden { .. } => ErrorCode::Forbidden,
             BusError::UnknownGroup { .. } | BusError::NotAMember { .. } => ErrorCode::BadGroup,
             BusError::BadConfig(_)
             | BusError::OutOfRange { .. }

@@ -1,4 +1,4 @@
-//! The server's own topics: made with a bound on what they keep, written by the server alone.
+//! The server's own topics: made with a bound on what they keep.
 
 use millrace_model::{Now, Op, TopicConfig, TopicKey};
 

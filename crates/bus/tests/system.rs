@@ -131,25 +131,28 @@ fn large_dead_letters_fit_their_batches_and_leave_their_payload_out_of_the_mirro
 }
 
 #[test]
-fn only_the_server_writes_its_topics() {
+fn nobody_who_has_a_name_writes_the_servers_topics() {
     let mut desk = Desk::new();
     record(&mut desk, "system.metrics", vec![event("1"), event("2")]);
     desk.expect(&["published 0/1 0/2"]);
+    let admin = vec![Actor::new("admin").expect("a name")];
+    desk.by = Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles: admin }));
     desk.publish("system.metrics", "3");
     desk.publish("system.other", "3");
     let later = Some(DeliverAt::AfterMs(1000));
-    desk.call(Request::Publish(Publish {
-        topic: topic("system.metrics"),
-        event: event("3"),
-        deliver_at: later,
-    }));
+    let publish = Publish { topic: topic("system.metrics"), event: event("3"), deliver_at: later };
+    desk.call(Request::Publish(publish));
     desk.call(Request::PublishBatch(PublishBatch { topic: topic(MIRROR), events: vec![event("3")] }));
     let out = desk.out();
     assert_eq!(out.len(), 4);
-    assert!(out.iter().all(|line| line.starts_with("refused forbidden: topic system.")), "{out:?}");
+    let refused = "refused forbidden: agent eve may not publish to topic system.";
+    assert!(out.iter().all(|line| line.starts_with(refused)), "{out:?}");
     assert_eq!(log(&desk, "system.metrics").len(), 2);
     desk.publish("systematic", "1");
     desk.expect(&["published 0/1"]);
+    desk.by = None;
+    desk.publish("system.metrics", "3");
+    desk.expect(&["published 0/3"]);
 }
 
 #[test]

@@ -54,6 +54,16 @@ impl Headers {
         serde_json::from_str(self.0.as_str()).unwrap_or_default()
     }
 
+    /// With one more header in front; the others stay as their author wrote them.
+    pub fn with(headers: Option<&Headers>, name: &str, value: &str) -> Headers {
+        let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
+        let text = headers.map_or("{}", |headers| headers.0.as_str());
+        let rest = text.trim_start().strip_prefix('{').unwrap_or("}");
+        let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
+        let text = format!("{{{}:{}{comma}{rest}", quoted(name), quoted(value));
+        Headers(JsonText::from_stored(text.into()))
+    }
+
     pub fn get(&self, name: &str) -> Option<String> {
         self.to_map().remove(name)
     }
@@ -122,4 +132,20 @@ pub struct Event {
     pub ts: Timestamp,
     pub id: EventId,
     pub body: Arc<EventBody>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_added_and_the_others_stay_as_they_were() {
+        let with = |text: Option<&str>| {
+            let headers = text.map(|text| Headers::from_stored(Bytes::copy_from_slice(text.as_bytes())));
+            Headers::with(headers.as_ref(), "t", "a\"b").json().as_str().to_owned()
+        };
+        assert_eq!(with(None), r#"{"t":"a\"b"}"#);
+        assert_eq!(with(Some(" { } ")), r#"{"t":"a\"b" } "#);
+        assert_eq!(with(Some(r#"{ "z" : "\u0031","a":""}"#)), r#"{"t":"a\"b", "z" : "\u0031","a":""}"#);
+    }
 }

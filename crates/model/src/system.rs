@@ -4,8 +4,8 @@ use crate::access::Principal;
 use crate::name::{DLQ_SUFFIX, TopicName};
 use crate::stream::TopicKey;
 
-/// Topics whose name begins like this are written by the server alone, and nothing about them is audited: a record
-/// of a record would have no end.
+/// Topics whose name begins like this are the server's: where access is controlled nobody else writes them unless a list
+/// of theirs says so, and nothing about them is audited, because a record of a record would have no end.
 pub const SYSTEM_PREFIX: &str = "system.";
 /// Counters and gauges, from time to time.
 pub const METRICS_TOPIC: &str = "system.metrics";

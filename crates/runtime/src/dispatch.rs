@@ -8,6 +8,7 @@ use millrace_model::Batch;
 use millrace_store::{ReadLimit, Retention};
 use tokio::sync::oneshot;
 
+use crate::notes::Notes;
 use crate::outbox::{Item, Outbox, Pressure};
 use crate::readers::{Job, Jobs};
 use crate::writer::Backlog;
@@ -17,6 +18,7 @@ use crate::writer::Backlog;
 pub(crate) struct Dispatch {
     backlog: Arc<Backlog>,
     jobs: Arc<Jobs>,
+    notes: Notes,
     conns: HashMap<ConnId, Conn>,
     calls: HashMap<u64, oneshot::Sender<Reply>>,
     next_call: u64,
@@ -42,10 +44,11 @@ pub(crate) enum Feedback {
 }
 
 impl Dispatch {
-    pub(crate) fn new(backlog: Arc<Backlog>, jobs: Arc<Jobs>) -> Dispatch {
+    pub(crate) fn new(backlog: Arc<Backlog>, jobs: Arc<Jobs>, notes: Notes) -> Dispatch {
         Dispatch {
             backlog,
             jobs,
+            notes,
             conns: HashMap::new(),
             calls: HashMap::new(),
             next_call: 0,
@@ -111,6 +114,7 @@ impl Dispatch {
                 self.stage(conn, Item::Delivery { group, event, attempts });
             }
             Effect::Notice { conn, error, group } => self.stage(conn, Item::Notice { error, group }),
+            Effect::Note(note) => self.notes.push(note),
             Effect::Stopped => self.set_stopped(),
         }
     }

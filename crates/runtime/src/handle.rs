@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_bus::{By, ConnId, Reply, Request};
+use millrace_bus::{By, ConnId, Note, Reply, Request};
 use millrace_model::Namespace;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::SystemClock;
 use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::link::{Asked, Link, units};
 use crate::metrics::{self, Metrics, ShellView};
+use crate::notes::NotesEnd;
 use crate::outbox::Outbox;
 use crate::settings::RuntimeSettings;
 use crate::writer::Backlog;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
+    pub(crate) notes: NotesEnd,
     pub(crate) conns: AtomicU64,
     /// Turns true when the owner is gone.
     pub(crate) ended: watch::Sender<bool>,
@@ -48,7 +50,8 @@ impl Handle {
     pub fn open(&self, namespace: Namespace) -> Result<Link, Ended> {
         let shared = &self.shared;
         let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
-        let outbox = Outbox::new(shared.settings.outbox_soft_bytes, shared.settings.outbox_hard_bytes);
+        let RuntimeSettings { outbox_soft_bytes, outbox_hard_bytes, .. } = shared.settings;
+        let outbox = Outbox::new(outbox_soft_bytes, outbox_hard_bytes, shared.metrics.clone());
         Link::open(conn, namespace, shared.inbox.clone(), outbox)
     }
 
@@ -70,6 +73,11 @@ impl Handle {
     pub async fn ended(&self) {
         // The sender lives as long as this handle.
         let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// What the engine tells for logs and audits. For the first who asks; it ends with the runtime.
+    pub fn take_notes(&self) -> Option<mpsc::Receiver<Note>> {
+        self.shared.notes.take()
     }
 
     pub fn health(&self) -> &Health {

@@ -4,11 +4,14 @@
 //! to the socket, not until they are taken, or a slow socket would hide behind its own buffer.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_bus::{BusError, Reply};
 use millrace_model::{Event, Group};
 use tokio::sync::Notify;
+
+use crate::metrics::Metrics;
 
 #[derive(Clone, Debug)]
 pub enum Item {
@@ -68,6 +71,8 @@ pub(crate) struct Outbox {
     relieved: Notify,
     soft_bytes: usize,
     hard_bytes: usize,
+    /// For the sum over all connections.
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Debug, Default)]
@@ -79,13 +84,14 @@ struct State {
 }
 
 impl Outbox {
-    pub(crate) fn new(soft_bytes: usize, hard_bytes: usize) -> Outbox {
+    pub(crate) fn new(soft_bytes: usize, hard_bytes: usize, metrics: Arc<Metrics>) -> Outbox {
         Outbox {
             state: Mutex::default(),
             filled: Notify::new(),
             relieved: Notify::new(),
             soft_bytes,
             hard_bytes,
+            metrics,
         }
     }
 
@@ -100,6 +106,7 @@ impl Outbox {
         }
         state.items.extend(items.drain(..));
         state.bytes += added;
+        self.metrics.outbound_bytes.fetch_add(added as u64, Relaxed);
         let pressure = match state.congested {
             true if state.bytes > self.hard_bytes => Pressure::Overrun,
             false if state.bytes > self.soft_bytes => Pressure::Rising,
@@ -120,6 +127,7 @@ impl Outbox {
         let mut state = self.lock();
         state.closed = true;
         state.congested = false;
+        self.metrics.outbound_bytes.fetch_sub(std::mem::take(&mut state.bytes) as u64, Relaxed);
         let dropped = std::mem::take(&mut state.items);
         drop(state);
         drop(dropped);
@@ -158,7 +166,10 @@ impl Outbox {
     /// True when the connection had been held back and may now go on: the owner must be told.
     pub(crate) fn written(&self, bytes: usize) -> bool {
         let mut state = self.lock();
-        state.bytes = state.bytes.saturating_sub(bytes);
+        // Once closed it holds nothing, whatever is still written.
+        let gone = bytes.min(state.bytes);
+        state.bytes -= gone;
+        self.metrics.outbound_bytes.fetch_sub(gone as u64, Relaxed);
         let relieved = state.congested && state.bytes <= self.soft_bytes / 2;
         if relieved {
             state.congested = false;
@@ -197,7 +208,7 @@ mod tests {
 
     #[test]
     fn pressure_rises_once_and_is_relieved_at_half_of_what_was_written() {
-        let outbox = Outbox::new(4 * ITEM, 8 * ITEM);
+        let outbox = Outbox::new(4 * ITEM, 8 * ITEM, Arc::default());
         assert_eq!(outbox.fill(&mut items(4)), Pressure::Fine);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Rising);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Fine);
@@ -211,10 +222,13 @@ mod tests {
 
     #[test]
     fn only_a_connection_that_was_held_back_overruns() {
-        let outbox = Outbox::new(4 * ITEM, 8 * ITEM);
+        let outbox = Outbox::new(4 * ITEM, 8 * ITEM, Arc::default());
         assert_eq!(outbox.fill(&mut items(100)), Pressure::Rising);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Overrun);
+        assert_eq!(outbox.metrics.outbound_bytes.load(Relaxed), 101 * ITEM as u64);
         outbox.close();
+        outbox.written(ITEM);
+        assert_eq!(outbox.metrics.outbound_bytes.load(Relaxed), 0);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Fine);
         assert_eq!(outbox.try_take(&mut Vec::new(), 1, 1), Some(Taken::Closed));
     }

@@ -11,7 +11,6 @@ use millrace_model::RowError;
 use millrace_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use crate::boot;
 use crate::clock::SystemClock;
 use crate::dispatch::Dispatch;
 use crate::handle::{Handle, Shared};
@@ -24,6 +23,7 @@ use crate::readers::{Jobs, Reader};
 use crate::settings::RuntimeSettings;
 use crate::watcher::Watcher;
 use crate::writer::Writer;
+use crate::{boot, notes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -65,11 +65,14 @@ impl Runtime {
         // Before the snapshot: what others commit in between is then told twice, not never.
         let watcher = Watcher::new(&**store, Duration::from_millis(settings.watch_interval_ms))?;
         let bus = Bus::restore(limits, boot::snapshot(&**store)?, clock.now())?;
+        let metrics = Arc::new(Metrics::default());
+        let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
         let shared = Arc::new(Shared {
             clock,
             inbox: Arc::new(Inbox::new(settings.request_units_max)),
             backlog: Arc::default(),
-            metrics: Arc::new(Metrics::default()),
+            metrics,
+            notes: notes_end,
             health: Arc::new(Health::default()),
             conns: AtomicU64::new(1),
             ended: watch::Sender::new(false),
@@ -79,7 +82,7 @@ impl Runtime {
         let mut runtime =
             Runtime { shared: shared.clone(), jobs: jobs.clone(), owner: None, workers: Vec::new() };
         runtime.start_workers(store, watcher)?;
-        let dispatch = Dispatch::new(shared.backlog.clone(), jobs);
+        let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes);
         let owner = Owner { shared, bus, dispatch };
         runtime.owner = Some(spawn("owner", move || owner.run())?);
         Ok(runtime)

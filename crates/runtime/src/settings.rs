@@ -25,6 +25,8 @@ pub struct RuntimeSettings {
     pub outbox_soft_bytes: usize,
     /// A connection that was told to wait and still gets past this is dropped.
     pub outbox_hard_bytes: usize,
+    /// Notes for the log and the audit that wait to be written down: more are dropped and counted.
+    pub notes_max: usize,
     /// The owner looks at the clock at least this often, so that a step of the wall clock is noticed by what is due.
     pub wait_ms_max: u64,
 }
@@ -44,6 +46,7 @@ impl Default for RuntimeSettings {
             readers: 2,
             outbox_soft_bytes: 1 << 20,
             outbox_hard_bytes: 8 << 20,
+            notes_max: 4096,
             wait_ms_max: 1000,
         }
     }

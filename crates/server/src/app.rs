@@ -10,6 +10,7 @@ use millrace_wire::ErrorCode;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
+use crate::observe::{Asker, Done, Trail, publish_trace};
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
 use crate::to_wire;
@@ -25,6 +26,7 @@ pub(crate) struct App {
     pub(crate) audit: Audit,
     /// Changes when tokens were replaced, for connections to look whether theirs still counts.
     pub(crate) reloads: watch::Sender<u64>,
+    pub(crate) trail: Trail,
     /// One permit per WebSocket.
     pub(crate) connections: Arc<Semaphore>,
     /// One permit per KiB of a body that is being read.
@@ -45,6 +47,7 @@ impl App {
         listen: SocketAddr,
         runtime: Handle,
         store: Arc<dyn Store>,
+        trail: Trail,
         closing: watch::Receiver<bool>,
     ) -> App {
         App {
@@ -55,6 +58,7 @@ impl App {
             tokens: Tokens::new(&settings.tokens, settings.token_rate),
             audit: Audit::default(),
             reloads: watch::Sender::new(0),
+            trail,
             settings,
             listen,
             runtime,
@@ -65,9 +69,26 @@ impl App {
 
     /// Asks the engine; a refusal becomes a problem.
     pub(crate) async fn ask(&self, by: By, request: Request) -> Result<Reply, Refusal> {
+        let trace = publish_trace(&request);
+        let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
         match self.runtime.call_as(by, request).await {
             Ok(Reply::Refused(error)) => Err(to_wire::problem(&error).into()),
-            Ok(reply) => Ok(reply),
+            Ok(reply) => {
+                let asker = Asker::current();
+                let asker = asker.as_deref();
+                let by = Done {
+                    agent: asker.and_then(Asker::agent),
+                    peer: asker.and_then(|asker| asker.peer),
+                    trace: trace.as_ref().or_else(|| asker?.trace.as_ref()),
+                };
+                match &reply {
+                    Reply::Topic { created, topic } if writes_topic => {
+                        self.topic_written(*created, &topic.topic, &by);
+                    }
+                    reply => self.done(reply, &by),
+                }
+                Ok(reply)
+            }
             Err(_) => Err(to_wire::problem(&BusError::ShuttingDown).into()),
         }
     }

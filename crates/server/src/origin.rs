@@ -38,7 +38,7 @@ pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: 
     if is_preflight {
         let methods = HeaderValue::from_static("GET, POST, PATCH, DELETE");
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-        let allowed = HeaderValue::from_static("authorization, content-type");
+        let allowed = HeaderValue::from_static("authorization, content-type, traceparent, tracestate");
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }
     response

@@ -6,7 +6,7 @@ use millrace_bus::Reply;
 use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
 use millrace_wire::{ErrorCode, FrameError};
 
-use crate::access::{Reason, TooSoon, is_access};
+use crate::access::{Reason, TooSoon};
 
 /// Boxed, because it travels in the error side of every handler's result.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl IntoResponse for Refusal {
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
-        if let Some(code) = ErrorCode::parse(&problem.code).filter(|code| is_access(*code)) {
+        if let Some(code) = ErrorCode::parse(&problem.code) {
             response.extensions_mut().insert(Reason { code, why: problem.detail.into() });
         }
         response

@@ -15,10 +15,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::accept::Accept;
 use crate::app::{App, SharedApp};
+use crate::observe::{AuditKind, Trail};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
 use crate::tls::{Certificate, TlsError};
-use crate::{accept, routes};
+use crate::{accept, observe, routes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -60,19 +61,24 @@ impl Server {
     pub async fn start(
         settings: ServerSettings,
         store: Arc<dyn Store>,
-        limits: BusLimits,
+        mut limits: BusLimits,
         listener: TcpListener,
     ) -> Result<Server, ServeError> {
         let addr = listener.local_addr().map_err(ServeError::Listener)?;
         let tls = settings.tls.as_ref().map(Certificate::read).transpose()?.map(Arc::new);
+        limits.note_acks = settings.audit.has(AuditKind::Ack);
+        limits.note_redeliveries = settings.audit.has(AuditKind::Redelivery);
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
         if settings.tokens.is_empty() {
             warn_of_idle_lists(&runtime.handle()).await;
         }
+        observe::make_topics(&runtime.handle()).await;
         let (closing, is_closing) = watch::channel(false);
-        let app = Arc::new(App::new(settings, addr, runtime.handle(), store, is_closing));
+        let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
+        let app = Arc::new(App::new(settings, addr, runtime.handle(), store, trail, is_closing));
+        observe::start(&app, scribe);
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
         let accept = Accept { router, tls: tls.clone(), settings: app.settings.clone() };

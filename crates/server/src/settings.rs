@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use millrace_runtime::RuntimeSettings;
 
 use crate::access::{Rate, TokenSettings};
+use crate::observe::AuditKinds;
 
 /// PEM files: the certificate with its chain, and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,14 @@ pub struct ServerSettings {
     pub pages_bytes_max: usize,
     /// Topics with lines of their own in `/metrics`: the rest is summed up under `topic="(other)"`.
     pub topic_labels_max: usize,
+    /// Groups with lines of their own in `/metrics`: the rest is summed up the same way.
+    pub group_labels_max: usize,
+    /// An event of `system.metrics` this often; 0 = never.
+    pub metrics_interval_ms: u64,
+    /// What is published to `system.bus.audit`; nothing by default.
+    pub audit: AuditKinds,
+    /// Records of the audit that wait to be published: more are dropped and counted.
+    pub audit_records_max: usize,
     /// How long a stop may take.
     pub grace_ms: u64,
     pub runtime: RuntimeSettings,
@@ -102,6 +111,10 @@ impl Default for ServerSettings {
             reads_max: 8,
             pages_bytes_max: 128 << 20,
             topic_labels_max: 100,
+            group_labels_max: 100,
+            metrics_interval_ms: 10_000,
+            audit: AuditKinds::default(),
+            audit_records_max: 1024,
             grace_ms: 5000,
             runtime: RuntimeSettings::default(),
         }

@@ -1,11 +1,13 @@
 //! The door out: answers, deliveries and refusals become frames and bodies.
 
 use millrace_bus::{self as bus, BusError, OffsetsView, PartitionView, Reply, Stats, TopicView};
-use millrace_model::{ConfigError, Group, NameError, Namespace, Offset, Partition, TopicKey, TopicName};
-use millrace_runtime::Item;
+use millrace_model::{
+    ConfigError, Group, NameError, Namespace, Offset, Partition, TopicKey, TopicName, TraceId,
+};
+use millrace_runtime::{Item, ShellView};
 use millrace_wire::http::{
-    GroupDoc, GroupList, GroupOffsets, GroupPlace, PartitionOffsets, Problem, Sought, StatsDoc, StreamDoc,
-    TopicDoc, TopicOffsets, TopicStats,
+    GroupDoc, GroupList, GroupOffsets, GroupPlace, GroupStats, MetricsDoc, PartitionOffsets, Problem, Sought,
+    StatsDoc, StreamDoc, TopicDoc, TopicOffsets, TopicStats,
 };
 use millrace_wire::{
     About, ErrorCode, FrameError, Place, Position, Rid, write_message, write_ok, write_published,
@@ -17,6 +19,8 @@ use millrace_wire::{
 pub(crate) struct Waiting {
     pub(crate) rid: Option<Rid>,
     pub(crate) op: &'static str,
+    /// Of the event it publishes.
+    pub(crate) trace: Option<TraceId>,
 }
 
 /// The frame an item becomes. `waiting` is whose answer it is: a request that did not want one leaves no frame
@@ -84,7 +88,7 @@ pub(crate) fn problem(error: &BusError) -> Problem {
     }
 }
 
-fn code(error: &BusError) -> ErrorCode {
+pub(crate) fn code(error: &BusError) -> ErrorCode {
     match error.code() {
         bus::ErrorCode::BadTopic => ErrorCode::BadTopic,
         bus::ErrorCode::BadGroup => ErrorCode::BadGroup,
@@ -225,4 +229,50 @@ pub(crate) fn stats(stats: &Stats, uptime_ms: u64, namespace: &Namespace) -> Sta
             })
             .collect(),
     }
+}
+
+/// How many names a document of metrics may hold; the rest is summed up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Labels {
+    pub(crate) topics: usize,
+    pub(crate) groups: usize,
+}
+
+/// Stands for all names past a bound; no real one can be this.
+pub(crate) const OTHER: &str = "(other)";
+
+/// Without refusals, which the edge counts.
+pub(crate) fn metrics(stats: &Stats, shell: &ShellView, namespace: &Namespace, labels: Labels) -> MetricsDoc {
+    let mut doc = MetricsDoc {
+        stats: self::stats(stats, shell.uptime_ms, namespace),
+        system: stats.counters.system,
+        commits: shell.commits,
+        commit_batches: shell.commit_batches,
+        commit_events: shell.commit_events,
+        commit_seconds: shell.sync.sum as f64 / 1e6,
+        backlog_batches: shell.backlog_batches,
+        backlog_bytes: shell.backlog_bytes,
+        requests_waiting: shell.requests_waiting,
+        outbound_bytes: shell.outbound_bytes,
+        tail_bytes: stats.tail_bytes,
+        fetched_bytes: stats.fetched_bytes,
+        ..MetricsDoc::default()
+    };
+    let by_topic = std::mem::take(&mut doc.stats.by_topic);
+    for (at, (name, counts)) in by_topic.into_iter().enumerate() {
+        let name = if at < labels.topics { name } else { OTHER.to_owned() };
+        let sum = doc.stats.by_topic.entry(name).or_default();
+        sum.published += counts.published;
+        sum.delivered += counts.delivered;
+    }
+    let here = stats.by_group.iter().filter(|one| one.topic.namespace() == namespace.as_str());
+    for (at, one) in here.enumerate() {
+        let shown = at < labels.groups;
+        let name = |name: &str| if shown { name.to_owned() } else { OTHER.to_owned() };
+        let groups = doc.by_group.entry(name(one.topic.topic())).or_default();
+        let sum: &mut GroupStats = groups.entry(name(one.group.as_str())).or_default();
+        sum.lag += one.lag;
+        sum.inflight += one.inflight;
+    }
+    doc
 }

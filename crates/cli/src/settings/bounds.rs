@@ -327,6 +327,45 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Topics with metrics of their own: the rest is summed up"
     ),
     bound!(
+        "group-labels-max",
+        server.group_labels_max,
+        usize,
+        0,
+        "Groups with metrics of their own: the rest is summed up"
+    ),
+    bound!(
+        "audit-records-max",
+        server.audit_records_max,
+        usize,
+        1,
+        u32::MAX as u64 >> 3,
+        &[],
+        "Records of the audit waiting to be published: more are dropped and counted"
+    ),
+    bound!(
+        "system-retention-ms",
+        limits.system_retention_ms,
+        u64,
+        0,
+        "Age of events in topics system.* from when they are made on; 0 = any"
+    ),
+    bound!(
+        "system-retention-bytes",
+        limits.system_retention_bytes,
+        u64,
+        0,
+        "Size of topics system.* from when they are made on; 0 = any"
+    ),
+    bound!(
+        "notes-max",
+        server.runtime.notes_max,
+        usize,
+        1,
+        u32::MAX as u64 >> 3,
+        &[],
+        "Notes of the engine waiting for the log and the audit: more are dropped and counted"
+    ),
+    bound!(
         "outbound-bytes-pause",
         server.runtime.outbox_soft_bytes,
         usize,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use millrace_client::Endpoint;
 use millrace_model::{Durability, Namespace};
-use millrace_server::StoreUrl;
+use millrace_server::{AuditKind, StoreUrl};
 
 use crate::settings::{Also, Kind, Scope, Setting, Value};
 
@@ -22,6 +22,9 @@ macro_rules! text {
         }
     };
 }
+
+/// Short for every kind.
+const AUDIT_ALL: &str = "all";
 
 const PATH: Kind = Kind::Text { what: "the path of a file", check: |_| true };
 
@@ -109,6 +112,40 @@ pub(super) static SETTINGS: &[Setting] = &[
         also: &[],
         get: |config| Value::Flag(!config.limits.auto_create),
         set: |config, value| config.limits.auto_create = value != Value::Flag(true),
+    },
+    Setting {
+        name: "metrics-interval-ms",
+        help: "How often an event with all counters goes to topic system.metrics; 0 = never",
+        kind: Kind::Number { min: 0, max: u32::MAX as u64 },
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::Number(config.server.metrics_interval_ms),
+        set: |config, value| {
+            if let Value::Number(number) = value {
+                config.server.metrics_interval_ms = number;
+            }
+        },
+    },
+    Setting {
+        name: "audit",
+        help: "What is published to topic system.bus.audit: refusals, admin, publish, subscribe, ack, redelivery, or all",
+        kind: Kind::List {
+            what: "refusals, admin, publish, subscribe, ack, redelivery, or all",
+            check: |text| text == AUDIT_ALL || text.parse::<AuditKind>().is_ok(),
+        },
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::List(config.server.audit.iter().map(|kind| kind.as_str().to_owned()).collect()),
+        set: |config, value| {
+            if let Value::List(items) = value {
+                let kinds = |item: &String| match item.parse() {
+                    Ok(kind) => vec![kind],
+                    // The check let only this through.
+                    Err(()) => AuditKind::ALL.to_vec(),
+                };
+                config.server.audit = items.iter().flat_map(kinds).collect();
+            }
+        },
     },
     text!(
         "url",

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tungstenite::protocol::frame::coding::CloseCode;
 
-use crate::server::Server;
+use crate::server::{Server, user_topics};
 use crate::socket::Socket;
 
 /// `hashed` is given by the SHA-256 of `hashed-secret`.
@@ -90,7 +90,8 @@ fn without_a_token_a_connection_may_only_ping_and_authenticate() {
     socket.send(&json!({"type": "PING", "rid": 8}));
     assert_eq!(socket.expect("PONG")["rid"], 8);
     let (status, topics) = server.request_as("root-secret", "GET", "/topics", &json!(null));
-    assert_eq!((status, topics), (200, json!({"topics": []})), "nothing was made on the way");
+    assert_eq!(status, 200);
+    assert!(user_topics(&topics).is_empty(), "nothing was made on the way: {topics}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn a_body_that_is_not_utf8_is_refused() {
         assert_eq!((status, &problem["code"]), (400, &json!("bad_json")), "{body:?}: {text}");
         assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("UTF-8")), "{text}");
     }
-    assert_eq!(server.get("/topics").1["topics"], json!([]));
+    assert!(server.topics().is_empty());
 }
 
 #[test]

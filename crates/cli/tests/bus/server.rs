@@ -172,6 +172,14 @@ impl Server {
         agent.run(request.body(body).expect("a request")).expect("the server answers")
     }
 
+    /// The names of all topics but the server's own.
+    #[track_caller]
+    pub fn topics(&self) -> Vec<String> {
+        let (status, list) = self.get("/topics");
+        assert_eq!(status, 200, "{list}");
+        user_topics(&list)
+    }
+
     /// The durable commit of a group in a partition.
     #[track_caller]
     pub fn committed(&self, topic: &str, group: &str, partition: usize) -> u64 {
@@ -180,6 +188,16 @@ impl Server {
         let committed = &offsets["partitions"][partition]["groups"][group]["committed"];
         committed.as_u64().unwrap_or_else(|| panic!("no group {group} in {offsets}"))
     }
+}
+
+/// The names in an answer of `GET /topics`, without the server's own, which always are there.
+#[track_caller]
+pub fn user_topics(list: &Value) -> Vec<String> {
+    let names = list["topics"].as_array().expect("topics").iter().map(|topic| topic["topic"].as_str());
+    let (own, users): (Vec<_>, Vec<_>) =
+        names.map(|name| name.expect("a name").to_owned()).partition(|name| name.starts_with("system."));
+    assert_eq!(own, ["system.bus.audit", "system.bus.dlq", "system.metrics"]);
+    users
 }
 
 /// Waits for something that comes by itself. It gives up after half a minute: not to judge speed, but to say what never came.

@@ -1,15 +1,22 @@
-//! The record of those who were turned away: one structured line each, target `millrace::audit`, within a bound.
+//! The record of those who were turned away: counted, one structured line each within a bound, and an event of
+//! `system.bus.audit` if the audit is on and it is about access.
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use millrace_model::{SYSTEM_PREFIX, TraceId};
 use millrace_wire::ErrorCode;
+use millrace_wire::http::AuditDoc;
 
-use crate::access::{Caller, Meter, Peer, Rate};
-use crate::app::SharedApp;
+use crate::access::{Meter, Peer, Rate};
+use crate::app::{App, SharedApp};
+use crate::observe::{Asker, AuditKind, Refusals};
 
 /// Lines per second, and at once. What is above is counted and told by the next line.
 const LINES: Rate = Rate { per_second: 10, burst: 100 };
@@ -18,46 +25,92 @@ const WHAT_CHARS_MAX: usize = 200;
 
 #[derive(Debug)]
 pub(crate) struct Audit {
-    lines: Meter,
+    pub(crate) refusals: Refusals,
+    /// About access, and about everything else: a client that sends nonsense must not hide an intruder.
+    access: Lines,
+    other: Lines,
+}
+
+#[derive(Debug)]
+struct Lines {
+    meter: Meter,
     suppressed: AtomicU64,
+}
+
+impl Lines {
+    fn new() -> Lines {
+        Lines { meter: Meter::new(LINES), suppressed: AtomicU64::new(0) }
+    }
+
+    /// How many lines before this one were left out; `None` if this one must be too.
+    fn next(&self) -> Option<u64> {
+        if self.meter.take(1).is_err() {
+            self.suppressed.fetch_add(1, Relaxed);
+            return None;
+        }
+        Some(self.suppressed.swap(0, Relaxed))
+    }
 }
 
 /// Somebody was turned away. No secret is ever part of it.
 pub(crate) struct Refused<'a> {
     pub(crate) code: ErrorCode,
-    pub(crate) caller: &'a Caller,
+    pub(crate) agent: Option<&'a str>,
+    pub(crate) peer: Option<SocketAddr>,
     /// The frame's type, or method and path.
     pub(crate) what: &'a dyn fmt::Display,
     pub(crate) why: &'a str,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) topic: Option<&'a str>,
+    pub(crate) trace: Option<&'a TraceId>,
 }
 
 impl Default for Audit {
     fn default() -> Audit {
-        Audit { lines: Meter::new(LINES), suppressed: AtomicU64::new(0) }
+        Audit { refusals: Refusals::default(), access: Lines::new(), other: Lines::new() }
     }
 }
 
-impl Audit {
+impl App {
     pub(crate) fn refused(&self, refused: &Refused<'_>) {
-        if self.lines.take(1).is_err() {
-            self.suppressed.fetch_add(1, Relaxed);
+        let code = refused.code;
+        self.audit.refusals.count(code);
+        let what = || refused.what.to_string().chars().take(WHAT_CHARS_MAX).collect::<String>();
+        let peer = refused.peer.map(tracing::field::display);
+        let trace_id = refused.trace.map(TraceId::as_str);
+        if !is_access(code) {
+            if let Some(suppressed) = self.audit.other.next() {
+                let (what, why) = (what(), refused.why);
+                let (code, agent) = (code.as_str(), refused.agent);
+                tracing::info!(target: "millrace::refusals", code, agent, peer, ?what, ?why, trace_id, suppressed, "refused");
+            }
             return;
         }
-        let what: String = refused.what.to_string().chars().take(WHAT_CHARS_MAX).collect();
-        tracing::warn!(
-            target: "millrace::audit",
-            code = refused.code.as_str(),
-            agent = refused.caller.agent(),
-            peer = %refused.caller.peer.addr,
-            what = ?what,
-            why = ?refused.why,
-            suppressed = self.suppressed.swap(0, Relaxed),
-            "refused"
-        );
+        if let Some(suppressed) = self.audit.access.next() {
+            let (what, why) = (what(), refused.why);
+            let (code, agent) = (code.as_str(), refused.agent);
+            tracing::warn!(target: "millrace::audit", code, agent, peer, ?what, ?why, trace_id, suppressed, "refused");
+        }
+        if self.trail.wants(AuditKind::Refusals) {
+            let owned = |text: &str| text.to_owned();
+            let doc = AuditDoc {
+                kind: "refused".to_owned(),
+                code: Some(code.as_str().to_owned()),
+                agent: refused.agent.map(owned),
+                peer: refused.peer.map(|peer| peer.to_string()),
+                what: Some(what()),
+                why: Some(refused.why.to_owned()),
+                namespace: refused.namespace.map(owned),
+                topic: refused.topic.map(owned),
+                trace_id: trace_id.map(owned),
+                ..AuditDoc::default()
+            };
+            self.trail.put(AuditKind::Refusals, doc);
+        }
     }
 }
 
-/// Whether a refusal is about access, and so belongs here.
+/// Whether a refusal is about access: those are warnings, and part of the audit.
 pub(crate) fn is_access(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::Unauthorized | ErrorCode::Forbidden | ErrorCode::RateLimited)
 }
@@ -72,13 +125,33 @@ pub(crate) struct Reason {
 /// Outermost, so that no refusal over HTTP escapes it.
 pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let peer = request.extensions().get::<Peer>().cloned();
-    let response = next.run(request).await;
-    if let (Some(reason), Some(peer)) = (response.extensions().get::<Reason>(), peer) {
-        let nobody = Caller { peer, grant: None };
-        let caller = response.extensions().get::<Caller>().unwrap_or(&nobody);
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.addr);
+    let asker = Arc::new(Asker::of(peer, request.headers()));
+    let begun = Instant::now();
+    let response = asker.clone().serve(next.run(request)).await;
+    let trace = asker.trace.as_ref();
+    if let Some(reason) = response.extensions().get::<Reason>() {
+        let topic = topic_of(&path);
         let what = &format_args!("{method} {path}");
-        app.audit.refused(&Refused { code: reason.code, caller, what, why: &reason.why });
+        let (code, why, agent) = (reason.code, &*reason.why, asker.agent());
+        app.refused(&Refused { code, agent, peer, what, why, namespace: None, topic, trace });
     }
+    tracing::debug!(
+        target: "millrace::http",
+        %method,
+        path,
+        status = response.status().as_u16(),
+        ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        agent = asker.agent(),
+        peer = peer.map(tracing::field::display),
+        trace_id = trace.map(TraceId::as_str),
+        "request"
+    );
     response
+}
+
+/// Only to tell whether it is one of the server's own: those names need no decoding.
+fn topic_of(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("/topics/").or_else(|| path.strip_prefix("/dead-letters/"))?;
+    rest.split('/').next().filter(|topic| topic.starts_with(SYSTEM_PREFIX))
 }

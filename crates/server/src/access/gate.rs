@@ -9,6 +9,7 @@ use millrace_wire::ErrorCode;
 use crate::access::needs::{self, Need};
 use crate::access::{Caller, Peer};
 use crate::app::{App, SharedApp};
+use crate::observe::Asker;
 use crate::params::Params;
 use crate::refusal::Refusal;
 
@@ -22,16 +23,17 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
     };
     let mut caller = Caller { peer, grant: None };
     let passed = pass(&app, &request, &mut caller);
-    let mut response = match passed {
+    // For the audit, which stands further out.
+    if let (Some(asker), Some(agent)) = (Asker::current(), caller.agent()) {
+        let _ = asker.agent.set(agent.to_owned());
+    }
+    match passed {
         Ok(()) => {
             request.extensions_mut().insert(caller.clone());
             next.run(request).await
         }
         Err(refusal) => refusal.into_response(),
-    };
-    // For the audit, which stands further out.
-    response.extensions_mut().insert(caller);
-    response
+    }
 }
 
 /// In the order of cost: nothing is looked up for a connection that asks too much.

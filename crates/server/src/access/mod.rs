@@ -16,7 +16,7 @@ mod needs;
 mod scope;
 mod tokens;
 
-pub(crate) use audit::{Audit, Reason, Refused, is_access, watch};
+pub(crate) use audit::{Audit, Reason, Refused, watch};
 pub use bucket::Rate;
 pub(crate) use bucket::{Meter, TooSoon};
 pub(crate) use caller::{Caller, Peer};

@@ -14,6 +14,7 @@ use crate::app::{App, SharedApp};
 use crate::body::{Share, read_text};
 use crate::http::page::{self, PageQuery};
 use crate::http::{cloud_events, json};
+use crate::observe::Asker;
 use crate::params::AtTopic;
 use crate::refusal::Refusal;
 use crate::{from_wire, to_wire};
@@ -25,10 +26,11 @@ pub(crate) async fn publish(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let (request, _share) = match cloud_events::mode(&headers)? {
+    let (mut request, _share) = match cloud_events::mode(&headers)? {
         Some(mode) => cloud_events::request(&app, &caller, at.topic, mode, &headers, body).await?,
         None => request(&app, &caller, at.topic, body).await?,
     };
+    Asker::stamp(&mut request);
     match app.ask(caller.by(), request).await? {
         reply @ (Reply::Published { .. } | Reply::PublishedBatch { .. }) => {
             let mut out = String::new();

@@ -1,55 +1,76 @@
-//! `GET /metrics`: the Prometheus text format, written once per metric in one table.
+//! `GET /metrics`: the Prometheus text format.
+//!
+//! Every name is written once, in the tables below; docs/operations.md lists them, and a test compares the two. A
+//! label's values are bounded: codes are a closed list, topics and groups past their bound are summed up.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use millrace_bus::{Reply, Request, Stats, TopicCounters};
-use millrace_runtime::{Health, SYNC_BUCKETS_US, ShellView};
+use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
+use millrace_runtime::{Health, ShellView};
 
-use crate::access::Caller;
-use crate::app::SharedApp;
+use crate::access::{Caller, NamespaceRule};
+use crate::app::{App, SharedApp};
+use crate::http::prometheus::Page;
+use crate::settings::ServerSettings;
+use crate::to_wire::OTHER;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Stands for all topics past the bound on labels; no real topic can have this name.
-const OTHER: &str = "(other)";
 
 /// How long the engine may take to answer. When it does not, because a stuck disk holds it up, what the shell knows is
 /// all the more wanted: it is answered alone.
 const ENGINE_WAIT_MS: u64 = 1000;
 
 pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Response {
-    let mut out = String::with_capacity(8 << 10);
+    let mut page = Page::default();
     let asked =
         tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
     if let Ok(Ok(Reply::Stats(mut stats))) = asked {
         // The names of other tenants' topics are not for everybody who may look at the server.
         let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
-        stats.by_topic.retain(|topic, _| namespaces.is_none_or(|rule| rule.allows(topic.namespace())));
-        write_bus(&mut out, &stats);
-        write_topics(&mut out, &stats, app.settings.topic_labels_max);
+        let seen = |namespace: &str| namespaces.is_none_or(|rule: &NamespaceRule| rule.allows(namespace));
+        stats.by_topic.retain(|topic, _| seen(topic.namespace()));
+        stats.by_group.retain(|one| seen(one.topic.namespace()));
+        write_bus(&mut page, &stats);
+        write_topics(&mut page, &stats, app.settings.topic_labels_max);
+        write_groups(&mut page, &stats, app.settings.group_labels_max);
     }
-    write_shell(&mut out, &app.runtime.metrics(), app.runtime.health());
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], out).into_response()
+    write_shell(&mut page, &app.runtime.metrics(), app.runtime.health());
+    write_edge(&mut page, &app);
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], page.text()).into_response()
 }
 
-fn write_bus(out: &mut String, stats: &Stats) {
+fn write_bus(page: &mut Page, stats: &Stats) {
     let counters = &stats.counters;
     for (name, help, value) in [
-        ("events_published", "Events stored.", counters.published),
-        ("events_duplicate", "Publishes answered from an earlier one with the same id.", counters.duplicates),
-        ("events_delivered", "Events sent to members of groups.", counters.delivered),
-        ("events_acked", "Events acknowledged.", counters.acked),
-        ("events_nacked", "Events refused by their receiver.", counters.nacked),
-        ("events_redelivered", "Deliveries after the first.", counters.redelivered),
-        ("events_timed_out", "Deliveries not acknowledged in time.", counters.timed_out),
-        ("events_dead_lettered", "Events given up on.", counters.dead_lettered),
-        ("events_skipped", "Events removed by retention before a group saw them.", counters.skipped),
-        ("events_filtered", "Events turned away by a group's filter.", counters.filtered),
+        (
+            "events_published_total",
+            "Events stored, without those of the server's own topics.",
+            counters.published,
+        ),
+        ("events_system_total", "Events stored in the server's own topics.", counters.system),
+        (
+            "events_duplicate_total",
+            "Publishes answered from an earlier one with the same id.",
+            counters.duplicates,
+        ),
+        ("events_delivered_total", "Events sent to members of groups.", counters.delivered),
+        ("events_acked_total", "Events acknowledged.", counters.acked),
+        ("events_nacked_total", "Events refused by their receiver.", counters.nacked),
+        ("events_redelivered_total", "Deliveries after the first.", counters.redelivered),
+        ("events_timed_out_total", "Deliveries not acknowledged in time.", counters.timed_out),
+        ("events_dead_lettered_total", "Events given up on.", counters.dead_lettered),
+        ("events_skipped_total", "Events removed by retention before a group saw them.", counters.skipped),
+        ("events_filtered_total", "Events turned away by a group's filter.", counters.filtered),
+        (
+            "events_quarantined_total",
+            "Delayed events that could not be read and were set aside.",
+            counters.quarantined,
+        ),
     ] {
-        single(out, "counter", &format!("{name}_total"), help, value);
+        page.single("counter", name, help, value);
     }
     for (name, help, value) in [
         ("events_inflight", "Events delivered and not acknowledged.", stats.inflight),
@@ -58,13 +79,15 @@ fn write_bus(out: &mut String, stats: &Stats) {
         ("subscriptions", "Memberships in groups.", stats.subscriptions),
         ("topics", "Topics.", stats.topics),
         ("groups", "Groups.", stats.groups),
+        ("tail_bytes", "Fresh events kept in memory for groups at the tail.", stats.tail_bytes),
+        ("fetched_bytes", "Events read ahead for groups that are behind.", stats.fetched_bytes),
     ] {
-        single(out, "gauge", name, help, value);
+        page.single("gauge", name, help, value);
     }
 }
 
 /// The first topics by name get lines of their own. The total of a counter never falls, whoever it is filed under.
-fn write_topics(out: &mut String, stats: &Stats, labels_max: usize) {
+fn write_topics(page: &mut Page, stats: &Stats, labels_max: usize) {
     let mut other = TopicCounters::default();
     for counters in stats.by_topic.values().skip(labels_max) {
         other.published += counters.published;
@@ -72,16 +95,13 @@ fn write_topics(out: &mut String, stats: &Stats, labels_max: usize) {
     }
     let has_other = stats.by_topic.len() > labels_max;
     let mut family = |name: &str, help: &str, value: fn(&TopicCounters) -> u64| {
-        head(out, "counter", name, help);
+        page.head("counter", name, help);
         for (topic, counters) in stats.by_topic.iter().take(labels_max) {
-            let (namespace, topic) = (topic.namespace(), topic.topic());
-            line(
-                out,
-                format_args!("{name}{{namespace=\"{namespace}\",topic=\"{topic}\"}} {}", value(counters)),
-            );
+            let labels = [("namespace", topic.namespace()), ("topic", topic.topic())];
+            page.labelled(name, &labels, value(counters));
         }
         if has_other {
-            line(out, format_args!("{name}{{namespace=\"{OTHER}\",topic=\"{OTHER}\"}} {}", value(&other)));
+            page.labelled(name, &[("namespace", OTHER), ("topic", OTHER)], value(&other));
         }
     };
     family("topic_published_total", "Events stored, by topic.", |counters| counters.published);
@@ -90,66 +110,93 @@ fn write_topics(out: &mut String, stats: &Stats, labels_max: usize) {
     });
 }
 
-fn write_shell(out: &mut String, shell: &ShellView, health: &Health) {
+fn write_groups(page: &mut Page, stats: &Stats, labels_max: usize) {
+    let (shown, rest) = stats.by_group.split_at(labels_max.min(stats.by_group.len()));
+    let mut family = |name: &str, help: &str, value: fn(&GroupGauges) -> u64| {
+        page.head("gauge", name, help);
+        for one in shown {
+            let (namespace, topic, group) = (one.topic.namespace(), one.topic.topic(), one.group.as_str());
+            page.labelled(name, &[("namespace", namespace), ("topic", topic), ("group", group)], value(one));
+        }
+        if !rest.is_empty() {
+            let labels = [("namespace", OTHER), ("topic", OTHER), ("group", OTHER)];
+            page.labelled(name, &labels, rest.iter().map(value).sum::<u64>());
+        }
+    };
+    family("group_events_lag", "Events stored and not committed, by group.", |one| one.lag);
+    family("group_events_inflight", "Events delivered and not acknowledged, by group.", |one| one.inflight);
+}
+
+fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     for (name, help, value) in [
-        ("commits", "Commits, each with one sync.", shell.commits),
-        ("commit_batches", "Batches merged into commits.", shell.commit_batches),
-        ("commit_events", "Events appended by commits.", shell.commit_events),
-        ("maintained_rows", "Rows of housekeeping.", shell.maintained_rows),
-        ("owner_turns", "Rounds of the owner loop.", shell.turns),
-        ("reads", "Reads the engine asked for.", shell.reads),
-        ("reads_failed", "Reads that failed and were tried again.", shell.reads_failed),
-        ("events_damaged", "Damaged events met while reading.", shell.damaged),
-        ("connections_dropped_slow", "Connections dropped because they did not read.", shell.dropped_slow),
+        ("commits_total", "Commits, each with one sync.", shell.commits),
+        ("commit_batches_total", "Batches merged into commits.", shell.commit_batches),
+        ("commit_events_total", "Events appended by commits.", shell.commit_events),
+        ("maintained_rows_total", "Rows of housekeeping.", shell.maintained_rows),
+        ("owner_turns_total", "Rounds of the owner loop.", shell.turns),
+        ("reads_total", "Reads the engine asked for.", shell.reads),
+        ("reads_failed_total", "Reads that failed and were tried again.", shell.reads_failed),
+        ("events_damaged_total", "Damaged events met while reading.", shell.damaged),
+        (
+            "connections_dropped_slow_total",
+            "Connections dropped because they did not read.",
+            shell.dropped_slow,
+        ),
+        (
+            "notes_dropped_total",
+            "Notes of the engine that the log and the audit missed.",
+            shell.notes_dropped,
+        ),
     ] {
-        single(out, "counter", &format!("{name}_total"), help, value);
+        page.single("counter", name, help, value);
     }
     for (name, help, value) in [
         ("requests_waiting", "Requests not yet seen by the engine.", shell.requests_waiting),
         ("backlog_batches", "Batches not yet durable.", shell.backlog_batches),
         ("backlog_bytes", "Bytes of batches not yet durable.", shell.backlog_bytes),
+        ("outbound_bytes", "Bytes waiting for WebSocket connections to read them.", shell.outbound_bytes),
         ("reads_waiting", "Reads waiting for a reader.", shell.reads_waiting),
         ("storage_failed", "1 when nothing is written any more.", health.storage_failed().is_some().into()),
         ("stopping", "1 while the server shuts down.", health.stopping().into()),
     ] {
-        single(out, "gauge", name, help, value);
+        page.single("gauge", name, help, value);
     }
-    head(out, "gauge", "uptime_seconds", "Time since the server started.");
-    line(out, format_args!("uptime_seconds {}", shell.uptime_ms as f64 / 1e3));
-    write_sync(out, shell);
+    page.head("gauge", "uptime_seconds", "Time since the server started.");
+    page.labelled("uptime_seconds", &[], shell.uptime_ms as f64 / 1e3);
+    let micro = 1e-6;
+    page.histogram("commit_seconds", "How long a commit took, its sync included.", &shell.sync, micro);
+    page.histogram("commit_size_batches", "Batches merged into one commit.", &shell.batches_per_commit, 1.0);
+    page.histogram("commit_size_events", "Events appended by one commit.", &shell.events_per_commit, 1.0);
 }
 
-fn write_sync(out: &mut String, shell: &ShellView) {
-    head(out, "histogram", "commit_seconds", "How long a commit took, its sync included.");
-    let mut count = 0;
-    for (bound, in_bucket) in SYNC_BUCKETS_US.iter().zip(shell.sync.counts) {
-        count += in_bucket;
-        line(out, format_args!("commit_seconds_bucket{{le=\"{}\"}} {count}", *bound as f64 / 1e6));
+fn write_edge(page: &mut Page, app: &App) {
+    page.head("counter", "refusals_total", "Requests and frames refused, by error code.");
+    for (code, count) in app.audit.refusals.counts() {
+        page.labelled("refusals_total", &[("code", code.as_str())], count);
     }
-    let total: u64 = shell.sync.counts.iter().sum();
-    line(out, format_args!("commit_seconds_bucket{{le=\"+Inf\"}} {total}"));
-    line(out, format_args!("commit_seconds_sum {}", shell.sync.sum_us as f64 / 1e6));
-    line(out, format_args!("commit_seconds_count {total}"));
-}
-
-fn single(out: &mut String, kind: &str, name: &str, help: &str, value: u64) {
-    head(out, kind, name, help);
-    line(out, format_args!("{name} {value}"));
-}
-
-fn head(out: &mut String, kind: &str, name: &str, help: &str) {
-    // Writing into a `String` cannot fail.
-    let _ = write!(out, "# HELP millrace_{name} {help}\n# TYPE millrace_{name} {kind}\n");
-}
-
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(out, "millrace_{text}");
+    page.single(
+        "counter",
+        "audit_events_total",
+        "Records published to system.bus.audit.",
+        app.trail.written(),
+    );
+    let help = "Records of the audit that were lost: too many at once, or not published.";
+    page.single("counter", "audit_dropped_total", help, app.trail.dropped());
+    let ServerSettings { runtime, connections_max, .. } = &app.settings;
+    for (name, help, value) in [
+        ("connections_max", "Most WebSocket connections there may be.", *connections_max as u64),
+        ("backlog_bytes_max", "Where requests begin to wait for the disk.", runtime.backlog_bytes_max as u64),
+    ] {
+        page.single("gauge", name, help, value);
+    }
+    page.head("gauge", "build_info", "Always 1; the version is in the label.");
+    page.labelled("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_model::TopicKey;
+    use millrace_model::{Group, TopicKey};
 
     #[test]
     fn topics_past_the_bound_are_summed_up() {
@@ -158,8 +205,9 @@ mod tests {
             let key = TopicKey::parse(&format!("default/t{at}")).unwrap();
             stats.by_topic.insert(key, TopicCounters { published: at, delivered: 1 });
         }
-        let mut out = String::new();
-        write_topics(&mut out, &stats, 3);
+        let mut page = Page::default();
+        write_topics(&mut page, &stats, 3);
+        let out = page.text();
         assert!(
             out.contains("millrace_topic_published_total{namespace=\"default\",topic=\"t2\"} 2\n"),
             "{out}"
@@ -172,15 +220,20 @@ mod tests {
     }
 
     #[test]
-    fn the_histogram_adds_up() {
-        let mut shell = ShellView::default();
-        (shell.sync.counts[0], shell.sync.counts[2], shell.sync.counts[13]) = (1, 2, 4);
-        let mut out = String::new();
-        write_sync(&mut out, &shell);
-        for line in
-            ["_bucket{le=\"0.0001\"} 1", "_bucket{le=\"0.0005\"} 3", "_bucket{le=\"+Inf\"} 7", "_count 7"]
-        {
-            assert!(out.contains(&format!("millrace_commit_seconds{line}\n")), "{out}");
-        }
+    fn groups_past_the_bound_are_summed_up() {
+        let group = |name: &str, lag| GroupGauges {
+            topic: TopicKey::parse("default/t").unwrap(),
+            group: Group::new(name).unwrap(),
+            inflight: 0,
+            lag,
+        };
+        let stats = Stats { by_group: vec![group("a", 1), group("b", 2), group("c", 4)], ..Stats::default() };
+        let mut page = Page::default();
+        write_groups(&mut page, &stats, 1);
+        let out = page.text();
+        let line = "millrace_group_events_lag{namespace=\"default\",topic=\"t\",group=\"a\"} 1\n";
+        assert!(out.contains(line), "{out}");
+        assert!(out.contains("topic=\"(other)\",group=\"(other)\"} 6\n"), "{out}");
+        assert!(!out.contains("\"b\""), "{out}");
     }
 }

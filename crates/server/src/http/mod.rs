@@ -7,6 +7,7 @@ pub(crate) mod groups;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod page;
+pub(crate) mod prometheus;
 pub(crate) mod topics;
 pub(crate) mod watch;
 

@@ -149,7 +149,11 @@ fn check_topic(
             _ => None,
         };
         let list = config.access(action).or_else(|| of.as_ref()?.access(action));
-        if list.is_some_and(|list| !list.permits(who)) {
+        let permitted = match list {
+            Some(list) => list.permits(who),
+            None => who.may_read_unlisted(topic),
+        };
+        if !permitted {
             let (topic, agent) = (topic.clone(), who.agent.clone());
             return Ok(Err(BusError::Forbidden { topic, agent, action }));
         }

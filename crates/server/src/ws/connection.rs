@@ -1,18 +1,20 @@
 //! One connection from its first frame to its last words.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use millrace_bus::{BusError, Reply};
-use millrace_model::Namespace;
+use millrace_model::{Actor, Namespace, TraceId};
 use millrace_runtime::{Item, Link};
 use millrace_wire::ErrorCode;
 use tokio::sync::mpsc;
 
 use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
+use crate::observe::Done;
+use crate::to_wire;
 use crate::to_wire::Waiting;
 use crate::ws::close::{End, last_words};
 use crate::ws::pulse::Pulse;
@@ -36,11 +38,14 @@ pub(super) struct Connection<'a> {
     grant: Mutex<Option<Arc<Grant>>>,
     /// Whether it may stay: it brought a token, or none is needed.
     pub(super) signed_in: AtomicBool,
+    /// Whom it turned out to be for, if it said so by AUTH.
+    pub(super) agent: OnceLock<Actor>,
 }
 
 impl Connection<'_> {
     /// With a token that an AUTH frame brought.
     pub(super) fn enter(&self, grant: Arc<Grant>) {
+        let _ = self.agent.set(grant.principal.agent.clone());
         *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant);
     }
 
@@ -49,16 +54,45 @@ impl Connection<'_> {
         grant.as_deref().is_some_and(Grant::is_revoked)
     }
 
-    /// What the engine refused by a topic's list is written down like any other refusal.
+    pub(super) fn agent(&self) -> Option<&str> {
+        self.agent.get().map(Actor::as_str).or_else(|| self.caller.agent())
+    }
+
+    /// What the engine answered, for those who watch.
     pub(super) fn note(&self, item: &Item, waiting: Option<&Waiting>) {
-        let (Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. }) = item else {
-            return;
-        };
-        if let BusError::Forbidden { .. } = error {
-            let what = waiting.map_or("MESSAGE", |waiting| waiting.op);
-            let (code, why) = (ErrorCode::Forbidden, &error.to_string());
-            self.app.audit.refused(&Refused { code, caller: &self.caller, what: &what, why });
+        let trace = waiting.and_then(|waiting| waiting.trace.as_ref());
+        match item {
+            Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. } => {
+                let what = waiting.map_or("MESSAGE", |waiting| waiting.op);
+                self.refused(to_wire::code(error), what, &error.to_string(), about(error), trace);
+            }
+            Item::Reply { reply, .. } => {
+                let peer = Some(self.caller.peer.addr);
+                self.app.done(reply, &Done { agent: self.agent(), peer, trace });
+            }
+            Item::Delivery { .. } => {}
         }
+    }
+
+    pub(super) fn refused(
+        &self,
+        code: ErrorCode,
+        what: &str,
+        why: &str,
+        topic: Option<&str>,
+        trace: Option<&TraceId>,
+    ) {
+        let (agent, peer) = (self.agent(), Some(self.caller.peer.addr));
+        let namespace = Some(self.namespace.as_str());
+        self.app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
+    }
+}
+
+/// The topic a refusal of the engine is about.
+fn about(error: &BusError) -> Option<&str> {
+    match error {
+        BusError::Forbidden { topic, .. } => Some(topic.topic()),
+        _ => None,
     }
 }
 
@@ -72,6 +106,7 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
         pulse: Pulse::default(),
         signed_in: AtomicBool::new(app.tokens.is_open() || caller.grant.is_some()),
         grant: Mutex::new(caller.grant.clone()),
+        agent: OnceLock::new(),
         namespace,
         caller,
     };

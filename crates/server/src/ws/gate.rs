@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use millrace_model::TopicName;
+use millrace_model::{TopicName, TraceId};
 use millrace_wire::{About, AuthToken, ClientRequest, ErrorCode, FrameError};
 
-use crate::access::{Caller, Refused, Scope};
+use crate::access::{Caller, Scope};
 use crate::ws::connection::Connection;
 
 /// The connection's own caller: without a grant at first, unless the upgrade brought a token.
@@ -27,10 +27,11 @@ impl<'a> Gate<'a> {
             request => self.admit(request),
         };
         passed.map_err(|error| {
-            let (code, what) = (error.code, request.type_name());
-            let refused = Refused { code, caller: &self.caller, what: &what, why: &error.message };
-            self.connection.app.audit.refused(&refused);
-            match topic(request) {
+            let topic = topic(request);
+            let (about, trace) = (topic.map(TopicName::as_str), trace(request));
+            let connection = self.connection;
+            connection.refused(error.code, request.type_name(), &error.message, about, trace.as_ref());
+            match topic {
                 Some(topic) => error.about(About::topic(topic.as_str())),
                 None => error,
             }
@@ -111,6 +112,16 @@ fn cost(request: &ClientRequest) -> u64 {
         | ClientRequest::Unsubscribe(_)
         | ClientRequest::Auth(_) => 1,
     }
+}
+
+/// Of the event it publishes; of a batch, of the first.
+pub(super) fn trace(request: &ClientRequest) -> Option<TraceId> {
+    let event = match request {
+        ClientRequest::Publish(publish) => &publish.event,
+        ClientRequest::PublishBatch(batch) => batch.events.first()?,
+        _ => return None,
+    };
+    TraceId::of(event.body.headers.as_ref())
 }
 
 fn topic(request: &ClientRequest) -> Option<&TopicName> {

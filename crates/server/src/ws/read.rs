@@ -11,7 +11,7 @@ use crate::from_wire::{self, Topics};
 use crate::to_wire::Waiting;
 use crate::ws::close::End;
 use crate::ws::connection::Connection;
-use crate::ws::gate::Gate;
+use crate::ws::gate::{Gate, trace};
 use crate::ws::unanswered::NO_ANSWER;
 use crate::ws::upgrade::Socket;
 
@@ -100,7 +100,7 @@ impl Reader<'_> {
         };
         let taken = match message {
             Message::Text(text) => self.frame(&text),
-            Message::Binary(_) => refused(&FrameError::binary()),
+            Message::Binary(_) => self.bad_frame(&FrameError::binary()),
             // Raw frames are not given to readers.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Taken::Nothing,
             Message::Close(_) => return Err(End::Goodbye),
@@ -117,7 +117,7 @@ impl Reader<'_> {
     fn frame(&mut self, text: &str) -> Taken {
         let ClientFrame { rid, request } = match ClientFrame::parse(text) {
             Ok(frame) => frame,
-            Err(error) => return refused(&error),
+            Err(error) => return self.bad_frame(&error),
         };
         if let Err(error) = self.gate.pass(&request) {
             return refused(&error.rid(rid));
@@ -132,12 +132,18 @@ impl Reader<'_> {
             ClientRequest::Ack(_) | ClientRequest::Nack(_) | ClientRequest::Flow(_) => rid.is_some(),
             _ => true,
         };
-        let op = request.type_name();
+        let (op, trace) = (request.type_name(), trace(&request));
         let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
             return Taken::Answer(own);
         };
-        let number = if answered { self.connection.unanswered.add(Waiting { rid, op }) } else { NO_ANSWER };
+        let number =
+            if answered { self.connection.unanswered.add(Waiting { rid, op, trace }) } else { NO_ANSWER };
         Taken::Request(number, request)
+    }
+
+    fn bad_frame(&self, error: &FrameError) -> Taken {
+        self.connection.refused(error.code, "a frame", &error.message, None, None);
+        refused(error)
     }
 }
 

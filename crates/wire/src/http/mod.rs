@@ -8,6 +8,7 @@ mod problem;
 mod publish;
 mod seek;
 mod stats;
+mod system;
 mod topic;
 
 pub use dead_letters::{DeadLetterTopic, DeadLetters, Replay, Replayed};
@@ -18,6 +19,7 @@ pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
 pub use publish::{PublishBody, write_publish_body};
 pub use seek::{Seek, Sought};
 pub use stats::{StatsDoc, TopicStats};
+pub use system::{AuditDoc, GroupStats, MetricsDoc};
 pub use topic::{StreamDoc, TopicBody, TopicDoc, TopicList, parse_topic_patch};
 
 use crate::error::FrameError;

@@ -1,0 +1,40 @@
+//! What the engine tells for logs and audits, on its way to whoever writes it down. Bounded: the owner never waits for
+//! a log, so what finds no room is dropped and counted.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_bus::Note;
+use tokio::sync::mpsc;
+
+use crate::metrics::Metrics;
+
+/// The owner's end.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    sender: mpsc::Sender<Note>,
+    metrics: Arc<Metrics>,
+}
+
+/// The other end, until somebody takes it.
+#[derive(Debug)]
+pub(crate) struct NotesEnd(Mutex<Option<mpsc::Receiver<Note>>>);
+
+pub(crate) fn channel(notes_max: usize, metrics: Arc<Metrics>) -> (Notes, NotesEnd) {
+    let (sender, receiver) = mpsc::channel(notes_max.max(1));
+    (Notes { sender, metrics }, NotesEnd(Mutex::new(Some(receiver))))
+}
+
+impl Notes {
+    pub(crate) fn push(&self, note: Note) {
+        if self.sender.try_send(note).is_err() {
+            self.metrics.notes_dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl NotesEnd {
+    pub(crate) fn take(&self) -> Option<mpsc::Receiver<Note>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

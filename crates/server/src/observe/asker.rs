@@ -1,0 +1,86 @@
+//! Whom the HTTP request in hand comes from, for what is written down about it: known to the whole task that serves
+//! it, so that no handler has to pass it on.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use axum::http::HeaderMap;
+use millrace_bus::Request;
+use millrace_model::{EventBody, Headers, NewEvent, TRACEPARENT, TraceId};
+
+/// Goes with `traceparent`, and means nothing without it.
+const TRACESTATE: &str = "tracestate";
+/// Longest value of either that is copied into events; the standard asks for 512 bytes of `tracestate`.
+const VALUE_BYTES_MAX: usize = 512;
+
+tokio::task_local! {
+    static ASKER: Arc<Asker>;
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Asker {
+    pub(crate) peer: Option<SocketAddr>,
+    /// Filled in by the gate.
+    pub(crate) agent: OnceLock<String>,
+    pub(crate) trace: Option<TraceId>,
+    traceparent: Option<String>,
+    tracestate: Option<String>,
+}
+
+impl Asker {
+    pub(crate) fn of(peer: Option<SocketAddr>, headers: &HeaderMap) -> Asker {
+        let text = |name| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.filter(|text| (1..=VALUE_BYTES_MAX).contains(&text.len())).map(str::to_owned)
+        };
+        let traceparent = text(TRACEPARENT);
+        Asker {
+            peer,
+            agent: OnceLock::new(),
+            trace: traceparent.as_deref().and_then(TraceId::parse),
+            tracestate: text(TRACESTATE),
+            traceparent,
+        }
+    }
+
+    pub(crate) async fn serve<T>(self: Arc<Asker>, serve: impl Future<Output = T>) -> T {
+        ASKER.scope(self, serve).await
+    }
+
+    /// `None` outside of HTTP.
+    pub(crate) fn current() -> Option<Arc<Asker>> {
+        ASKER.try_with(Arc::clone).ok()
+    }
+
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.agent.get().map(String::as_str)
+    }
+
+    /// Events that bring no trace of their own belong to the request's.
+    pub(crate) fn stamp(request: &mut Request) {
+        let Some(asker) = Asker::current() else { return };
+        let Some(traceparent) = asker.traceparent.as_deref() else { return };
+        match request {
+            Request::Publish(publish) => stamp(&mut publish.event, traceparent, asker.tracestate.as_deref()),
+            Request::PublishBatch(batch) => {
+                for event in &mut batch.events {
+                    stamp(event, traceparent, asker.tracestate.as_deref());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn stamp(event: &mut NewEvent, traceparent: &str, tracestate: Option<&str>) {
+    let has = |headers: Option<&Headers>, name| headers.is_some_and(|headers| headers.get(name).is_some());
+    let own = event.body.headers.as_ref();
+    if has(own, TRACEPARENT) {
+        return;
+    }
+    let mut headers = Headers::with(own, TRACEPARENT, traceparent);
+    if let Some(tracestate) = tracestate.filter(|_| !has(own, TRACESTATE)) {
+        headers = Headers::with(Some(&headers), TRACESTATE, tracestate);
+    }
+    event.body = Arc::new(EventBody { headers: Some(headers), ..EventBody::clone(&event.body) });
+}

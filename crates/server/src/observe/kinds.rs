@@ -1,0 +1,79 @@
+//! What may be audited: a closed list, chosen by the configuration.
+
+use std::fmt;
+use std::str::FromStr;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AuditKind {
+    /// `unauthorized`, `forbidden`, `rate_limited`.
+    Refusals,
+    /// Topics and groups made, changed, moved, deleted; dead letters replayed.
+    Admin,
+    Publish,
+    /// Joining and leaving groups.
+    Subscribe,
+    /// ACK and NACK.
+    Ack,
+    /// What becomes of deliveries that failed.
+    Redelivery,
+}
+
+impl AuditKind {
+    pub const ALL: &[AuditKind] = &[
+        AuditKind::Refusals,
+        AuditKind::Admin,
+        AuditKind::Publish,
+        AuditKind::Subscribe,
+        AuditKind::Ack,
+        AuditKind::Redelivery,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AuditKind::Refusals => "refusals",
+            AuditKind::Admin => "admin",
+            AuditKind::Publish => "publish",
+            AuditKind::Subscribe => "subscribe",
+            AuditKind::Ack => "ack",
+            AuditKind::Redelivery => "redelivery",
+        }
+    }
+}
+
+impl fmt::Display for AuditKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for AuditKind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<AuditKind, ()> {
+        AuditKind::ALL.iter().copied().find(|kind| kind.as_str() == text).ok_or(())
+    }
+}
+
+/// None = no audit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuditKinds(u8);
+
+impl AuditKinds {
+    pub fn has(self, kind: AuditKind) -> bool {
+        self.0 & (1 << kind as u8) != 0
+    }
+
+    pub fn is_off(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = AuditKind> {
+        AuditKind::ALL.iter().copied().filter(move |kind| self.has(*kind))
+    }
+}
+
+impl FromIterator<AuditKind> for AuditKinds {
+    fn from_iter<T: IntoIterator<Item = AuditKind>>(kinds: T) -> AuditKinds {
+        AuditKinds(kinds.into_iter().fold(0, |bits, kind| bits | 1 << kind as u8))
+    }
+}

@@ -1,0 +1,69 @@
+//! What the engine tells: dead letters go to the log, the rest to the audit if it is wanted.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use millrace_bus::Note;
+use millrace_model::{Event, TraceId};
+use millrace_wire::http::AuditDoc;
+use tokio::sync::mpsc;
+
+use crate::access::{Meter, Rate};
+use crate::app::SharedApp;
+use crate::observe::{AuditKind, trail};
+
+/// Lines about dead letters per second, and at once. What is above is counted and told by the next line.
+const LINES: Rate = Rate { per_second: 10, burst: 100 };
+
+/// Until the runtime is gone.
+pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
+    let (lines, suppressed) = (Meter::new(LINES), AtomicU64::new(0));
+    while let Some(note) = notes.recv().await {
+        match note {
+            Note::DeadLettered { letter } if lines.take(1).is_err() => {
+                suppressed.fetch_add(1, Relaxed);
+                drop(letter);
+            }
+            Note::DeadLettered { letter } => log(&letter, suppressed.swap(0, Relaxed)),
+            Note::Acked { at, agent, events } => {
+                let agent = agent.map(String::from);
+                let doc = AuditDoc { agent, events: Some(events), ..trail::about("acked", &at) };
+                app.trail.put(AuditKind::Ack, doc);
+            }
+            Note::Nacked { at, agent, reason } => {
+                let agent = agent.map(String::from);
+                let doc = AuditDoc { agent, why: Some(reason), ..trail::about("nacked", &at) };
+                app.trail.put(AuditKind::Ack, doc);
+            }
+            Note::Redelivery { at, attempts, reason, decision } => {
+                let doc = AuditDoc {
+                    attempts: Some(attempts),
+                    decision: Some(decision.as_str().to_owned()),
+                    why: Some(reason),
+                    ..trail::about("redelivery", &at)
+                };
+                app.trail.put(AuditKind::Redelivery, doc);
+            }
+        }
+    }
+}
+
+fn log(letter: &Event, suppressed: u64) {
+    let headers = letter.body.headers.as_ref();
+    let trace_id = TraceId::of(headers);
+    let headers = headers.map(millrace_model::Headers::to_map).unwrap_or_default();
+    let header = |name| headers.get(name).map_or("", String::as_str);
+    tracing::warn!(
+        target: "millrace::dead_letters",
+        namespace = letter.stream.topic.namespace(),
+        topic = header("x-dlq-topic"),
+        partition = header("x-dlq-partition"),
+        offset = header("x-dlq-offset"),
+        group = header("x-dlq-group"),
+        attempts = header("x-dlq-attempts"),
+        reason = header("x-dlq-reason"),
+        id = header("x-dlq-id"),
+        trace_id = trace_id.as_ref().map(TraceId::as_str),
+        suppressed,
+        "dead-lettered"
+    );
+}

@@ -1,0 +1,100 @@
+//! The tasks behind the server's own topics, and `system.metrics` itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_bus::{PublishBatch, Reply, Request, Stats};
+use millrace_model::{
+    EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, SYSTEM_TOPICS, TopicKey, TopicName,
+};
+use millrace_runtime::{Ended, Handle};
+use millrace_wire::http::MetricsDoc;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::app::{App, SharedApp};
+use crate::observe::notes;
+use crate::observe::trail::Scribe;
+use crate::to_wire;
+
+/// Makes the topics that exist from the start. A store that cannot write says so here for the first time, and is not
+/// kept from being read.
+pub(crate) async fn make_topics(handle: &Handle) {
+    let make = |name: &str| {
+        let topic = TopicName::new(name).map(|name| TopicKey::new(&Namespace::default(), &name));
+        let handle = handle.clone();
+        async move {
+            let Ok(topic) = topic else { return };
+            match handle.call(Request::Record(PublishBatch { topic, events: Vec::new() })).await {
+                Ok(Reply::Topic { .. }) | Err(Ended) => {}
+                Ok(other) => tracing::warn!(answer = ?other, "a topic of the server could not be made"),
+            }
+        }
+    };
+    // At once, so that they share a commit.
+    futures_util::future::join_all(SYSTEM_TOPICS.map(make)).await;
+}
+
+/// Starts everything that runs by itself. All of it ends with the runtime.
+pub(crate) fn start(app: &SharedApp, scribe: Scribe) {
+    if let Some(receiver) = app.runtime.take_notes() {
+        tokio::spawn(notes::run(app.clone(), receiver));
+    }
+    if !app.settings.audit.is_off() {
+        tokio::spawn(scribe.run(app.runtime.clone()));
+    }
+    if app.settings.metrics_interval_ms > 0 {
+        tokio::spawn(publish_metrics(app.clone()));
+    }
+}
+
+async fn publish_metrics(app: SharedApp) {
+    let Ok(topic) = TopicKey::parse(&format!("default/{METRICS_TOPIC}")) else { return };
+    let period = Duration::from_millis(app.settings.metrics_interval_ms);
+    let mut ticks = interval_at(Instant::now() + period, period);
+    // After a pause one event tells as much as all that were missed.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut failing = false;
+    loop {
+        ticks.tick().await;
+        if app.runtime.health().stopping() {
+            return;
+        }
+        let failed = match publish_once(&app, &topic).await {
+            Err(Ended) => return,
+            Ok(failed) => failed,
+        };
+        // Once, not every period.
+        if let Some(why) = failed.as_ref().filter(|_| !failing) {
+            tracing::warn!(why, "metrics could not be published");
+        }
+        failing = failed.is_some();
+    }
+}
+
+/// Says why it did not work, if so.
+async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, Ended> {
+    let stats = match app.runtime.call(Request::Stats).await? {
+        Reply::Stats(stats) => stats,
+        other => return Ok(Some(format!("{other:?}"))),
+    };
+    let payload = match JsonText::from_value(&document(app, &stats)) {
+        Ok(payload) => payload,
+        Err(error) => return Ok(Some(error.to_string())),
+    };
+    let events = vec![NewEvent { id: None, body: Arc::new(EventBody::of(payload)) }];
+    match app.runtime.call(Request::Record(PublishBatch { topic: topic.clone(), events })).await? {
+        Reply::PublishedBatch { .. } => Ok(None),
+        Reply::Refused(error) => Ok(Some(error.to_string())),
+        other => Ok(Some(format!("{other:?}"))),
+    }
+}
+
+fn document(app: &App, stats: &Stats) -> MetricsDoc {
+    let bounds =
+        to_wire::Labels { topics: app.settings.topic_labels_max, groups: app.settings.group_labels_max };
+    let refusals = app.audit.refusals.counts().filter(|(_, count)| *count > 0);
+    MetricsDoc {
+        refusals: refusals.map(|(code, count)| (code.as_str().to_owned(), count)).collect(),
+        ..to_wire::metrics(stats, &app.runtime.metrics(), &Namespace::default(), bounds)
+    }
+}
