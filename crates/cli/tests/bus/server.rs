@@ -32,6 +32,10 @@ impl Server {
 
     /// With a file of settings, and its log in a file beside it.
     pub fn with_config(config: &str, flags: &[&str]) -> Server {
+        Server::with_log_level(config, flags, "warn")
+    }
+
+    pub fn with_log_level(config: &str, flags: &[&str], level: &str) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("millrace.toml"), config).expect("a file");
         let log = std::fs::File::create(folder.path().join("log")).expect("a file");
@@ -39,7 +43,7 @@ impl Server {
             ["--config", "millrace.toml"].iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         let mut command = command(&flags);
         command.stderr(log);
-        let (child, ready) = spawn(folder.path(), command);
+        let (child, ready) = spawn_at(level, folder.path(), command);
         Server { folder, flags, child, ready }
     }
 
@@ -240,13 +244,17 @@ fn command(flags: &[String]) -> Command {
     command
 }
 
-fn spawn(folder: &Path, mut command: Command) -> (Child, Value) {
+fn spawn(folder: &Path, command: Command) -> (Child, Value) {
+    spawn_at("warn", folder, command)
+}
+
+fn spawn_at(level: &str, folder: &Path, mut command: Command) -> (Child, Value) {
     let mut child = command
         .current_dir(folder)
         .env_remove("BUS_PORT")
         // The crash test's own; a server refuses settings it does not know.
         .env_remove("MILLRACE_CRASH_SEED")
-        .env("RUST_LOG", "warn")
+        .env("RUST_LOG", level)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -10,7 +10,7 @@ use std::time::Instant;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use millrace_model::{SYSTEM_PREFIX, TraceId};
+use millrace_model::{TopicName, TraceId};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::AuditDoc;
 
@@ -150,8 +150,8 @@ pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: 
     response
 }
 
-/// Only to tell whether it is one of the server's own: those names need no decoding.
+/// As far as the path says it plainly; names never need to be encoded.
 fn topic_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("/topics/").or_else(|| path.strip_prefix("/dead-letters/"))?;
-    rest.split('/').next().filter(|topic| topic.starts_with(SYSTEM_PREFIX))
+    rest.split('/').next().filter(|topic| TopicName::new(topic).is_ok())
 }
