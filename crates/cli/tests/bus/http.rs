@@ -124,11 +124,12 @@ fn lists_of_topics_come_in_pages() {
     };
     for (query, expected, next) in [
         ("", &["a", "b", "b.DLQ"][..], json!("b.DLQ")),
-        ("?after=b.DLQ", &["c", "d.DLQ"], json!(null)),
+        ("?after=b.DLQ", &["c", "d.DLQ", "system.bus.audit"], json!("system.bus.audit")),
         ("?limit=2", &["a", "b"], json!("b")),
         ("?limit=2&after=b", &["b.DLQ", "c"], json!("c")),
-        ("?limit=2&after=bb", &["c", "d.DLQ"], json!(null)),
-        ("?after=d.DLQ", &[], json!(null)),
+        ("?limit=2&after=bb", &["c", "d.DLQ"], json!("d.DLQ")),
+        ("?after=d.DLQ", &["system.bus.audit", "system.bus.dlq", "system.metrics"], json!(null)),
+        ("?after=system.metrics", &[], json!(null)),
         ("?namespace=default-2", &["b"], json!(null)),
         ("?namespace=none", &[], json!(null)),
     ] {
