@@ -1,0 +1,89 @@
+//! From typed state to intents: one per identity, the last one wins.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{Identity, Intent};
+
+use super::canonical::canonical;
+use super::entity::Stateful;
+use crate::state::StateError;
+
+/// Longest text of a key, a relation's three counted one by one. Keys become parts of rows' names.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// Marks the implementation for a single value.
+#[derive(Debug)]
+pub enum One {}
+/// Marks the implementation for everything that can be iterated.
+#[derive(Debug)]
+pub enum Many {}
+
+/// An entity, a relation, or an iterator of either. The parameter only keeps the two implementations apart and is
+/// always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither an entity, nor a relation, nor an iterator of one of them",
+    note = "derive it: #[derive(Entity, Serialize, Deserialize)] with one #[key] field"
+)]
+pub trait IntoIntents<How> {
+    /// All of them, or the first problem and none of them.
+    fn into_intents(self) -> Result<Vec<Intent>, StateError>;
+}
+
+impl<T: Stateful> IntoIntents<One> for T {
+    fn into_intents(self) -> Result<Vec<Intent>, StateError> {
+        Ok(vec![intent_of(&self)?])
+    }
+}
+
+impl<I> IntoIntents<Many> for I
+where
+    I: IntoIterator,
+    I::Item: Stateful,
+{
+    fn into_intents(self) -> Result<Vec<Intent>, StateError> {
+        self.into_iter().map(|item| intent_of(&item)).collect()
+    }
+}
+
+/// The schema's version is filled in by whoever looks it up, before the commit.
+pub fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
+    let identity = state.identity();
+    check_keys(&identity)?;
+    let fields = canonical(state).map_err(|source| StateError::Unwritable { type_name: T::TYPE, source })?;
+    Ok(Intent { identity, fields: Some(fields), schema: 0 })
+}
+
+/// Keeps the place of the first intent of an identity and the content of its last.
+pub fn last_wins(intents: Vec<Intent>) -> Vec<Intent> {
+    let mut place: BTreeMap<Identity, usize> = BTreeMap::new();
+    let mut kept: Vec<Intent> = Vec::with_capacity(intents.len());
+    for intent in intents {
+        if let Some(&at) = place.get(&intent.identity) {
+            kept[at] = intent;
+        } else {
+            place.insert(intent.identity.clone(), kept.len());
+            kept.push(intent);
+        }
+    }
+    kept
+}
+
+fn check_keys(identity: &Identity) -> Result<(), StateError> {
+    let type_name = identity.type_name();
+    let keys: &[(&'static str, &str)] = match identity {
+        Identity::Entity { key, .. } => &[("key", key)],
+        Identity::Relation { left_key, right_key, .. } => &[("left key", left_key), ("right key", right_key)],
+    };
+    if let Some((role, _)) = keys.iter().find(|(_, key)| key.is_empty()) {
+        return Err(StateError::EmptyKey { type_name: type_name.to_owned(), role });
+    }
+    let instance = match identity {
+        Identity::Relation { instance_key, .. } => instance_key.as_str(),
+        Identity::Entity { .. } => "",
+    };
+    let bytes = keys.iter().map(|(_, key)| key.len()).chain([instance.len()]).max().unwrap_or(0);
+    if bytes > KEY_BYTES_MAX {
+        return Err(StateError::KeyTooLong { type_name: type_name.to_owned(), bytes, max: KEY_BYTES_MAX });
+    }
+    Ok(())
+}
