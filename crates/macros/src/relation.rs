@@ -34,7 +34,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let instance = instance_key.map(|Stored { ident, .. }| {
         quote! {
             fn instance_key(&self) -> ::std::string::String {
-                ::millrace::Key::to_key(&self.#ident)
+                ::millrace::Key::into_key(&self.#ident)
             }
         }
     });
@@ -67,11 +67,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             type Right = #right;
 
             fn left_key(&self) -> ::std::string::String {
-                ::millrace::Key::to_key(&self.#left_ident)
+                ::millrace::Key::into_key(&self.#left_ident)
             }
 
             fn right_key(&self) -> ::std::string::String {
-                ::millrace::Key::to_key(&self.#right_ident)
+                ::millrace::Key::into_key(&self.#right_ident)
             }
 
             #instance

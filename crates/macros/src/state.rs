@@ -39,7 +39,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         #[automatically_derived]
         impl ::millrace::Entity for #ident {
             fn key(&self) -> ::std::string::String {
-                ::millrace::Key::to_key(&self.#key_ident)
+                ::millrace::Key::into_key(&self.#key_ident)
             }
         }
     })

@@ -159,6 +159,9 @@ pub struct SchemaRow {
     pub version: u32,
     /// Field name to the name of its type, as the derive macro spells it.
     pub fields: BTreeMap<String, String>,
-    /// The first commit under this version.
+    /// No row of this version is older than this commit.
     pub since: StateCommit,
+    /// Rows of older versions are being rewritten: nobody else may write this type.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rewriting: bool,
 }

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::Intent;
-
 use crate::error::Result;
+use crate::state::Pending;
 use crate::typed::{Event, IntoIntents, IntoOutgoing, Outgoing};
 
 /// The part of a context that does not depend on the event's type. The run loop makes it, the handler fills it, the
 /// run loop gets it back with the result.
 #[derive(Debug, Default)]
 pub struct Core {
-    pub(crate) intents: Vec<Intent>,
+    pub(crate) pending: Pending,
     pub(crate) emitted: Vec<Outgoing>,
     pub(crate) meta: BTreeMap<String, String>,
 }
@@ -34,8 +33,7 @@ impl<E: Event> HandlerContext<E> {
 
     /// Declares the full state of an entity or relation, or of many. Nothing is written before `commit`.
     pub fn ensure<Many>(&mut self, state: impl IntoIntents<Many>) -> Result<()> {
-        self.core.intents.extend(state.into_intents()?);
-        Ok(())
+        Ok(self.core.pending.push(state.into_intents()?)?)
     }
 
     /// Enqueues the event if and when the handler succeeds.

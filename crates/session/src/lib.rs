@@ -18,9 +18,10 @@ pub use millrace_model as model;
 
 pub use context::{Core, HandlerContext};
 pub use error::{Result, SessionError};
-pub use state::StateError;
+pub use state::{State, StateError};
 pub use typed::{
-    Called, DeadLettered, Entity, Event, EventError, EventOptions, Field, Handler, HandlerError,
-    HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key, LocalFuture, Outgoing,
-    Relation, Schema, Start, Stateful, WithOptions,
+    Called, DeadLettered, Declared, Entity, Event, EventError, EventOptions, Field, Filter, Handler,
+    HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key, LocalFuture,
+    NumberField, Operand, Order, OrderedField, Outgoing, Relation, Schema, Start, Stateful, TextField,
+    WithOptions,
 };

@@ -56,11 +56,11 @@ pub trait Relation: Stateful {
 
 /// Keys are kept as text: an integer key 7 is `"7"`.
 pub trait Key {
-    fn to_key(&self) -> String;
+    fn into_key(self) -> String;
 }
 
-impl<T: Display + ?Sized> Key for T {
-    fn to_key(&self) -> String {
+impl<T: Display> Key for T {
+    fn into_key(self) -> String {
         self.to_string()
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{Identity, Intent};
+use millrace_model::{Identity, Intent, StateKind};
 
 use super::canonical::canonical;
-use super::entity::Stateful;
+use super::entity::{Entity, Key, Relation, Stateful};
+use super::schema::Schema;
 use crate::state::StateError;
 
 /// Longest text of a key, a relation's three counted one by one. Keys become parts of rows' names.
@@ -18,6 +19,15 @@ pub enum One {}
 #[derive(Debug)]
 pub enum Many {}
 
+/// What a call of `ensure` or `retract` declares: intents of one type, and what the type looks like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub kind: StateKind,
+    pub schema: Schema,
+    /// Their schema version is filled in when the schema is looked up, before the commit.
+    pub intents: Vec<Intent>,
+}
+
 /// An entity, a relation, or an iterator of either. The parameter only keeps the two implementations apart and is
 /// always inferred.
 #[diagnostic::on_unimplemented(
@@ -26,12 +36,12 @@ pub enum Many {}
 )]
 pub trait IntoIntents<How> {
     /// All of them, or the first problem and none of them.
-    fn into_intents(self) -> Result<Vec<Intent>, StateError>;
+    fn into_intents(self) -> Result<Declared, StateError>;
 }
 
 impl<T: Stateful> IntoIntents<One> for T {
-    fn into_intents(self) -> Result<Vec<Intent>, StateError> {
-        Ok(vec![intent_of(&self)?])
+    fn into_intents(self) -> Result<Declared, StateError> {
+        Ok(Declared::of::<T>(vec![intent_of(&self)?]))
     }
 }
 
@@ -40,16 +50,55 @@ where
     I: IntoIterator,
     I::Item: Stateful,
 {
-    fn into_intents(self) -> Result<Vec<Intent>, StateError> {
-        self.into_iter().map(|item| intent_of(&item)).collect()
+    fn into_intents(self) -> Result<Declared, StateError> {
+        let intents: Result<_, _> = self.into_iter().map(|item| intent_of(&item)).collect();
+        Ok(Declared::of::<I::Item>(intents?))
     }
 }
 
-/// The schema's version is filled in by whoever looks it up, before the commit.
-pub fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
+impl Declared {
+    fn of<T: Stateful>(intents: Vec<Intent>) -> Declared {
+        Declared { kind: T::KIND, schema: T::schema(), intents }
+    }
+
+    /// The entity with this key is to be gone.
+    pub fn without_entity<T: Entity>(key: impl Key) -> Result<Declared, StateError> {
+        Declared::without::<T>(entity_identity::<T>(key))
+    }
+
+    /// The relation between these two is to be gone. The instance key is empty for types that declare none.
+    pub fn without_relation<R: Relation>(
+        left: impl Key,
+        right: impl Key,
+        instance: impl Key,
+    ) -> Result<Declared, StateError> {
+        Declared::without::<R>(relation_identity::<R>(left, right, instance))
+    }
+
+    fn without<T: Stateful>(identity: Identity) -> Result<Declared, StateError> {
+        check_keys(&identity)?;
+        Ok(Declared::of::<T>(vec![Intent { identity, fields: None, schema: 0 }]))
+    }
+}
+
+pub fn entity_identity<T: Entity>(key: impl Key) -> Identity {
+    Identity::Entity { type_name: T::TYPE.to_owned(), key: key.into_key() }
+}
+
+pub fn relation_identity<R: Relation>(left: impl Key, right: impl Key, instance: impl Key) -> Identity {
+    Identity::Relation {
+        type_name: R::TYPE.to_owned(),
+        left_key: left.into_key(),
+        right_key: right.into_key(),
+        instance_key: instance.into_key(),
+    }
+}
+
+fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
     let identity = state.identity();
     check_keys(&identity)?;
-    let fields = canonical(state).map_err(|source| StateError::Unwritable { type_name: T::TYPE, source })?;
+    let unwritable = |source| StateError::Unwritable { type_name: T::TYPE.to_owned(), source };
+    let fields = canonical(state).map_err(unwritable)?;
     Ok(Intent { identity, fields: Some(fields), schema: 0 })
 }
 

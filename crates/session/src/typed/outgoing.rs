@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{EventId, JsonText, NameError, Priority, TopicName};
+use millrace_model::{JsonText, NameError, Priority, TopicName};
 
 use super::canonical::{CanonicalError, canonical};
 use super::event::Event;
@@ -14,8 +14,6 @@ pub struct EventOptions {
     pub priority: Option<i32>,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
-    /// The same id on the same topic is stored once.
-    pub id: Option<EventId>,
 }
 
 /// An event together with options for this one.
@@ -43,12 +41,6 @@ impl<E: Event> WithOptions<E> {
         self.options.headers.insert(name.into(), value.into());
         self
     }
-
-    #[must_use]
-    pub fn with_id(mut self, id: EventId) -> Self {
-        self.options.id = Some(id);
-        self
-    }
 }
 
 /// Ready to be appended.
@@ -59,7 +51,6 @@ pub struct Outgoing {
     pub payload: JsonText,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
-    pub id: Option<EventId>,
 }
 
 /// An event that may not be enqueued. Nothing was written.
@@ -107,6 +98,6 @@ fn outgoing<E: Event>(event: &E, options: EventOptions) -> Result<Outgoing, Even
     // Better refused here, where somebody can mend it, than dead-lettered in every handler.
     serde_json::from_str::<E>(payload.as_str())
         .map_err(|error| EventError::Unreadable { event_type, reason: error.to_string() })?;
-    let EventOptions { priority, key, headers, id } = options;
-    Ok(Outgoing { topic, priority: Priority(priority.unwrap_or(E::PRIORITY)), payload, key, headers, id })
+    let EventOptions { priority, key, headers } = options;
+    Ok(Outgoing { topic, priority: Priority(priority.unwrap_or(E::PRIORITY)), payload, key, headers })
 }
