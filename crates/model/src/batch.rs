@@ -210,8 +210,17 @@ pub struct Done {
     pub appended: Vec<Appended>,
     /// The events its claims took, in the order of the operations, each in the order they should be handled.
     pub claimed: Vec<Claimed>,
+    /// Some claim may have left events that could be taken at once: it met its own limits, or the bound on how much
+    /// one claim looks at.
+    pub more: bool,
     /// The commit of state, if anything changed.
     pub state: Option<StateCommit>,
+}
+
+impl From<Vec<Appended>> for Done {
+    fn from(appended: Vec<Appended>) -> Done {
+        Done { appended, ..Done::default() }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

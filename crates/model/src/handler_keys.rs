@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::id::EventId;
 use crate::name::{HandlerId, Namespace, SessionId};
 use crate::state::{Identity, StateCommit, StateKind};
-use crate::stream::{Offset, Stream, TopicKey};
+use crate::stream::{Offset, Partition, Stream, TopicKey};
 use crate::time::Timestamp;
 
 /// `namespace/handler`
@@ -20,6 +20,21 @@ pub fn lane(handler: &HandlerId, stream: &Stream, lane: Option<u32>) -> String {
     let (namespace, topic) = (stream.topic.namespace(), stream.topic.topic());
     let lane = lane.map_or_else(|| "-".to_owned(), inverted);
     format!("{namespace}/{handler}/{topic}/{}/{lane}", stream.partition)
+}
+
+/// All lanes of a handler on a topic.
+pub fn lanes_of(handler: &HandlerId, topic: &TopicKey) -> String {
+    format!("{}/{handler}/{}/", topic.namespace(), topic.topic())
+}
+
+/// Partition and lane of a key made by [`lane`].
+pub fn lane_place(key: &str) -> Option<(Partition, Option<u32>)> {
+    let mut parts = key.rsplit('/');
+    let lane = match parts.next()? {
+        "-" => None,
+        digits => Some(lane_from(digits)?),
+    };
+    Some((Partition(parts.next()?.parse().ok()?), lane))
 }
 
 /// `namespace/handler/due/topic/partition/offset`: the first rows of a handler are those to look at next.
@@ -38,14 +53,32 @@ pub fn claims_end(namespace: &str, handler: &HandlerId, now: Timestamp) -> Strin
     format!("{namespace}/{handler}/{:012x}0", now.0)
 }
 
-/// `namespace/topic/partition/lane/offset` for an event whose priority is not the plain one; the urgent come first.
-pub fn off_priority(stream: &Stream, lane: u32, offset: Offset) -> String {
-    format!("{}/{}/{}/{:016x}", stream.topic, stream.partition, inverted(lane), offset.0)
+/// `namespace/topic/partition/made/lane/offset` for an event whose priority is not the plain one; the urgent come first.
+/// `made` is the store's own: it tells a stream from earlier ones of its name, whose rows may still be there.
+pub fn off_priority(stream: &Stream, made: u64, lane: u32, offset: Offset) -> String {
+    format!("{}/{}/{made:016x}/{}/{:016x}", stream.topic, stream.partition, inverted(lane), offset.0)
 }
 
 /// All events of the stream off the plain lane.
-pub fn off_priorities_of(stream: &Stream) -> String {
-    format!("{}/{}/", stream.topic, stream.partition)
+pub fn off_priorities_of(stream: &Stream, made: u64) -> String {
+    format!("{}/{}/{made:016x}/", stream.topic, stream.partition)
+}
+
+/// Lane and offset of a key made by [`off_priority`].
+pub fn off_priority_place(key: &str) -> Option<(u32, Offset)> {
+    let mut parts = key.rsplit('/');
+    let offset = u64::from_str_radix(parts.next()?, 16).ok()?;
+    Some((lane_from(parts.next()?)?, Offset(offset)))
+}
+
+/// Topic, partition and offset of a key made by [`claim`].
+pub fn claim_place(key: &str) -> Option<(&str, Stream, Offset)> {
+    let mut parts = key.split('/');
+    let (namespace, handler, _, topic) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let partition = parts.next()?.parse().ok()?;
+    let offset = u64::from_str_radix(parts.next()?, 16).ok()?;
+    let topic = TopicKey::parse(&format!("{namespace}/{topic}")).ok()?;
+    Some((handler, topic.stream(Partition(partition)), Offset(offset)))
 }
 
 /// Four hex digits that fall as the priority rises.
@@ -151,14 +184,14 @@ pub fn unescaped(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Partition;
 
     #[test]
     fn urgent_events_come_first_and_lanes_come_back() {
         let stream = TopicKey::parse("n/t").unwrap().stream(Partition(3));
-        let at = |lane, offset| off_priority(&stream, lane, Offset(offset));
+        let at = |lane, offset| off_priority(&stream, 9, lane, Offset(offset));
         assert!(at(900, 7) < at(50, 1) && at(50, 1) < at(50, 2));
-        assert_eq!(lane_from(at(900, 7).split('/').nth(3).unwrap()), Some(900));
+        assert!(at(50, 1).starts_with(&off_priorities_of(&stream, 9)));
+        assert_eq!(off_priority_place(&at(900, 7)), Some((900, Offset(7))));
     }
 
     #[test]
@@ -168,6 +201,10 @@ mod tests {
         let at = |ms| claim(&id, Timestamp(ms), &stream, Offset(u64::MAX));
         let end = claims_end("n", &id, Timestamp(10));
         assert!(at(9) < at(10) && at(10) < end && end < at(11));
+        assert_eq!(claim_place(&at(9)), Some(("m::f:g", stream.clone(), Offset(u64::MAX))));
+        let place = |lane_of| lane_place(&lane(&id, &stream, lane_of));
+        assert_eq!(place(None), Some((Partition(0), None)));
+        assert_eq!(place(Some(7)), Some((Partition(0), Some(7))));
     }
 
     #[test]

@@ -39,6 +39,22 @@ pub struct HandlerRow {
 pub struct LaneRow {
     /// Every event of the lane below this has been claimed at least once.
     pub next: Offset,
+    /// In the row of the plain lane: every event of the other lanes below this has been claimed at least once. What
+    /// lies beyond, the rows of those lanes say; they are removed when this catches up.
+    #[serde(default)]
+    pub off: Offset,
+}
+
+impl LaneRow {
+    /// For the plain lane of a handler that wants nothing below `offset`, whatever its priority.
+    pub fn from_now(offset: Offset) -> LaneRow {
+        LaneRow { next: offset, off: offset }
+    }
+
+    /// Events of the stream at or above this may still be unseen by the handler.
+    pub fn unseen_from(&self) -> Offset {
+        self.next.min(self.off)
+    }
 }
 
 /// An open claim. Its key begins with handler and `due`, so the first rows of a handler are the next to be looked at.

@@ -39,6 +39,7 @@ mod row;
 mod schema;
 mod seek;
 mod serve_lock;
+mod small;
 mod stage;
 mod store;
 mod write;

@@ -28,7 +28,7 @@ impl Checker for StoredOnce {
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
             Seen::Told { input: Input::Request { request, .. } } => self.asked(request),
-            Seen::Durable { batch, outcome: Outcome::Done(appended), .. } => {
+            Seen::Durable { batch, outcome: Outcome::Done(done), .. } => {
                 for topic in dropped(batch) {
                     self.stored.retain(|_, (stream, _)| stream.topic != *topic);
                 }
@@ -36,12 +36,12 @@ impl Checker for StoredOnce {
                     Op::Append(append) => Some(append),
                     _ => None,
                 });
-                for (append, done) in appends.zip(appended) {
+                for (append, one) in appends.zip(&done.appended) {
                     let topic = &append.stream.topic;
-                    if done.duplicate || topic.is_dead_letter() || topic.topic().starts_with("system.") {
+                    if one.duplicate || topic.is_dead_letter() || topic.topic().starts_with("system.") {
                         continue;
                     }
-                    self.stored(facts, &append.stream, done.offset, &append.event)?;
+                    self.stored(facts, &append.stream, one.offset, &append.event)?;
                 }
             }
             Seen::Ended { .. } => self.find_again(facts),

@@ -46,7 +46,7 @@ impl Subject {
     /// Commits one batch that must not be refused.
     pub fn done(&self, batch: Batch) -> Vec<Appended> {
         match self.commit(&[batch]).as_slice() {
-            [Outcome::Done(appended)] => appended.clone(),
+            [Outcome::Done(done)] => done.appended.clone(),
             other => panic!("expected one batch done, got {other:?}"),
         }
     }
