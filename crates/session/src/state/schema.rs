@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use millrace_model::{Check, Intent, Op, SchemaRow, Space, StateCommit, StateKind, keys};
+use millrace_store::KeyRange;
 
 use super::State;
 use super::error::{StateError, kind_name};
-use crate::typed::{Declared, Schema, last_wins};
+use super::scan;
+use crate::typed::{Declared, Schema, Stateful, last_wins};
 
 /// How the program's type differs from the stored one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,17 @@ impl Pending {
 impl SchemaBook {
     /// Looks the schemas up (once per type) and refuses types that have drifted. `pending` stays as it is.
     pub fn admit(&mut self, state: &State, pending: &Pending) -> Result<Admitted, StateError> {
+        match self.admit_as_known(state, pending) {
+            // What is remembered may be out of date: nobody is refused by memory alone.
+            Err(StateError::SchemaOutdated(_) | StateError::MigrationUnfinished { .. }) => {
+                self.forget();
+                self.admit_as_known(state, pending)
+            }
+            answer => answer,
+        }
+    }
+
+    fn admit_as_known(&mut self, state: &State, pending: &Pending) -> Result<Admitted, StateError> {
         let mut admitted = Admitted::default();
         let mut versions = BTreeMap::new();
         let mut drifts = Vec::new();
@@ -99,7 +113,6 @@ impl SchemaBook {
             versions.insert((kind, name), row.version);
         }
         if !drifts.is_empty() {
-            self.forget();
             return Err(StateError::SchemaOutdated(drifts));
         }
         admitted.intents = last_wins(pending.intents.clone());
@@ -131,6 +144,30 @@ impl SchemaBook {
             }
         }))
     }
+}
+
+impl State {
+    /// Every version of a type's schema that was ever stored, the oldest first.
+    pub fn schema_versions<T: Stateful>(&self) -> Result<Vec<SchemaRow>, StateError> {
+        let key = keys::state_type(self.namespace(), T::KIND, T::TYPE);
+        let mut versions = Vec::new();
+        scan::rows(self.store(), Space::Schemas, archived_schemas(&key), &mut |row| {
+            versions.push(SchemaRow::decode(&row.key, &row.value)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let newest = self.row(Space::Schemas, &key)?;
+        versions.extend(newest.map(|value| SchemaRow::decode(&key, &value)).transpose()?);
+        Ok(versions)
+    }
+}
+
+/// Where a version goes when another takes its place: history was written under it.
+pub(crate) fn archived_schema(key: &str, version: u32) -> String {
+    format!("{key}//{version:08x}")
+}
+
+fn archived_schemas(key: &str) -> KeyRange {
+    KeyRange::prefix(&format!("{key}//"))
 }
 
 impl Drift {

@@ -9,6 +9,7 @@ use super::plan::Step;
 use super::{Commit, Migration, MigrationError, Plan, Unfit};
 use crate::state::error::StateError;
 use crate::state::scan::Walk;
+use crate::state::schema::archived_schema;
 
 /// Rows rewritten by one commit.
 pub const MIGRATION_ROWS_MAX: usize = 500;
@@ -56,8 +57,7 @@ impl Migration {
         let mut ops = Vec::new();
         for step in drifted {
             checks.push(step.stands());
-            // The old one is kept: history was written under it.
-            let archived = format!("{}//{:08x}", step.key, step.row.version);
+            let archived = archived_schema(&step.key, step.row.version);
             ops.push(Op::Put { space: Space::Schemas, key: archived, value: step.stored.clone() });
             ops.push(step.put(&step.next(plan.head, step.plan.rows > 0)));
         }
