@@ -161,7 +161,7 @@ fn play(desk: &mut Desk, groups: &[Vec<Act>]) -> Vec<(StateCommit, World)> {
                     world.insert(item.id.clone(), item.clone());
                 }
                 Act::Retract(id) => {
-                    desk.declare(Declared::without_entity::<Item>(id).unwrap());
+                    desk.declare(Declared::without_entity::<Item>(id).expect("the key is fine"));
                     world.remove(id);
                 }
             }

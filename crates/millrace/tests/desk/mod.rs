@@ -1,7 +1,7 @@
 //! A desk for tests of state: the memory store, and commits as a session makes them.
 
 // Each test file uses its own part of it.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
