@@ -44,10 +44,11 @@ pub struct WorkerConfig {
     pub retention_rows_max: usize,
     /// Most bytes of a handler's error that are kept; the rest is cut off.
     pub error_bytes_max: usize,
-    /// Missed fires of one schedule that are made up for, in mode [`crate::CatchUp::All`]: the oldest are let go.
-    pub catch_up_max: usize,
     /// How often the rows of schedules and topics are read again, to see what others changed.
     pub refresh_interval_ms: u64,
+    /// Nobody else works on the store, and whatever is committed is told as news: nothing is polled, and what happens at
+    /// intervals happens when there is something else to do. For virtual time.
+    pub alone: bool,
     #[cfg(feature = "sabotage")]
     pub sabotage: Option<crate::Sabotage>,
 }
@@ -76,8 +77,8 @@ impl Default for WorkerConfig {
             retention_interval_ms: 60_000,
             retention_rows_max: 1000,
             error_bytes_max: 4096,
-            catch_up_max: 10_000,
             refresh_interval_ms: 5000,
+            alone: false,
             #[cfg(feature = "sabotage")]
             sabotage: None,
         }

@@ -1,7 +1,6 @@
 //! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers bite.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(not(feature = "sabotage"), allow(unreachable_pub))]
 pub enum Sabotage {
     /// Acks carry no proof of the lease.
     AckWithoutFence,

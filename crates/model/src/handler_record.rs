@@ -115,6 +115,11 @@ pub struct DeadLetterRow {
     pub failed_at: Timestamp,
     /// JSON text as it was.
     pub payload: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// JSON text as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<String>,
     pub priority: Priority,
     pub root: Option<EventId>,
     pub depth: u32,
