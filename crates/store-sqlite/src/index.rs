@@ -143,6 +143,9 @@ pub(crate) struct Index {
     pub(crate) unfolded_bytes: u64,
     /// Streams with rows that nobody may read any more.
     pub(crate) reclaimable: BTreeSet<i64>,
+    /// Streams with a start that was not there when rows about their events were last looked through.
+    pub(crate) purgeable: BTreeSet<i64>,
+    purged: HashMap<i64, u64>,
     by_name: HashMap<TopicKey, BTreeMap<Partition, i64>>,
     by_id: HashMap<i64, StreamState>,
 }
@@ -241,6 +244,12 @@ impl Index {
             }
         };
         let (events, bytes) = forget_folded(state);
+        let purged = self.purged.get(&id).copied().unwrap_or(1);
+        if state.row.start > purged && !state.row.dropped {
+            self.purgeable.insert(id);
+        } else {
+            self.purgeable.remove(&id);
+        }
         let reclaimable = state.is_reclaimable();
         self.unfolded_events -= events.min(self.unfolded_events);
         self.unfolded_bytes -= bytes.min(self.unfolded_bytes);
@@ -251,8 +260,18 @@ impl Index {
         }
     }
 
+    /// Rows about events of the stream below `to` are gone.
+    pub(crate) fn purged(&mut self, id: i64, to: u64) {
+        self.purged.insert(id, to);
+        if self.by_id.get(&id).is_none_or(|state| state.row.start <= to) {
+            self.purgeable.remove(&id);
+        }
+    }
+
     fn remove(&mut self, id: i64) {
         self.reclaimable.remove(&id);
+        self.purgeable.remove(&id);
+        self.purged.remove(&id);
         let Some(state) = self.by_id.remove(&id) else { return };
         self.forget_name(&state.row.stream, id);
         self.unfolded_events -= state.runs.iter().map(|run| run.count).sum::<u64>().min(self.unfolded_events);

@@ -30,6 +30,7 @@ mod maintain;
 mod open;
 mod options;
 mod pool;
+mod purge;
 mod quarantine;
 mod read;
 mod reclaim;

@@ -34,7 +34,7 @@ fn put_new(conn: &Connection, space: Space, key: &str, value: &[u8]) -> Attempt<
     Ok(())
 }
 
-fn delete(conn: &Connection, space: Space, key: &str) -> Attempt<()> {
+pub(crate) fn delete(conn: &Connection, space: Space, key: &str) -> Attempt<()> {
     conn.prepare_cached(&format!("DELETE FROM {} WHERE key = ?1", space.as_str()))?.execute([key])?;
     Ok(())
 }
@@ -98,7 +98,15 @@ impl Look for Looking<'_, '_> {
     }
 
     fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Attempt<Page> {
-        self.store.read_page(&self.writer.lookups, stream, from.0, limit)
+        let mut page = self.store.read_page(&self.writer.lookups, stream, from.0, limit)?;
+        let id = self.store.index().get(stream).map_or(0, |state| state.row.id);
+        // What this commit has trimmed or removed is still there for that connection.
+        if let Some(start) = self.stage.start_of(id) {
+            let removed = &self.stage.removed;
+            page.events.retain(|event| event.offset.0 >= start && !removed.contains(&(id, event.offset.0)));
+            page.damaged.retain(|offset| offset.0 >= start);
+        }
+        Ok(page)
     }
 
     fn streams(&mut self, topic: &TopicKey) -> Attempt<Vec<Looked>> {

@@ -44,6 +44,8 @@ pub(crate) struct Stage<'a> {
     by_hash: HashMap<u64, usize>,
     /// Ids of stored streams that this commit drops.
     dropped: HashSet<i64>,
+    /// Stream and offset of what this commit has removed so far.
+    pub(crate) removed: HashSet<(i64, u64)>,
     dedupe_window_ms_max: u64,
 }
 
@@ -61,6 +63,7 @@ impl<'a> Stage<'a> {
             by_name: HashMap::new(),
             by_hash: HashMap::new(),
             dropped: HashSet::new(),
+            removed: HashSet::new(),
             dedupe_window_ms_max,
         }
     }

@@ -70,9 +70,7 @@ impl State {
                 }
                 Op::Trim { stream, start } => self.trim(stream, *start),
                 Op::Remove { stream, offsets, compacted_to } => {
-                    if let Some(log) = self.logs.get_mut(stream) {
-                        log.remove(offsets, *compacted_to);
-                    }
+                    self.remove(stream, offsets, *compacted_to);
                 }
                 Op::Drop { topic } => self.drop_topic(topic, runs),
             }
@@ -137,15 +135,32 @@ impl State {
 
     fn trim(&mut self, stream: &Stream, start: Offset) {
         let Some(log) = self.logs.get_mut(stream) else { return };
-        for event in log.trim(start) {
-            if let Some(lane) = lane_of(event.body.priority) {
-                let key = keys::off_priority(stream, log.made(), lane, event.offset);
-                self.spaces.remove(&(Space::OffPriority, key));
-            }
-        }
+        let trimmed = log.trim(start);
+        self.forget_lanes(stream, &trimmed);
+        let Some(log) = self.logs.get(stream) else { return };
         let prefix = KeyRange::prefix(&format!("{stream}/"));
         let end = format!("{stream}/{:016x}", log.bounds(stream).start.0);
         self.forget(Space::Finished, &KeyRange { from: prefix.from, to: Some(end) });
+    }
+
+    fn remove(&mut self, stream: &Stream, offsets: &[Offset], compacted_to: Offset) {
+        let Some(log) = self.logs.get_mut(stream) else { return };
+        let removed = log.remove(offsets, compacted_to);
+        self.forget_lanes(stream, &removed);
+        for event in removed {
+            let prefix = format!("{stream}/{:016x}/", event.offset.0);
+            self.forget(Space::Finished, &KeyRange::prefix(&prefix));
+        }
+    }
+
+    fn forget_lanes(&mut self, stream: &Stream, events: &[Arc<Event>]) {
+        let Some(made) = self.logs.get(stream).map(Log::made) else { return };
+        for event in events {
+            if let Some(lane) = lane_of(event.body.priority) {
+                let key = keys::off_priority(stream, made, lane, event.offset);
+                self.spaces.remove(&(Space::OffPriority, key));
+            }
+        }
     }
 
     fn forget(&mut self, space: Space, range: &KeyRange) {

@@ -73,13 +73,18 @@ impl Log {
         trimmed
     }
 
-    pub(super) fn remove(&mut self, offsets: &[Offset], compacted_to: Offset) {
-        let bytes = &mut self.bytes;
+    /// Answers with what went.
+    pub(super) fn remove(&mut self, offsets: &[Offset], compacted_to: Offset) -> Vec<Arc<Event>> {
+        let (bytes, mut removed) = (&mut self.bytes, Vec::new());
         self.events.retain(|event| {
             let gone = event.offset < compacted_to && offsets.binary_search(&event.offset).is_ok();
-            *bytes -= if gone { content_bytes(&event.body) } else { 0 };
+            if gone {
+                *bytes -= content_bytes(&event.body);
+                removed.push(Arc::clone(event));
+            }
             !gone
         });
+        removed
     }
 
     pub(super) fn read(&self, from: Offset, limit: ReadLimit) -> Page {
