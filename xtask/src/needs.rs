@@ -24,6 +24,11 @@ const NEEDS: &[Need] = &[
     },
     Need { command: "git", debian_packages: &["git"], purpose: "tidy asks git for the list of files" },
     Need { command: "node", debian_packages: &["nodejs"], purpose: "the JavaScript SDK runs on it" },
+    Need {
+        command: "openssl",
+        debian_packages: &["openssl"],
+        purpose: "the SDK is tested over TLS, with an authority made for it",
+    },
     Need { command: "npm", debian_packages: &["npm"], purpose: "the JavaScript SDK's packages" },
     Need {
         command: "chromium",

@@ -1,8 +1,11 @@
 //! Topics as their owners see them: making, changing, deleting, listing, and where every group stands.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
-use millrace_model::{Action, Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicPatch, keys};
+use millrace_model::{
+    Action, Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicName, TopicPatch, keys,
+};
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
@@ -11,6 +14,14 @@ use crate::pending::Pending;
 use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
 use crate::stats::Stats;
 use crate::topic::{Log, TopicId};
+
+/// What a page of topics is made of.
+pub(crate) struct Listing {
+    pub(crate) namespace: Namespace,
+    pub(crate) after: Option<TopicName>,
+    pub(crate) max: usize,
+    pub(crate) dead_letters_only: bool,
+}
 
 impl Bus {
     /// Makes a topic, or gives an existing one this configuration.
@@ -143,19 +154,21 @@ impl Bus {
         Ok(())
     }
 
-    pub(crate) fn list_topics(
-        &mut self,
-        to: ReplyTo,
-        by: &By,
-        namespace: &Namespace,
-    ) -> Result<(), BusError> {
+    pub(crate) fn list_topics(&mut self, to: ReplyTo, by: &By, listing: &Listing) -> Result<(), BusError> {
+        let Listing { namespace, after, max, dead_letters_only } = listing;
+        let after = after.as_ref().map(|after| TopicKey::new(namespace, after));
+        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let seen = |key: &TopicKey| {
             key.namespace() == namespace.as_str()
+                && (!dead_letters_only || key.is_dead_letter())
                 && self.permit(by.as_deref(), Action::Subscribe, key).is_ok()
         };
-        let topics = self.topic_ids.iter().filter(|(key, _)| seen(key));
-        let views = topics.filter_map(|(_, id)| self.topics.get(id)).map(crate::topic::Topic::view).collect();
-        self.reply(to, Reply::Topics(views));
+        let mut found =
+            self.topic_ids.range::<TopicKey, _>((from, Bound::Unbounded)).filter(|(key, _)| seen(key));
+        let page = found.by_ref().take(*max).filter_map(|(_, id)| self.topics.get(id));
+        let topics = page.map(crate::topic::Topic::view).collect();
+        let more = found.next().is_some();
+        self.reply(to, Reply::Topics { topics, more });
         Ok(())
     }
 

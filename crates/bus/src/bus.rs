@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_model::{Batch, Durability, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
 
+use crate::admin::Listing;
 use crate::compaction::CompactionState;
 use crate::connection::Connection;
 use crate::cursor::Cursor;
 use crate::due::DueState;
 use crate::effect::Effect;
+use crate::elsewhere::Elsewhere;
 use crate::group::{CursorRef, GroupId, GroupState};
 use crate::input::{By, ConnId, Input, Request, Token};
 use crate::limits::BusLimits;
@@ -49,6 +51,7 @@ pub struct Bus {
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
     pub(crate) compaction: CompactionState,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<String>,
     pub(crate) stopping: bool,
@@ -77,6 +80,7 @@ impl Bus {
             due: DueState::default(),
             retention: RetentionState::default(),
             compaction: CompactionState::default(),
+            elsewhere: Elsewhere::default(),
             counters: Counters::default(),
             failed: None,
             stopping: false,
@@ -100,6 +104,8 @@ impl Bus {
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
             Input::DueRows { token, rows } => self.due_rows(now, token, rows),
+            Input::Elsewhere { reaches } => self.reported(&reaches),
+            Input::TopicRead { token, found } => self.topic_read(now, token, found),
             Input::Stop => self.stop(),
         }
     }
@@ -113,6 +119,7 @@ impl Bus {
         self.wake_due(now);
         self.wake_retention(now);
         self.wake_compaction(now);
+        self.wake_elsewhere(now);
         let mut pumped = BTreeSet::new();
         while let Some(group) = self.to_pump.pop_first() {
             let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
@@ -140,7 +147,10 @@ impl Bus {
             return None;
         }
         let cursor = self.wakes.first().map(|(at, _)| *at);
-        [cursor, self.due.wake, self.retention.wake, self.compaction.wake].into_iter().flatten().min()
+        [cursor, self.due.wake, self.retention.wake, self.compaction.wake, self.elsewhere.wake]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn request(&mut self, now: Now, to: ReplyTo, by: By, request: Request) {
@@ -176,7 +186,9 @@ impl Bus {
             Request::CreateTopic { topic, config } => self.create_topic(now, to, &topic, config),
             Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, &patch),
             Request::DeleteTopic { topic } => self.delete_topic(now, to, topic),
-            Request::ListTopics { namespace } => self.list_topics(to, &by, &namespace),
+            Request::ListTopics { namespace, after, max, dead_letters_only } => {
+                self.list_topics(to, &by, &Listing { namespace, after, max, dead_letters_only })
+            }
             Request::DescribeTopic { topic } => self.describe_topic(to, topic),
             Request::Offsets { topic } => self.offsets(to, topic),
             Request::ListGroups { topic } => self.list_groups(to, topic),
@@ -239,6 +251,7 @@ impl Bus {
         pending: Pending,
     ) -> Token {
         let token = self.token();
+        self.elsewhere.watch(token, &ops);
         let batch = Batch { nonce: self.nonce(token), now: now.wall, durability, checks, ops };
         self.pending.insert(token, pending);
         self.effects.push(Effect::Commit { token, batch });

@@ -9,6 +9,7 @@ use crate::reply::{BusError, Reply};
 
 impl Bus {
     pub(crate) fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
+        self.settle_doubts(token);
         let Some(pending) = self.pending.remove(&token) else {
             return;
         };
@@ -42,14 +43,18 @@ impl Bus {
             Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
             Pending::Compact => self.compaction_durable(now, token),
             Pending::Row => {}
-            Pending::Read { .. } | Pending::Refetch { .. } | Pending::FindStart { .. } | Pending::ScanDue => {
-            }
+            Pending::Read { .. }
+            | Pending::Refetch { .. }
+            | Pending::FindStart { .. }
+            | Pending::ReadTopic { .. }
+            | Pending::ScanDue => {}
         }
     }
 
     /// Every batch is bounded where it is made, so this is a second line of defence: whoever waits is told, and a
     /// cursor tries again with what it has then.
     pub(crate) fn too_large(&mut self, token: Token, bytes: usize) {
+        self.settle_doubts(token);
         let Some(pending) = self.pending.remove(&token) else { return };
         if let Pending::Flush { cursor, .. } = &pending {
             let at = *cursor;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Batch, Event, Group, Offset, Stream, Timestamp};
+use millrace_model::{Batch, Event, Group, Offset, Stream, Timestamp, TopicKey};
 
 use crate::input::{ConnId, Token};
 use crate::reply::{BusError, Reply, ReplyTo};
@@ -19,6 +19,8 @@ pub enum Effect {
     FindStart { token: Token, stream: Stream, older_than: Option<Timestamp>, bytes_max: Option<u64> },
     /// The first rows of the table of delayed events, then say [`crate::Input::DueRows`].
     ScanDue { token: Token, rows_max: usize },
+    /// A topic as it stands in the store by now, then say [`crate::Input::TopicRead`].
+    ReadTopic { token: Token, topic: TopicKey },
     /// An answer. It leaves only now, after its commit was confirmed.
     Reply { to: ReplyTo, reply: Reply },
     /// An event for a member of a group.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use millrace_model::{
     Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Principal, Timestamp, TopicConfig,
-    TopicKey, TopicPatch,
+    TopicKey, TopicName, TopicPatch,
 };
 
+use crate::elsewhere::{Reach, StoredTopic};
 use crate::reply::ReplyTo;
 
 /// A connection, numbered by the runtime; a number is never used twice in a process.
@@ -74,6 +75,16 @@ pub enum Input {
         token: Token,
         rows: Option<Vec<(String, bytes::Bytes)>>,
     },
+    /// How far streams reach by now, whoever appended to them or trimmed them. What this engine did is told as well,
+    /// after its [`Input::Committed`].
+    Elsewhere {
+        reaches: Vec<Reach>,
+    },
+    /// The answer to [`crate::Effect::ReadTopic`], if there is such a topic; `None` if it could not be read.
+    TopicRead {
+        token: Token,
+        found: Option<Option<StoredTopic>>,
+    },
     /// Take no more requests, return what is leased without counting it, and say [`crate::Effect::Stopped`].
     Stop,
 }
@@ -114,8 +125,13 @@ pub enum Request {
     DeleteTopic {
         topic: TopicKey,
     },
+    /// A page, in the order of names.
     ListTopics {
         namespace: Namespace,
+        /// Those that come after this name, whether or not there is such a topic.
+        after: Option<TopicName>,
+        max: usize,
+        dead_letters_only: bool,
     },
     DescribeTopic {
         topic: TopicKey,

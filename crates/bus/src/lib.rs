@@ -20,6 +20,7 @@ mod cursor;
 mod deliver;
 mod due;
 mod effect;
+mod elsewhere;
 mod ending;
 mod fetch;
 mod flush;
@@ -41,6 +42,7 @@ mod topic;
 
 pub use bus::Bus;
 pub use effect::Effect;
+pub use elsewhere::{Reach, StoredTopic};
 pub use input::{
     Ack, AckMode, By, ConnId, DeliverAt, From, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
     Request, Subscribe, Token,

@@ -82,6 +82,9 @@ pub(crate) enum Pending {
         partition: u32,
     },
     ScanDue,
+    ReadTopic {
+        topic: TopicKey,
+    },
     /// A page or a removal of the pass under way.
     Compact,
 }
@@ -124,6 +127,7 @@ impl Pending {
             | Pending::Refetch { .. }
             | Pending::FindStart { .. }
             | Pending::ScanDue
+            | Pending::ReadTopic { .. }
             | Pending::Compact => Vec::new(),
         }
     }

@@ -55,7 +55,11 @@ pub enum Reply {
     TopicDeleted {
         topic: TopicKey,
     },
-    Topics(Vec<TopicView>),
+    Topics {
+        topics: Vec<TopicView>,
+        /// The page was full and there are others.
+        more: bool,
+    },
     Offsets(OffsetsView),
     Groups(GroupsView),
     GroupDeleted {

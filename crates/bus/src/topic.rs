@@ -123,8 +123,10 @@ impl Log {
         }
     }
 
-    /// Takes a committed event. The tail never has a hole: where it would get one it starts anew.
+    /// Takes a committed event. The tail never has a hole: where it would get one it starts anew. An event that others
+    /// have already passed is not of the tail.
     pub(crate) fn append(&mut self, event: Arc<Event>, keep: bool) {
+        let keep = keep && event.offset >= self.next;
         if !keep || event.offset != self.next {
             self.drop_tail();
         }

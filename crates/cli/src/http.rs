@@ -6,6 +6,7 @@ use std::time::Duration;
 use millrace_client::{Endpoint, authorities, crypto_provider};
 use millrace_wire::http::Problem;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use ureq::Agent;
 use ureq::http::{Method, Request, StatusCode};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -54,6 +55,27 @@ impl Http {
             (StatusCode::NOT_FOUND, _) => Ok(None),
             (status, body) if status.is_success() => Ok(Some(body)),
             (status, body) => Err(self.refusal(status, &body)),
+        }
+    }
+
+    /// All pages of a list as one document, with the elements under `name`.
+    pub(crate) fn list(&self, path: &str, name: &str) -> Result<Value, Failure> {
+        let mut elements = Vec::new();
+        let mut after = String::new();
+        loop {
+            let mut page: Value = read(&self.ask(Method::GET, &format!("{path}{after}"), "")?)?;
+            if let Some(Value::Array(more)) = page.get_mut(name).map(Value::take) {
+                elements.extend(more);
+            }
+            // Names need no escaping in a query either.
+            match page.get("next").and_then(Value::as_str) {
+                Some(next) => after = format!("?after={next}"),
+                None => {
+                    return Ok(Value::Object(
+                        [(name.to_owned(), Value::Array(elements))].into_iter().collect(),
+                    ));
+                }
+            }
         }
     }
 

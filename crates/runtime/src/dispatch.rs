@@ -105,6 +105,7 @@ impl Dispatch {
                 self.reads.push(Job::FindStart { token, stream, rule });
             }
             Effect::ScanDue { token, rows_max } => self.reads.push(Job::ScanDue { token, rows_max }),
+            Effect::ReadTopic { token, topic } => self.reads.push(Job::ReadTopic { token, topic }),
             Effect::Reply { to, reply } => self.reply(to, reply),
             Effect::Deliver { conn, group, event, attempts } => {
                 self.stage(conn, Item::Delivery { group, event, attempts });

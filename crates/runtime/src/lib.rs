@@ -29,6 +29,7 @@ mod owner;
 mod readers;
 mod runtime;
 mod settings;
+mod watcher;
 mod writer;
 
 pub use clock::SystemClock;

@@ -9,12 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use millrace_bus::{Input, ReadPage, Token};
-use millrace_model::{Offset, Space, Stream, Timestamp};
+use millrace_bus::{Input, ReadPage, StoredTopic, Token};
+use millrace_model::{Offset, Space, Stream, Timestamp, TopicKey, keys};
 use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
 
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
+use crate::watcher;
 
 #[derive(Debug)]
 pub(crate) enum Job {
@@ -22,6 +23,7 @@ pub(crate) enum Job {
     Seek { token: Token, streams: Vec<Stream>, ts: Timestamp },
     FindStart { token: Token, stream: Stream, rule: Retention },
     ScanDue { token: Token, rows_max: usize },
+    ReadTopic { token: Token, topic: TopicKey },
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +99,10 @@ impl Reader {
                 Job::ScanDue { token, rows_max } => {
                     Input::DueRows { token, rows: self.answer(&"delayed events", || self.due(rows_max)) }
                 }
+                Job::ReadTopic { token, topic } => {
+                    let found = self.answer(&format_args!("looking up {topic}"), || self.topic(&topic));
+                    Input::TopicRead { token, found }
+                }
             };
             self.inbox.complete([input]);
         }
@@ -114,6 +120,15 @@ impl Reader {
     fn due(&self, rows_max: usize) -> Result<Vec<(String, bytes::Bytes)>, StoreError> {
         let rows = self.store.scan(Space::Due, &KeyRange::all(), rows_max)?;
         Ok(rows.into_iter().map(|row| (row.key, row.value)).collect())
+    }
+
+    fn topic(&self, topic: &TopicKey) -> Result<Option<StoredTopic>, StoreError> {
+        let key = keys::topic(topic);
+        // Up to the smallest key after it.
+        let range = KeyRange { to: Some(format!("{key}\0")), from: key };
+        let Some(row) = self.store.scan(Space::Topics, &range, 1)?.pop() else { return Ok(None) };
+        let streams = self.store.streams()?.into_iter().filter(|bounds| bounds.stream.topic == *topic);
+        Ok(Some(StoredTopic { row: row.value, reaches: streams.map(watcher::reach).collect() }))
     }
 
     /// `None` when the store cannot be read just now. A panic counts as that: the engine waits for every answer it

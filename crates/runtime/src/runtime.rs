@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::readers::{Jobs, Reader};
 use crate::settings::RuntimeSettings;
+use crate::watcher::Watcher;
 use crate::writer::Writer;
 
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,8 @@ impl Runtime {
         limits: BusLimits,
     ) -> Result<Runtime, StartError> {
         let clock = SystemClock::start();
+        // Before the snapshot: what others commit in between is then told twice, not never.
+        let watcher = Watcher::new(&**store, Duration::from_millis(settings.watch_interval_ms))?;
         let bus = Bus::restore(limits, boot::snapshot(&**store)?, clock.now())?;
         let shared = Arc::new(Shared {
             clock,
@@ -75,14 +78,14 @@ impl Runtime {
         let jobs = Arc::new(Jobs::default());
         let mut runtime =
             Runtime { shared: shared.clone(), jobs: jobs.clone(), owner: None, workers: Vec::new() };
-        runtime.start_workers(store)?;
+        runtime.start_workers(store, watcher)?;
         let dispatch = Dispatch::new(shared.backlog.clone(), jobs);
         let owner = Owner { shared, bus, dispatch };
         runtime.owner = Some(spawn("owner", move || owner.run())?);
         Ok(runtime)
     }
 
-    fn start_workers(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
+    fn start_workers(&mut self, store: &Arc<dyn Store>, watcher: Watcher) -> Result<(), StartError> {
         let Shared { settings, inbox, backlog, metrics, .. } = &*self.shared;
         let writer = Writer {
             store: store.clone(),
@@ -91,7 +94,7 @@ impl Runtime {
             metrics: metrics.clone(),
             settings: settings.clone(),
         };
-        self.workers.push(spawn("writer", move || writer.run())?);
+        self.workers.push(spawn("writer", move || writer.run(watcher))?);
         for _ in 0..settings.readers.max(1) {
             let reader = Reader {
                 store: store.clone(),

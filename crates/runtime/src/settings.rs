@@ -16,6 +16,8 @@ pub struct RuntimeSettings {
     pub maintain_rows_max: usize,
     /// Pause between looks for housekeeping when the last one left nothing to do.
     pub maintain_interval_ms: u64,
+    /// How often the store is asked what other processes have committed.
+    pub watch_interval_ms: u64,
     /// Threads that read.
     pub readers: usize,
     /// Bytes waiting in one connection's outbox: above, the engine sends it nothing but answers and the edge stops
@@ -38,6 +40,7 @@ impl Default for RuntimeSettings {
             commit_bytes_max: 16 << 20,
             maintain_rows_max: 512,
             maintain_interval_ms: 250,
+            watch_interval_ms: 10,
             readers: 2,
             outbox_soft_bytes: 1 << 20,
             outbox_hard_bytes: 8 << 20,

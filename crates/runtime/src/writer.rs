@@ -18,6 +18,7 @@ use millrace_store::{Store, StoreError};
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
 use crate::settings::RuntimeSettings;
+use crate::watcher::Watcher;
 
 /// While batches wait, housekeeping pauses this many times as long as its last slice took: it gets a fifth of the
 /// writer's time, enough not to fall behind for good, and a batch waits for one slice at most.
@@ -101,27 +102,27 @@ enum Next {
     Commit,
     /// The first batch is larger than any store must take.
     Refuse(Token),
-    /// The queue is empty and housekeeping is due.
+    /// The queue is empty and something else is due.
     Idle,
     Ended,
 }
 
 impl Writer {
-    pub(crate) fn run(self) {
+    pub(crate) fn run(self, mut watcher: Watcher) {
         // Should the store panic, the engine must still learn that nothing is written any more.
         let mut report = Report { writer: &self, reason: "the writer thread ended unexpectedly".to_owned() };
-        report.reason = match self.write() {
+        report.reason = match self.write(&mut watcher) {
             Ok(()) => String::new(),
             Err(error) => error.to_string(),
         };
     }
 
-    fn write(&self) -> Result<(), StoreError> {
+    fn write(&self, watcher: &mut Watcher) -> Result<(), StoreError> {
         let interval = Duration::from_millis(self.settings.maintain_interval_ms);
         let mut maintain_at = Instant::now() + interval;
         let (mut tokens, mut batches) = (Vec::new(), Vec::new());
         loop {
-            let bytes = match self.take(&mut tokens, &mut batches, maintain_at) {
+            let bytes = match self.take(&mut tokens, &mut batches, maintain_at.min(watcher.look_at)) {
                 (Next::Ended, _) => return Ok(()),
                 (Next::Idle, _) => 0,
                 (Next::Commit, bytes) => bytes,
@@ -132,6 +133,9 @@ impl Writer {
             };
             if !batches.is_empty() {
                 self.commit(&mut tokens, &mut batches, bytes)?;
+            }
+            if Instant::now() >= watcher.look_at {
+                self.look_around(watcher);
             }
             if Instant::now() >= maintain_at {
                 let started = Instant::now();
@@ -146,9 +150,9 @@ impl Writer {
         }
     }
 
-    /// Waits for batches until `maintain_at`, then takes as many as one commit may hold.
-    fn take(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>, maintain_at: Instant) -> (Next, usize) {
-        let wait = maintain_at.saturating_duration_since(Instant::now());
+    /// Waits for batches until `until`, then takes as many as one commit may hold.
+    fn take(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>, until: Instant) -> (Next, usize) {
+        let wait = until.saturating_duration_since(Instant::now());
         let empty = |queue: &mut Queue| queue.waiting.is_empty() && !queue.ended;
         let (mut queue, _) = self
             .backlog
@@ -231,6 +235,17 @@ impl Writer {
         self.backlog.batches.fetch_sub(1, Relaxed);
         self.backlog.bytes.fetch_sub(bytes, Relaxed);
         self.inbox.complete([Input::TooLarge { token, bytes: found }]);
+    }
+
+    /// Behind the reports of this writer's own commits, so that only what others did is news to the engine.
+    fn look_around(&self, watcher: &mut Watcher) {
+        match watcher.look(&*self.store) {
+            Ok(reaches) if reaches.is_empty() => {}
+            Ok(reaches) => self.inbox.complete([Input::Elsewhere { reaches }]),
+            Err(error) => {
+                tracing::warn!(%error, "what others committed could not be read, it will be tried again");
+            }
+        }
     }
 
     fn maintain(&self) -> Result<bool, StoreError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
+use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use millrace_wire::{ErrorCode, FrameError, http::body_text};
 use tokio::sync::SemaphorePermit;
@@ -20,11 +21,35 @@ const DISCARD_BYTES_MAX: usize = 64 << 20;
 /// A body and its share of what all bodies together may take. Keep it until the request is answered.
 pub(crate) struct BodyText<'a> {
     pub(crate) text: String,
-    _share: Option<SemaphorePermit<'a>>,
+    share: Share<'a>,
+}
+
+/// What a body takes of the bound; `None` only if the semaphore were closed.
+pub(crate) type Share<'a> = Option<SemaphorePermit<'a>>;
+
+impl<'a> BodyText<'a> {
+    pub(crate) fn into_share(self) -> Share<'a> {
+        self.share
+    }
+}
+
+/// The same for a body that need not be text.
+pub(crate) struct BodyBytes<'a> {
+    pub(crate) bytes: Bytes,
+    pub(crate) share: Share<'a>,
 }
 
 /// The text of a body of at most `bytes_max`. Waits for its share.
-pub(crate) async fn read_text(app: &App, mut body: Body, bytes_max: usize) -> Result<BodyText<'_>, Refusal> {
+pub(crate) async fn read_text(app: &App, body: Body, bytes_max: usize) -> Result<BodyText<'_>, Refusal> {
+    let BodyBytes { bytes, share } = read_bytes(app, body, bytes_max).await?;
+    Ok(BodyText { text: body_text(&bytes)?.to_owned(), share })
+}
+
+pub(crate) async fn read_bytes(
+    app: &App,
+    mut body: Body,
+    bytes_max: usize,
+) -> Result<BodyBytes<'_>, Refusal> {
     // A body that does not say how long it is may become as long as it is allowed to.
     let expected = body.size_hint().upper().unwrap_or(bytes_max as u64);
     if expected > bytes_max as u64 {
@@ -36,7 +61,7 @@ pub(crate) async fn read_text(app: &App, mut body: Body, bytes_max: usize) -> Re
     let share = app.bodies.acquire_many(units).await.ok();
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
     match tokio::time::timeout(limit, Limited::new(&mut body, bytes_max).collect()).await {
-        Ok(Ok(whole)) => Ok(BodyText { text: body_text(&whole.to_bytes())?.to_owned(), _share: share }),
+        Ok(Ok(whole)) => Ok(BodyBytes { bytes: whole.to_bytes(), share }),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             discard(body).await;
             Err(too_large(bytes_max))

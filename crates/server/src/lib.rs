@@ -29,6 +29,7 @@ mod to_wire;
 mod ws;
 
 pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
+pub use http::openapi::document as openapi;
 pub use millrace_store_sqlite::SqliteOptions;
 pub use server::{ServeError, Server};
 pub use settings::{ServerSettings, TlsFiles};

@@ -41,6 +41,11 @@ impl Params {
         })
     }
 
+    pub(crate) fn topic(&self, name: &str) -> Result<Option<TopicName>, Refusal> {
+        let named = self.text(name).map(TopicName::new).transpose();
+        named.map_err(|error| bad_name(ErrorCode::BadTopic, &error))
+    }
+
     pub(crate) fn namespace(&self) -> Result<Namespace, Refusal> {
         let named = self.text("namespace").map(Namespace::new).transpose();
         Ok(named.map_err(|error| bad_name(ErrorCode::BadFrame, &error))?.unwrap_or_default())

@@ -7,7 +7,7 @@ use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
-use crate::http::{dead_letters, events, groups, metrics, topics, watch};
+use crate::http::{dead_letters, events, groups, metrics, openapi, topics, watch};
 use crate::refusal::Refusal;
 use crate::{access, origin, ws};
 
@@ -28,6 +28,8 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(watch::healthz))
         .route("/readyz", get(watch::readyz))
+        .route("/openapi.json", get(openapi::openapi))
+        .route("/asyncapi.json", get(openapi::asyncapi))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::check))

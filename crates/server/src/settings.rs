@@ -56,6 +56,8 @@ pub struct ServerSettings {
     pub ping_ms: u64,
     /// Signs of life a connection may owe before it counts as gone.
     pub pings_missed_max: u32,
+    /// Topics of one page of `GET /topics` and `GET /dead-letters`. A page that is full says where to go on.
+    pub list_max: usize,
     /// Events and bytes of one page of `GET /topics/{topic}/events`. A page that is cut says where to go on.
     pub page_events_max: usize,
     pub page_bytes_max: usize,
@@ -94,6 +96,7 @@ impl Default for ServerSettings {
             slow_reader_ms: 30_000,
             ping_ms: 60_000,
             pings_missed_max: 2,
+            list_max: 1000,
             page_events_max: 10_000,
             page_bytes_max: 4 << 20,
             reads_max: 8,

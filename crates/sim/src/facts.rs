@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_bus::{Ack, AckMode, BusLimits, ConnId, Input, Nack, ReplyTo, Request};
-use millrace_model::{Batch, Event, Filter, Group, Mono, Now, Offset, Outcome, TopicKey};
+use millrace_model::{Batch, Event, Filter, Group, Mono, Now, Offset, Op, Outcome, TopicKey};
 
 use crate::ledger::{Ledger, cursor_rows, dropped, group_rows};
 use crate::place::{Seat, Spot};
@@ -27,6 +27,8 @@ pub(crate) struct Facts {
     /// The engine was told that the store failed, or to stop.
     pub ending: bool,
     pub read_failed_ms: Option<u64>,
+    /// When another process appended to a topic last.
+    pub neighbours_ms: BTreeMap<TopicKey, u64>,
     /// Every filter a group had since the server was started: the first member of an empty group may change it.
     filters: BTreeMap<Seat, Vec<Filter>>,
     /// Every batch on the disk, by commit: what the ledger is rebuilt from after a loss.
@@ -46,6 +48,7 @@ impl Facts {
             ledger_at_start: Ledger::default(),
             ending: false,
             read_failed_ms: None,
+            neighbours_ms: BTreeMap::new(),
             filters: BTreeMap::new(),
             commits: Vec::new(),
         }
@@ -116,6 +119,13 @@ impl Facts {
                 self.filters = rows.map(|(seat, row)| (seat.clone(), vec![row.filter.clone()])).collect();
             }
             Seen::Wanted { batch, .. } => self.decided(batch),
+            Seen::Neighbour { batch } => {
+                let topics = batch.ops.iter().filter_map(|op| match op {
+                    Op::Append(append) => Some((append.stream.topic.clone(), self.now_ms)),
+                    _ => None,
+                });
+                self.neighbours_ms.extend(topics);
+            }
             Seen::Opened { .. } | Seen::Settled { .. } | Seen::Idle | Seen::End { .. } => {}
         }
     }
@@ -152,7 +162,8 @@ impl Facts {
             Input::Request { to, request, .. } => self.asked(*to, request),
             Input::Page { page: None, .. }
             | Input::Found { offsets: None, .. }
-            | Input::DueRows { rows: None, .. } => {
+            | Input::DueRows { rows: None, .. }
+            | Input::TopicRead { found: None, .. } => {
                 self.read_failed_ms = Some(self.now_ms);
             }
             Input::Stop | Input::StorageFailed { .. } => self.ending = true,
@@ -160,7 +171,9 @@ impl Facts {
             | Input::Committed { .. }
             | Input::Page { .. }
             | Input::Found { .. }
-            | Input::DueRows { .. } => {}
+            | Input::DueRows { .. }
+            | Input::Elsewhere { .. }
+            | Input::TopicRead { .. } => {}
         }
     }
 

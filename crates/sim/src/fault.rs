@@ -31,6 +31,8 @@ pub enum Fault {
     DeleteTopic,
     FilterConflict,
     Resent,
+    /// Another process committed to the same store.
+    Neighbour,
 }
 
 impl Fault {
@@ -58,6 +60,7 @@ impl Fault {
             Fault::DeleteTopic => "delete_topic",
             Fault::FilterConflict => "filter_conflict",
             Fault::Resent => "resent",
+            Fault::Neighbour => "neighbour",
         }
     }
 }

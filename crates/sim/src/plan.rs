@@ -45,6 +45,7 @@ pub(crate) struct Rates {
     pub seek: u64,
     pub grow: u64,
     pub delete_topic: u64,
+    pub neighbour: u64,
 }
 
 impl Plan {
@@ -140,5 +141,6 @@ fn rates(dice: &mut Dice) -> Rates {
         seek: rate(120),
         grow: rate(60),
         delete_topic: rate(20),
+        neighbour: rate(700),
     }
 }

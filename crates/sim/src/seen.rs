@@ -29,6 +29,10 @@ pub(crate) enum Seen<'a> {
         batch: &'a Batch,
         outcome: &'a Outcome,
     },
+    /// The next batch to become durable is of another process.
+    Neighbour {
+        batch: &'a Batch,
+    },
     Answered {
         to: ReplyTo,
         reply: &'a Reply,

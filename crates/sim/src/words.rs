@@ -22,6 +22,12 @@ pub(crate) fn input(input: &Input) -> String {
         }
         Input::Found { token, offsets } => format!("> found {} {offsets:?}", token.0),
         Input::DueRows { token, rows } => format!("> due rows {} {:?}", token.0, rows.as_ref().map(Vec::len)),
+        Input::Elsewhere { reaches } => {
+            let reaches: Vec<String> =
+                reaches.iter().map(|at| format!("{} {}", at.stream, at.next)).collect();
+            format!("> elsewhere {}", reaches.join(", "))
+        }
+        Input::TopicRead { token, found } => format!("> topic read {} {found:?}", token.0),
         Input::Stop => "> stop".to_owned(),
     }
 }
@@ -93,7 +99,7 @@ fn reply(reply: &Reply) -> String {
     match reply {
         // Gauges and counters would only repeat what the lines above say.
         Reply::Stats(_) => "stats".to_owned(),
-        Reply::Topics(topics) => format!("{} topics", topics.len()),
+        Reply::Topics { topics, more } => format!("{} topics, more: {more}", topics.len()),
         Reply::Refused(error) => format!("refused {}: {error}", error.code().as_str()),
         other => format!("{other:?}"),
     }

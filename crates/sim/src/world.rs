@@ -2,12 +2,14 @@
 
 mod crash;
 mod fate;
+mod neighbour;
 mod people;
 mod shell;
 
 use std::collections::BTreeMap;
 
 use millrace_bus::{ConnId, Effect, Input, Sabotage};
+use millrace_store::CommitNumber;
 
 use self::shell::Shell;
 use crate::actor::admin::Admin;
@@ -36,6 +38,8 @@ enum Happening {
     },
     /// Draw what goes wrong next.
     Fate,
+    /// Somebody else writes to the store.
+    Neighbour,
     /// The server starts.
     Start,
     /// The rest is about one life of the server and void in the next.
@@ -46,6 +50,9 @@ enum Happening {
         life: u64,
     },
     CommitReports {
+        life: u64,
+    },
+    LookAround {
         life: u64,
     },
     ReadEnds {
@@ -72,6 +79,8 @@ pub(crate) struct World {
     disk: Disk,
     shell: Option<Shell>,
     life: u64,
+    /// How far the writer has looked around.
+    watched: CommitNumber,
     desk: Desk,
     admin: Admin,
     publishers: Vec<Publisher>,
@@ -107,6 +116,7 @@ impl World {
             disk: Disk::new(),
             shell: None,
             life: 0,
+            watched: CommitNumber(0),
             desk: Desk::new(),
             admin: Admin::new(Dice::new(seed, "admin"), plan.clone()),
             publishers: (0..plan.publishers).map(publisher).collect(),
@@ -131,6 +141,7 @@ impl World {
             world.schedule.at(at_ms, Happening::Wake { actor: ActorId(actor), note: Note(0) });
         }
         world.schedule.at(100, Happening::Fate);
+        world.schedule.at(60, Happening::Neighbour);
         world
     }
 
@@ -166,10 +177,12 @@ impl World {
         match happening {
             Happening::Wake { actor, note } => self.wake(actor, note),
             Happening::Fate => self.fate(),
+            Happening::Neighbour => return self.neighbour(),
             Happening::Start => return self.start(),
             Happening::Turn { life } if alive(&life) => return self.turn(),
             Happening::CommitApplies { life } if alive(&life) => return self.commit_applies(),
             Happening::CommitReports { life } if alive(&life) => self.commit_reports(),
+            Happening::LookAround { life } if alive(&life) => self.look_around(),
             Happening::ReadEnds { life, effect, early } if alive(&life) => self.read_ends(&effect, early),
             Happening::End { life, ending } if alive(&life) => return self.end(ending),
             Happening::StopIsLate { life } if alive(&life) => {

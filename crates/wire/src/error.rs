@@ -72,6 +72,14 @@ impl FrameError {
         FrameError::bad_frame(format!("{} is missing: it must be {}", field.name(), field.expected()))
     }
 
+    pub(crate) fn unknown_type(found: &str, known: &[&str]) -> FrameError {
+        let known = match known {
+            [others @ .., last] => format!("{} or {last}", others.join(", ")),
+            [] => String::new(),
+        };
+        FrameError::new(ErrorCode::UnknownType, format!("type is {:?}: it must be {known}", shown(found)))
+    }
+
     pub(crate) fn wrong(field: Field, found: &RawValue) -> FrameError {
         FrameError::unlike(field, found, field.expected())
     }

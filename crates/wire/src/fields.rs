@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use millrace_model::{Group, JSON_DEPTH_MAX, JsonText, TopicName};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::error::FrameError;
@@ -109,6 +109,42 @@ pub(crate) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
         return serde_json::from_str(raw.get()).ok().map(Cow::Owned);
     }
     Some(Cow::Borrowed(inner))
+}
+
+/// Takes the elements of an array one at a time, so that a long array of rubbish costs no memory, up to the first that
+/// is refused. `None` when it is no array.
+pub(crate) fn each_element(
+    raw: &RawValue,
+    take: impl FnMut(usize, &RawValue) -> Result<(), FrameError>,
+) -> Option<Result<(), FrameError>> {
+    struct Each<F> {
+        take: F,
+        error: Option<FrameError>,
+    }
+    impl<'de, F: FnMut(usize, &RawValue) -> Result<(), FrameError>> Visitor<'de> for &mut Each<F> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array")
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+            let mut at = 0;
+            while let Some(raw) = seq.next_element::<&RawValue>()? {
+                if let Err(error) = (self.take)(at, raw) {
+                    self.error = Some(error);
+                    return Err(serde::de::Error::custom("an element is wrong"));
+                }
+                at += 1;
+            }
+            Ok(())
+        }
+    }
+    let mut each = Each { take, error: None };
+    let read = serde_json::Deserializer::from_str(raw.get()).deserialize_seq(&mut each);
+    match (read, each.error) {
+        (Ok(()), _) => Some(Ok(())),
+        (Err(_), Some(error)) => Some(Err(error)),
+        (Err(_), None) => None,
+    }
 }
 
 fn kind_of(raw: &RawValue) -> &'static str {

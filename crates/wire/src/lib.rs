@@ -8,10 +8,12 @@
 //! What is not here: sockets, sessions, decisions. Whether a topic exists or an offset is in flight is the engine's
 //! business.
 //!
-//! Start with [`ClientFrame::parse`] and [`ServerFrame`]; HTTP bodies are in [`http`].
+//! Start with [`ClientFrame::parse`] and [`ServerFrame`]; HTTP bodies are in [`http`], the schemas
+//! that describe them in [`schema`].
 
 mod about;
 mod client_frame;
+mod cloud_event;
 mod code;
 mod envelope;
 mod error;
@@ -21,6 +23,7 @@ mod fields;
 pub mod http;
 mod position;
 mod rid;
+pub mod schema;
 mod server_frame;
 mod start;
 mod text;
@@ -29,6 +32,10 @@ pub use about::About;
 pub use client_frame::{
     Ack, AckMode, AuthToken, ClientFrame, ClientRequest, Flow, Nack, Publish, PublishBatch, Subscribe,
     Unsubscribe,
+};
+pub use cloud_event::{
+    CE_PREFIX, CLOUD_EVENT, CLOUD_EVENTS, CloudEvent, parse_cloud_event, parse_cloud_events,
+    write_cloud_event,
 };
 pub use code::ErrorCode;
 pub use envelope::{Envelope, write_envelope};

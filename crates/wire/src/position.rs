@@ -1,13 +1,17 @@
 //! How far a group or stream is in one partition: `{"partition":0,"next":1}`.
 
 use millrace_model::{Offset, Partition};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema;
 use crate::text::push_display;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Position {
+    #[schemars(schema_with = "schema::partition")]
     pub partition: Partition,
+    #[schemars(schema_with = "schema::offset")]
     pub next: Offset,
 }
 

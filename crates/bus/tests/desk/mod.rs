@@ -251,12 +251,23 @@ impl Desk {
                 let rows = self.tables.iter().filter(|((space, _), _)| *space == Space::Due).take(rows_max);
                 Input::DueRows { token, rows: Some(rows.map(|((_, k), v)| (k.clone(), v.clone())).collect()) }
             }
+            Effect::ReadTopic { token, topic } => {
+                let row = self.tables.get(&(Space::Topics, topic.as_str().to_owned()));
+                let reaches =
+                    self.logs.iter().filter(|(stream, _)| stream.topic == topic).map(|(stream, log)| Reach {
+                        stream: stream.clone(),
+                        start: self.starts.get(stream).copied().unwrap_or(Offset::FIRST),
+                        next: Offset(log.len() as u64 + 1),
+                    });
+                let found = row.map(|row| StoredTopic { row: row.clone(), reaches: reaches.collect() });
+                Input::TopicRead { token, found: Some(found) }
+            }
             other => return self.out.push(show(&other)),
         };
         self.bus.handle(self.now, input);
     }
 
-    fn commit(&mut self, batch: Batch) -> Outcome {
+    pub fn commit(&mut self, batch: Batch) -> Outcome {
         self.commits += 1;
         assert!(batch.bytes() <= BATCH_BYTES_MAX, "a batch of {} bytes", batch.bytes());
         for (at, check) in batch.checks.iter().enumerate() {

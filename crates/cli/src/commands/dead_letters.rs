@@ -92,11 +92,11 @@ impl Call {
         if self.partition.is_some() || self.offset.is_some() || self.limit.is_some() {
             return Err(Failure::Usage("--partition, --offset and --limit go with a TOPIC".into()));
         }
-        let body = self.http.ask(Method::GET, "/dead-letters", "")?;
+        let list = self.http.list("/dead-letters", "deadLetters")?.to_string();
         if self.json {
-            return self.out.document(&body);
+            return self.out.document(&list);
         }
-        let list: DeadLetters = read(&body)?;
+        let list: DeadLetters = read(&list)?;
         let mut rows = vec![["TOPIC", "LETTERS", "KEPT IN"].map(String::from).to_vec()];
         rows.extend(
             list.dead_letters

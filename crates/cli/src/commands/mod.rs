@@ -9,6 +9,7 @@ mod dead_letters;
 mod doctor;
 mod feed;
 mod offline;
+mod openapi;
 mod progress;
 mod publish;
 mod serve;
@@ -41,6 +42,7 @@ pub(crate) fn command() -> Command {
             doctor::command(),
             dead_letters::command(),
             config::command(),
+            openapi::command(),
             completions::command(),
             bench::command(),
         ])
@@ -57,6 +59,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("dead-letters", matches)) => dead_letters::run(matches),
         Some(("config", matches)) => config::run(matches),
+        Some(("openapi", _)) => openapi::run(),
         Some(("completions", matches)) => completions::run(matches),
         Some(("bench", matches)) => bench::run(matches),
         _ => Err(Failure::Usage("no such command: see `millrace --help`".into())),

@@ -85,11 +85,11 @@ pub(super) struct Call {
 
 impl Call {
     fn list(mut self) -> Result<(), Failure> {
-        let body = self.http.ask(Method::GET, "/topics", "")?;
+        let list = self.http.list("/topics", "topics")?.to_string();
         if self.json {
-            return self.out.document(&body);
+            return self.out.document(&list);
         }
-        let list: TopicList = read(&body)?;
+        let list: TopicList = read(&list)?;
         let mut rows = vec![["TOPIC", "PARTITIONS", "EVENTS", "GROUPS"].map(String::from).to_vec()];
         rows.extend(list.topics.iter().map(|topic| {
             let events: u64 =

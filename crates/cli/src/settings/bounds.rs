@@ -298,6 +298,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!("ping-ms", server.ping_ms, u64, 1, "A silent connection is asked for a sign of life this often"),
     bound!("pings-missed-max", server.pings_missed_max, u32, 1, "Signs of life a connection may owe"),
+    bound!("list-max", server.list_max, usize, 1, "Topics of one page of GET /topics and GET /dead-letters"),
     bound!("page-events-max", server.page_events_max, usize, 1, "Events of one page of GET /topics/T/events"),
     bound!("page-bytes-max", server.page_bytes_max, usize, 1, "Bytes of one page of GET /topics/T/events"),
     bound!(
@@ -384,6 +385,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         u64,
         1,
         "Pause between slices of housekeeping"
+    ),
+    bound!(
+        "watch-interval-ms",
+        server.runtime.watch_interval_ms,
+        u64,
+        1,
+        "How often the store is asked what other processes have committed"
     ),
     bound!("readers", server.runtime.readers, usize, 1, 1024, &[], "Threads that read"),
     bound!(

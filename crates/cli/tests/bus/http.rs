@@ -109,6 +109,43 @@ fn dead_letters_are_listed_and_replayed_to_their_topic_once() {
 }
 
 #[test]
+fn lists_of_topics_come_in_pages() {
+    let server = Server::with(&["--list-max", "3"]);
+    for topic in ["a", "b", "b.DLQ", "c", "d.DLQ"] {
+        assert_eq!(server.post("/topics", &json!({"topic": topic})).0, 201);
+    }
+    // Names that sort around those of the namespace in question.
+    for namespace in ["aaa", "default-2", "default.2", "zzz"] {
+        server.post(&format!("/topics?namespace={namespace}"), &json!({"topic": "b"}));
+    }
+    let names = |page: &serde_json::Value, list: &str| -> Vec<String> {
+        let names = page[list].as_array().expect("a list").iter();
+        names.map(|topic| topic["topic"].as_str().expect("a name").to_owned()).collect()
+    };
+    for (query, expected, next) in [
+        ("", &["a", "b", "b.DLQ"][..], json!("b.DLQ")),
+        ("?after=b.DLQ", &["c", "d.DLQ"], json!(null)),
+        ("?limit=2", &["a", "b"], json!("b")),
+        ("?limit=2&after=b", &["b.DLQ", "c"], json!("c")),
+        ("?limit=2&after=bb", &["c", "d.DLQ"], json!(null)),
+        ("?after=d.DLQ", &[], json!(null)),
+        ("?namespace=default-2", &["b"], json!(null)),
+        ("?namespace=none", &[], json!(null)),
+    ] {
+        let (status, page) = server.get(&format!("/topics{query}"));
+        assert_eq!((status, &page["next"]), (200, &next), "{query}: {page}");
+        assert_eq!(names(&page, "topics"), expected, "{query}");
+    }
+    let (_, page) = server.get("/dead-letters?limit=1");
+    assert_eq!((names(&page, "deadLetters"), &page["next"]), (vec!["b".to_owned()], &json!("b.DLQ")));
+    let (_, page) = server.get("/dead-letters?limit=1&after=b.DLQ");
+    assert_eq!((names(&page, "deadLetters"), page.get("next")), (vec!["d".to_owned()], None));
+    for query in ["?limit=0", "?limit=4", "?limit=x", "?after=a..b", "?after=%2F"] {
+        assert_eq!(server.get(&format!("/topics{query}")).0, 400, "{query}");
+    }
+}
+
+#[test]
 fn namespaces_do_not_meet() {
     let server = Server::start();
     server.post("/topics/t/events?namespace=blue", &json!({"payload": "blue"}));

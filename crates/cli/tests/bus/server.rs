@@ -156,10 +156,12 @@ impl Server {
             .allow_non_standard_methods(true)
             .build()
             .into();
-        let request = ureq::http::Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.http_url()))
-            .header("content-type", "application/json");
+        let request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.http_url()));
+        let request = if headers.iter().any(|(name, _)| *name == "content-type") {
+            request
+        } else {
+            request.header("content-type", "application/json")
+        };
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
         agent.run(request.body(body).expect("a request")).expect("the server answers")
     }

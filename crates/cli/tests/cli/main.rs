@@ -8,6 +8,7 @@ mod completions;
 mod doctor;
 mod ends;
 mod exit_codes;
+mod openapi;
 mod pub_sub;
 mod run;
 #[path = "../bus/server.rs"]

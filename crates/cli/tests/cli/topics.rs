@@ -146,3 +146,24 @@ fn groups_are_listed_and_deleted() {
     topics(&["set", "c", "--compact=false"]).ok();
     assert_eq!(topics(&["show", "c", "--json"]).json()["config"], json!({"partitions": 1}));
 }
+
+#[test]
+fn lists_go_on_until_there_is_no_next_page() {
+    let server = Server::with(&["--list-max", "2"]);
+    let names = ["a", "a.DLQ", "b", "b.DLQ", "c.DLQ"];
+    for topic in names {
+        assert_eq!(server.post("/topics", &serde_json::json!({"topic": topic})).0, 201);
+    }
+    let url = server.ws_url();
+    let list = |verb: &'static str, more: &[&str]| run(&[&[verb, "list", "--url", &url], more].concat());
+    let found = list("topics", &["--json"]).json();
+    let found: Vec<&str> =
+        found["topics"].as_array().unwrap().iter().filter_map(|topic| topic["topic"].as_str()).collect();
+    assert_eq!(found, names);
+    let text = list("topics", &[]).ok();
+    assert!(
+        names.iter().all(|name| text.lines().any(|line| line.starts_with(&format!("{name} ")))),
+        "{text}"
+    );
+    assert_eq!(list("dead-letters", &["--json"]).json()["deadLetters"].as_array().unwrap().len(), 3);
+}

@@ -21,6 +21,7 @@ pub use bucket::Rate;
 pub(crate) use bucket::{Meter, TooSoon};
 pub(crate) use caller::{Caller, Peer};
 pub(crate) use gate::check;
+pub(crate) use needs::{Need, of as needs_of};
 pub use scope::Scope;
 pub(crate) use tokens::{Grant, Tokens};
 pub use tokens::{NamespaceRule, TOKENS_MAX, TokenDigest, TokenSettings};

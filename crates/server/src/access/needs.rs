@@ -5,7 +5,7 @@ use axum::http::Method;
 use crate::access::Scope;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(crate) enum Need {
     /// Answers anybody: probes have no token, and what the protocol is, is no secret.
     Nothing,
     /// Without a token the connection may only AUTH, which browsers do because they cannot set headers on an upgrade.
@@ -15,12 +15,12 @@ pub(super) enum Need {
 }
 
 /// By the route as `routes.rs` writes it; `None` for a path that leads nowhere.
-pub(super) fn of(method: &Method, route: Option<&str>) -> Need {
+pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
     let reads = method == Method::GET || method == Method::HEAD;
     // A path that leads nowhere: any token learns that.
     let Some(route) = route else { return Need::Scopes(&[]) };
     match route {
-        "/healthz" | "/readyz" | "/openapi.json" => Need::Nothing,
+        "/healthz" | "/readyz" | "/openapi.json" | "/asyncapi.json" => Need::Nothing,
         "/" | "/ws" => Need::Socket,
         "/topics" | "/topics/{topic}" | "/topics/{topic}/groups/{group}" if !reads => {
             Need::Scopes(&[Scope::Admin])

@@ -16,7 +16,7 @@ use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::http::page::{self, PageQuery, Start};
-use crate::http::{damaged_name, document};
+use crate::http::{damaged_name, document, topics};
 use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -37,15 +37,12 @@ pub(crate) async fn list(
         let (_, dlq) = pair(&topic_key(&params, topic)?)?;
         let query = PageQuery::of(&app, &params)?;
         let fetched = page::fetch(&app, caller.by(), dlq.clone(), query).await?;
-        return Ok(fetched.answer(&dlq, query.partition, page::wants_lines(&headers)));
+        return Ok(fetched.answer(&dlq, query.partition, page::form(&headers)));
     }
-    match app.ask(caller.by_unless_admin(), Request::ListTopics { namespace: params.namespace()? }).await? {
-        Reply::Topics(topics) => {
-            let letters = topics.iter().filter(|view| view.topic.is_dead_letter()).map(dead_letter_topic);
-            Ok(document(StatusCode::OK, &DeadLetters { dead_letters: letters.collect::<Result<_, _>>()? }))
-        }
-        other => Err(Refusal::unexpected(&other)),
-    }
+    let (topics, more) = topics::page(&app, &caller, &params, true).await?;
+    let dead_letters = topics.iter().map(dead_letter_topic).collect::<Result<Vec<_>, _>>()?;
+    let next = dead_letters.last().filter(|_| more).map(|last| last.dlq.clone());
+    Ok(document(StatusCode::OK, &DeadLetters { dead_letters, next }))
 }
 
 fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {

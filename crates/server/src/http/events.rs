@@ -5,14 +5,15 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use millrace_bus::{Publish, PublishBatch, Reply, Request};
+use millrace_model::TopicKey;
 use millrace_wire::FrameError;
 use millrace_wire::http::PublishBody;
 
 use crate::access::Caller;
-use crate::app::SharedApp;
-use crate::body::read_text;
-use crate::http::json;
+use crate::app::{App, SharedApp};
+use crate::body::{Share, read_text};
 use crate::http::page::{self, PageQuery};
+use crate::http::{cloud_events, json};
 use crate::params::AtTopic;
 use crate::refusal::Refusal;
 use crate::{from_wire, to_wire};
@@ -21,23 +22,12 @@ pub(crate) async fn publish(
     State(app): State<SharedApp>,
     caller: Caller,
     at: AtTopic,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let body = read_text(&app, body, app.settings.batch_body_bytes_max).await?;
-    let is_array = body.text.trim_start().starts_with('[');
-    if !is_array && body.text.len() > app.settings.frame_bytes_max {
-        return Err(FrameError::too_large("event", app.settings.frame_bytes_max).into());
-    }
-    let topic = at.topic;
-    let request = match PublishBody::parse(&body.text)? {
-        PublishBody::One { event, deliver_at } => {
-            Request::Publish(Publish { topic, event, deliver_at: deliver_at.map(from_wire::deliver_at) })
-        }
-        PublishBody::Many(events) => {
-            // The gate has taken one already.
-            caller.charge(events.len().saturating_sub(1) as u64)?;
-            Request::PublishBatch(PublishBatch { topic, events })
-        }
+    let (request, _share) = match cloud_events::mode(&headers)? {
+        Some(mode) => cloud_events::request(&app, &caller, at.topic, mode, &headers, body).await?,
+        None => request(&app, &caller, at.topic, body).await?,
     };
     match app.ask(caller.by(), request).await? {
         reply @ (Reply::Published { .. } | Reply::PublishedBatch { .. }) => {
@@ -49,6 +39,31 @@ pub(crate) async fn publish(
     }
 }
 
+/// What is to be published, and the body's share, which is kept until it is.
+async fn request<'a>(
+    app: &'a App,
+    caller: &Caller,
+    topic: TopicKey,
+    body: Body,
+) -> Result<(Request, Share<'a>), Refusal> {
+    let body = read_text(app, body, app.settings.batch_body_bytes_max).await?;
+    let is_array = body.text.trim_start().starts_with('[');
+    if !is_array && body.text.len() > app.settings.frame_bytes_max {
+        return Err(FrameError::too_large("event", app.settings.frame_bytes_max).into());
+    }
+    let request = match PublishBody::parse(&body.text)? {
+        PublishBody::One { event, deliver_at } => {
+            Request::Publish(Publish { topic, event, deliver_at: deliver_at.map(from_wire::deliver_at) })
+        }
+        PublishBody::Many(events) => {
+            // The gate has taken one already.
+            caller.charge(events.len().saturating_sub(1) as u64)?;
+            Request::PublishBatch(PublishBatch { topic, events })
+        }
+    };
+    Ok((request, body.into_share()))
+}
+
 pub(crate) async fn read(
     State(app): State<SharedApp>,
     caller: Caller,
@@ -57,5 +72,5 @@ pub(crate) async fn read(
 ) -> Result<Response, Refusal> {
     let query = PageQuery::of(&app, &at.params)?;
     let fetched = page::fetch(&app, caller.by(), at.topic.clone(), query).await?;
-    Ok(fetched.answer(&at.topic, query.partition, page::wants_lines(&headers)))
+    Ok(fetched.answer(&at.topic, query.partition, page::form(&headers)))
 }

@@ -1,9 +1,11 @@
 //! The endpoints, one file per thing they are about.
 
+pub(crate) mod cloud_events;
 pub(crate) mod dead_letters;
 pub(crate) mod events;
 pub(crate) mod groups;
 pub(crate) mod metrics;
+pub(crate) mod openapi;
 pub(crate) mod page;
 pub(crate) mod topics;
 pub(crate) mod watch;

@@ -1,22 +1,22 @@
 //! Pages of a topic: read from the store, written as one document or as lines, bounded together.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millrace_bus::{BusError, By};
 use millrace_model::{
-    Action, Offset, Partition, Principal, Space, Timestamp, TopicConfig, TopicKey, TopicRow, keys,
+    Action, Event, Offset, Partition, Principal, Space, Timestamp, TopicConfig, TopicKey, TopicRow, keys,
 };
 use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
-use millrace_wire::{ErrorCode, write_envelope};
+use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, write_cloud_event, write_envelope};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::{App, BODY_UNIT};
-use crate::http::json;
 use crate::params::Params;
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -170,24 +170,24 @@ fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfi
 }
 
 impl Fetched {
-    pub(crate) fn answer(self, topic: &TopicKey, partition: Partition, lines: bool) -> Response {
+    pub(crate) fn answer(self, topic: &TopicKey, partition: Partition, form: Form) -> Response {
         let Fetched { page, next, share } = self;
         let bytes: usize = page.events.iter().map(|event| event.body.bytes() + ENVELOPE_BYTES).sum();
         let mut out = String::with_capacity(bytes + ENVELOPE_BYTES);
         let damaged = damaged(&page);
-        let mut response = if lines {
-            for event in &page.events {
-                write_envelope(&mut out, event, 1);
-                out.push('\n');
+        match form {
+            Form::Document => write_events_page(&mut out, topic.topic(), partition, &page.events, next),
+            Form::Lines => {
+                for event in &page.events {
+                    write_envelope(&mut out, event, 1);
+                    out.push('\n');
+                }
             }
-            drop(page);
-            let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))];
-            (kind, HeldText::body(out, share)).into_response()
-        } else {
-            write_events_page(&mut out, topic.topic(), partition, &page.events, next);
-            drop(page);
-            json(StatusCode::OK, HeldText::body(out, share))
-        };
+            Form::CloudEvents => write_cloud_events(&mut out, &page.events),
+        }
+        drop(page);
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(form.content_type()))];
+        let mut response = (kind, HeldText::body(out, share)).into_response();
         response.headers_mut().insert(NEXT, HeaderValue::from(next.0));
         if let Some(damaged) = damaged {
             response.headers_mut().insert(DAMAGED, damaged);
@@ -205,12 +205,46 @@ fn damaged(page: &Page) -> Option<HeaderValue> {
     (!list.is_empty()).then(|| HeaderValue::from_str(&list).ok())?
 }
 
-/// By Accept: one envelope per line instead of one document.
-pub(crate) fn wants_lines(headers: &HeaderMap) -> bool {
+fn write_cloud_events(out: &mut String, events: &[Arc<Event>]) {
+    out.push('[');
+    for (at, event) in events.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        write_cloud_event(out, event);
+    }
+    out.push(']');
+}
+
+/// How a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Document,
+    /// One envelope per line.
+    Lines,
+    CloudEvents,
+}
+
+impl Form {
+    fn content_type(self) -> &'static str {
+        match self {
+            Form::Document => "application/json",
+            Form::Lines => NDJSON,
+            Form::CloudEvents => CLOUD_EVENTS,
+        }
+    }
+}
+
+/// By Accept, the first kind there that is known. A page of one event is a batch too: whoever pages wants one shape.
+pub(crate) fn form(headers: &HeaderMap) -> Form {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut kinds =
         accepted.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next().unwrap_or("").trim());
-    kinds.any(|kind| {
-        matches!(kind, NDJSON | "application/ndjson" | "application/jsonl" | "application/x-jsonlines")
-    })
+    let known = kinds.find_map(|kind| match kind.to_ascii_lowercase().as_str() {
+        NDJSON | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => Some(Form::Lines),
+        CLOUD_EVENT | CLOUD_EVENTS => Some(Form::CloudEvents),
+        "application/json" => Some(Form::Document),
+        _ => None,
+    });
+    known.unwrap_or(Form::Document)
 }

@@ -40,12 +40,29 @@ pub(crate) async fn list(
     caller: Caller,
     params: Params,
 ) -> Result<Response, Refusal> {
-    let namespace = params.namespace()?;
-    match app.ask(caller.by_unless_admin(), Request::ListTopics { namespace }).await? {
-        Reply::Topics(topics) => {
-            let topics = topics.into_iter().map(to_wire::topic).collect::<Result<_, _>>();
-            Ok(document(StatusCode::OK, &TopicList { topics: topics.map_err(|error| damaged_name(&error))? }))
-        }
+    let (topics, more) = page(&app, &caller, &params, false).await?;
+    let topics = topics.into_iter().map(to_wire::topic).collect::<Result<Vec<_>, _>>();
+    let topics = topics.map_err(|error| damaged_name(&error))?;
+    let next = topics.last().filter(|_| more).map(|last| last.topic.clone());
+    Ok(document(StatusCode::OK, &TopicList { topics, next }))
+}
+
+/// A page of the topics of a namespace, and whether there are more.
+pub(crate) async fn page(
+    app: &App,
+    caller: &Caller,
+    params: &Params,
+    dead_letters_only: bool,
+) -> Result<(Vec<TopicView>, bool), Refusal> {
+    let list_max = app.settings.list_max;
+    let request = Request::ListTopics {
+        namespace: params.namespace()?,
+        after: params.topic("after")?,
+        max: params.number("limit", 1..=list_max as u64)?.map_or(list_max, |limit| limit as usize),
+        dead_letters_only,
+    };
+    match app.ask(caller.by_unless_admin(), request).await? {
+        Reply::Topics { topics, more } => Ok((topics, more)),
         other => Err(Refusal::unexpected(&other)),
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn root(
         return self::upgrade(state, caller, params, upgrade).await;
     }
     let text = "Millrace, a durable event broker.\n\nWebSocket: this address, or /ws\n\
-        HTTP: /topics /dead-letters /stats /metrics /healthz /readyz\n";
+        HTTP: /topics /dead-letters /stats /metrics /healthz /readyz /openapi.json /asyncapi.json\n";
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

@@ -63,7 +63,12 @@ impl Admin {
         let request = match self.dice.below(5) {
             0 | 1 => Request::Offsets { topic },
             2 => Request::DescribeTopic { topic },
-            3 => Request::ListTopics { namespace: Namespace::default() },
+            3 => Request::ListTopics {
+                namespace: Namespace::default(),
+                after: None,
+                max: 1 + self.dice.below(3) as usize,
+                dead_letters_only: self.dice.chance(200),
+            },
             _ => Request::Stats,
         };
         desk.call(request);

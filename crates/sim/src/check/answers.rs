@@ -109,7 +109,7 @@ fn fits(request: &Request, reply: &Reply) -> Result<(), String> {
                 Reply::Topic { .. },
             )
             | (Request::DeleteTopic { .. }, Reply::TopicDeleted { .. })
-            | (Request::ListTopics { .. }, Reply::Topics(_))
+            | (Request::ListTopics { .. }, Reply::Topics { .. })
             | (Request::Offsets { .. }, Reply::Offsets(_))
             | (Request::SeekGroup { .. }, Reply::Sought { .. })
             | (Request::ListGroups { .. }, Reply::Groups(_))

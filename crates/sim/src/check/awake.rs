@@ -1,7 +1,7 @@
 //! There is never ready work while everyone sleeps: when an event can be delivered and a member has room and credits,
 //! the engine has delivered it.
 
-use millrace_model::{Offset, Partition};
+use millrace_model::{Offset, Partition, TopicKey};
 
 use super::Checker;
 use crate::facts::Facts;
@@ -9,6 +9,9 @@ use crate::ledger::is_done;
 use crate::place::{Seat, Spot};
 use crate::seen::Seen;
 use crate::traffic::Acked;
+
+/// By then the engine must know what another process appended: a few looks around, a lookup that failed and one more.
+const NEIGHBOUR_HEARD_MS: u64 = 1000;
 
 pub(super) struct Awake;
 
@@ -23,7 +26,11 @@ impl Checker for Awake {
         if !matches!(seen, Seen::Idle) || facts.ending || retrying {
             return Ok(());
         }
-        for seat in facts.ledger.groups.keys().filter(|seat| !facts.traffic.is_moving(seat)) {
+        let heard = |topic: &TopicKey| {
+            facts.neighbours_ms.get(topic).is_none_or(|at_ms| facts.now_ms > at_ms + NEIGHBOUR_HEARD_MS)
+        };
+        let seats = facts.ledger.groups.keys().filter(|seat| !facts.traffic.is_moving(seat));
+        for seat in seats.filter(|seat| heard(&seat.topic)) {
             let Some(conn) = with_room(facts, seat) else { continue };
             let partitions = facts.ledger.topics.get(&seat.topic).map_or(0, |config| config.partitions);
             for spot in (0..partitions).map(|partition| seat.spot(Partition(partition))) {

@@ -28,6 +28,13 @@ impl Checker for StoredOnce {
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
             Seen::Told { input: Input::Request { request, .. } } => self.asked(request),
+            Seen::Neighbour { batch } => {
+                for op in &batch.ops {
+                    if let Op::Append(append) = op {
+                        self.note(&append.stream.topic, &append.event);
+                    }
+                }
+            }
             Seen::Durable { batch, outcome: Outcome::Done(done), .. } => {
                 for topic in dropped(batch) {
                     self.stored.retain(|_, (stream, _)| stream.topic != *topic);
@@ -52,15 +59,18 @@ impl Checker for StoredOnce {
 }
 
 impl StoredOnce {
+    fn note(&mut self, topic: &TopicKey, event: &NewEvent) {
+        if let Some(number) = number(&event.body) {
+            self.published.insert(number, (topic.clone(), Arc::clone(&event.body)));
+        }
+    }
+
     fn asked(&mut self, request: &Request) {
-        let mut note = |topic: &TopicKey, event: &NewEvent| {
-            if let Some(number) = number(&event.body) {
-                self.published.insert(number, (topic.clone(), Arc::clone(&event.body)));
-            }
-        };
         match request {
-            Request::Publish(publish) => note(&publish.topic, &publish.event),
-            Request::PublishBatch(batch) => batch.events.iter().for_each(|event| note(&batch.topic, event)),
+            Request::Publish(publish) => self.note(&publish.topic, &publish.event),
+            Request::PublishBatch(batch) => {
+                batch.events.iter().for_each(|event| self.note(&batch.topic, event));
+            }
             _ => {}
         }
     }

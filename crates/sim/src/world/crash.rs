@@ -43,6 +43,7 @@ impl World {
         self.facts.tick(self.clock.world_ms, now);
         let World { checkers, facts, disk, .. } = self;
         checkers.see(facts, &Seen::Opened { store: disk.store() })?;
+        self.watch_from_here();
         let unreadable = |detail: String| Violation { invariant: "restores", detail };
         let snapshot = snapshot(self.disk.store(), self.dice.draw())
             .ok_or_else(|| unreadable("the store cannot be read".to_owned()))?;
@@ -52,6 +53,7 @@ impl World {
         self.see(&Seen::Started)?;
         self.shell = Some(Shell::new(bus));
         self.desk.up = true;
+        self.schedule.at(self.clock.world_ms + 1, Happening::LookAround { life: self.life });
         self.turn_by(self.clock.world_ms);
         Ok(())
     }

@@ -6,6 +6,7 @@ use millrace_bus::{Bus, Effect, Input, ReadPage, Token};
 use millrace_model::{Batch, Mono, Offset, Outcome, Space};
 use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
 
+use super::neighbour::stored_topic;
 use super::{Happening, World};
 use crate::check::Violation;
 use crate::disk::{Ending, level_of};
@@ -49,7 +50,12 @@ impl Shell {
         }
     }
 
-    fn is_idle(&self) -> bool {
+    /// A commit is durable that the engine has not been told of.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.poisoned || self.under_way.as_ref().is_some_and(|commit| commit.outcomes.is_some())
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
         self.inbox.is_empty() && self.queue.is_empty() && self.under_way.is_none() && self.reads == 0
     }
 }
@@ -127,7 +133,11 @@ impl World {
                     .into_iter()
                     .for_each(|shell| shell.queue.push_back((token, batch.clone())));
             }
-            Effect::Read { .. } | Effect::Seek { .. } | Effect::FindStart { .. } | Effect::ScanDue { .. } => {
+            Effect::Read { .. }
+            | Effect::Seek { .. }
+            | Effect::FindStart { .. }
+            | Effect::ReadTopic { .. }
+            | Effect::ScanDue { .. } => {
                 self.start_read(effect);
             }
             Effect::Reply { to, reply } => {
@@ -253,7 +263,11 @@ impl World {
                 let rows = rows(store, Space::Due, &KeyRange::all(), *rows_max).filter(|_| !fails);
                 Input::DueRows { token: *token, rows }
             }
-            // Only the four above are ever looked up.
+            Effect::ReadTopic { token, topic } => {
+                let found = stored_topic(store, topic).filter(|_| !fails);
+                Input::TopicRead { token: *token, found }
+            }
+            // Only the five above are ever looked up.
             _ => Input::StorageFailed { reason: "not a read".to_owned() },
         }
     }

@@ -12,14 +12,11 @@ pub use session::{AuthToken, Flow};
 pub use subscribe::{AckMode, Subscribe, Unsubscribe};
 
 use crate::about::About;
-use crate::code::ErrorCode;
-use crate::error::{FrameError, shown};
+use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, needed};
 use crate::rid::Rid;
 use crate::text::push_rid;
-
-const TYPES: &str = "PUBLISH, PUBLISH_BATCH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, FLOW, PING or AUTH";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientFrame {
@@ -78,6 +75,10 @@ impl ClientFrame {
 }
 
 impl ClientRequest {
+    /// Every `type` a client may send.
+    pub const TYPES: &[&str] =
+        &["PUBLISH", "PUBLISH_BATCH", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "FLOW", "PING", "AUTH"];
+
     fn read(fields: &Fields<'_>) -> Result<ClientRequest, FrameError> {
         let kind = needed(Field::Type, fields.text(Field::Type)?)?;
         Ok(match kind.as_ref() {
@@ -90,10 +91,7 @@ impl ClientRequest {
             "FLOW" => ClientRequest::Flow(Flow::read(fields)?),
             "PING" => ClientRequest::Ping,
             "AUTH" => ClientRequest::Auth(AuthToken::read(fields)?),
-            other => {
-                let message = format!("type is {:?}: it must be {TYPES}", shown(other));
-                return Err(FrameError::new(ErrorCode::UnknownType, message));
-            }
+            other => return Err(FrameError::unknown_type(other, ClientRequest::TYPES)),
         })
     }
 

@@ -2,28 +2,36 @@
 //! events, with `GET /topics/{dlq}/events`.
 
 use millrace_model::{Offset, Partition, TopicName};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX};
 use crate::http::topic::StreamDoc;
+use crate::schema;
 
 /// Letters replayed by one request that does not say how many.
 const REPLAY_LIMIT_DEFAULT: u32 = 100;
 const REPLAY_LIMIT_MAX: u32 = 10_000;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetters {
     pub dead_letters: Vec<DeadLetterTopic>,
+    /// There are more: ask again with this as `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::topic")]
+    pub next: Option<TopicName>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadLetterTopic {
     /// The topic whose events ended here.
+    #[schemars(schema_with = "schema::topic")]
     pub topic: TopicName,
     /// The topic that holds the letters.
+    #[schemars(schema_with = "schema::topic")]
     pub dlq: TopicName,
     pub count: u64,
     pub streams: Vec<StreamDoc>,
@@ -49,12 +57,16 @@ impl Replay {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Replayed {
+    #[schemars(schema_with = "schema::topic")]
     pub topic: TopicName,
+    #[schemars(schema_with = "schema::topic")]
     pub dlq: TopicName,
+    #[schemars(schema_with = "schema::partition")]
     pub partition: Partition,
     pub replayed: u64,
     /// The letter at which to go on.
+    #[schemars(schema_with = "schema::offset")]
     pub next: Offset,
 }

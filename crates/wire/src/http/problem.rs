@@ -1,28 +1,35 @@
 //! Errors over HTTP: RFC 9457 problem details with the protocol's own code.
 
 use millrace_model::{Offset, Partition};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::code::ErrorCode;
 use crate::error::FrameError;
+use crate::schema;
 
 pub const PROBLEM_CONTENT_TYPE: &str = "application/problem+json";
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// `urn:millrace:error:CODE`.
     pub r#type: String,
     pub title: String,
     pub status: u16,
     pub detail: String,
+    #[schemars(schema_with = "schema::code")]
     pub code: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub topic: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub group: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::partition")]
     pub partition: Option<Partition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::offset")]
     pub offset: Option<Offset>,
 }
 

@@ -1,12 +1,14 @@
 //! `POST /topics/{topic}/groups/{group}/seek`.
 
 use millrace_model::{Group, Partition, TopicName};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, needed};
 use crate::position::Position;
+use crate::schema;
 use crate::start::StartFrom;
 
 /// `partition: None` moves all partitions.
@@ -26,9 +28,11 @@ impl Seek {
 }
 
 /// Where the group stands after it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sought {
+    #[schemars(schema_with = "schema::topic")]
     pub topic: TopicName,
+    #[schemars(schema_with = "schema::group")]
     pub group: Group,
     pub partitions: Vec<Position>,
 }

@@ -3,11 +3,14 @@
 use millrace_model::{
     AccessList, Durability, Group, Offset, PARTITIONS_MAX, Partition, TopicConfig, TopicName, TopicPatch,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX};
+use crate::schema;
+use crate::schema::TopicSettings;
 use crate::server_frame::read_durability;
 
 /// `POST /topics`.
@@ -108,22 +111,28 @@ fn read_partitions(fields: &Fields<'_>) -> Result<Option<u32>, FrameError> {
 }
 
 /// A topic as it is shown: its settings, its logs, its groups.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopicDoc {
+    #[schemars(schema_with = "schema::topic")]
     pub topic: TopicName,
     #[serde(flatten)]
+    #[schemars(with = "TopicSettings")]
     pub config: TopicConfig,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamDoc>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::names")]
     pub groups: Vec<Group>,
 }
 
 /// One partition's log: the first offset still there, and the offset the next event will get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamDoc {
+    #[schemars(schema_with = "schema::partition")]
     pub partition: Partition,
+    #[schemars(schema_with = "schema::offset")]
     pub start: Offset,
+    #[schemars(schema_with = "schema::offset")]
     pub next: Offset,
 }
 
@@ -134,7 +143,11 @@ impl TopicDoc {
 }
 
 /// `GET /topics`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopicList {
     pub topics: Vec<TopicDoc>,
+    /// There are more: ask again with this as `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::topic")]
+    pub next: Option<TopicName>,
 }

@@ -12,13 +12,11 @@ pub use published::{Place, Published, PublishedBatch, write_published, write_pub
 
 use crate::about::About;
 use crate::code::ErrorCode;
-use crate::error::{FrameError, shown};
+use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, needed};
 use crate::rid::Rid;
 use crate::text::push_rid;
-
-const TYPES: &str = "PUBLISHED, OK, MESSAGE, PONG or ERROR";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerFrame {
@@ -31,6 +29,9 @@ pub enum ServerFrame {
 }
 
 impl ServerFrame {
+    /// Every `type` a server may send.
+    pub const TYPES: &[&str] = &["PUBLISHED", "OK", "MESSAGE", "PONG", "ERROR"];
+
     pub fn parse(text: &str) -> Result<ServerFrame, FrameError> {
         let fields = Fields::of_document(text)?;
         let kind = needed(Field::Type, fields.text(Field::Type)?)?;
@@ -43,10 +44,7 @@ impl ServerFrame {
             "OK" => ServerFrame::Ok(OkFrame::read(&fields)?),
             "PONG" => ServerFrame::Pong(read_rid(&fields)),
             "ERROR" => ServerFrame::Error(read_error(&fields)?),
-            other => {
-                let message = format!("type is {:?}: it must be {TYPES}", shown(other));
-                return Err(FrameError::new(ErrorCode::UnknownType, message));
-            }
+            other => return Err(FrameError::unknown_type(other, ServerFrame::TYPES)),
         })
     }
 

@@ -1,0 +1,205 @@
+//! What the server answers is what its own document says.
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+/// The document of a running server, made strict: a field nobody described fails too.
+struct Described {
+    server: Server,
+    document: Value,
+}
+
+impl Described {
+    fn with(config: &str) -> Described {
+        let server = Server::with_config(config, &[]);
+        let (status, mut document) = server.get("/openapi.json");
+        assert_eq!(status, 200, "nobody needs a token to read the document");
+        close_objects(&mut document["components"]["schemas"]);
+        Described { server, document }
+    }
+
+    /// Sends a request to a path of the document with its names filled in, and checks the answer against it.
+    #[track_caller]
+    fn check(
+        &self,
+        request: (&str, &str, &str),
+        headers: &[(&str, &str)],
+        body: &str,
+        expected: u16,
+    ) -> Value {
+        let (method, template, query) = request;
+        let path = template.replace("{topic}", "t").replace("{group}", "g") + query;
+        let headers: Vec<(&str, String)> =
+            headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let mut response = self.server.send(method, &path, &headers, body.into());
+        let kind = response.headers().get("content-type").map(|kind| kind.to_str().expect("text").to_owned());
+        let status = response.status().as_u16();
+        let text = response.body_mut().read_to_string().expect("a body");
+        assert_eq!(status, expected, "{method} {path}: {text}");
+        let described =
+            &self.document["paths"][template][method.to_lowercase()]["responses"][status.to_string()];
+        let described = match described["$ref"].as_str() {
+            Some(reference) => self.document.pointer(&reference[1..]).expect("a response"),
+            None => described,
+        };
+        assert!(described.is_object(), "{method} {template} does not describe {status}: {text}");
+        let Some(contents) = described.get("content") else {
+            assert_eq!(text, "", "{method} {path}: no content is described");
+            return Value::Null;
+        };
+        let kind = kind.expect("a content type");
+        let kind = kind.split(';').next().unwrap_or_default();
+        assert!(contents[kind].is_object(), "{method} {template} {status} does not describe {kind}");
+        if !kind.ends_with("json") || kind.ends_with("ndjson") {
+            return Value::String(text);
+        }
+        let answer: Value = serde_json::from_str(&text).expect("JSON");
+        let mut schema = contents[kind]["schema"].clone();
+        schema["components"] = self.document["components"].clone();
+        let schema = jsonschema::draft202012::new(&schema).expect("a schema");
+        let errors: Vec<String> =
+            schema.iter_errors(&answer).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "{method} {path} {status}: {errors:#?}\n{answer:#}");
+        answer
+    }
+}
+
+/// Where properties are listed, no others may stand.
+fn close_objects(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(close_objects);
+            if members.get("properties").is_some_and(Value::is_object)
+                && members.get("type") == Some(&json!("object"))
+            {
+                members.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(close_objects),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_answers_of_a_running_server_are_as_described() {
+    let d = Described::with("");
+    let topic = "/topics/{topic}";
+    let events = "/topics/{topic}/events";
+    let seek = "/topics/{topic}/groups/{group}/seek";
+    let settings = r#"{"topic":"t","partitions":2,"retentionMs":99999999,"retentionBytes":999999,"maxAttempts":1,
+        "ackTimeoutMs":30000,"dedupeWindowMs":1000,"durability":"os"}"#;
+    d.check(("POST", "/topics", ""), &[], settings, 201);
+    d.check(("POST", "/topics", ""), &[], settings, 200);
+    d.check(("POST", "/topics", ""), &[], r#"{"topic":"t","partitions":1}"#, 409);
+    d.check(("POST", "/topics", ""), &[], "{", 400);
+    d.check(
+        ("PATCH", topic, ""),
+        &[],
+        r#"{"partitions":3,"durability":null,"retentionBytes":null,"compact":true}"#,
+        200,
+    );
+    d.check(("GET", topic, ""), &[], "", 200);
+    d.check(("GET", topic, "?namespace=other"), &[], "", 404);
+    let one = r#"{"payload":{"a":1},"key":"k","headers":{"x":"y"},"id":"i","priority":1}"#;
+    d.check(("POST", events, ""), &[], one, 200);
+    d.check(("POST", events, ""), &[], r#"{"payload":1,"delay_ms":60000}"#, 200);
+    d.check(("POST", events, ""), &[], r#"[{"payload":null},{"payload":[1]}]"#, 200);
+    d.check(("POST", events, ""), &[], r#"{"key":5}"#, 400);
+    let mut socket = d.server.socket();
+    socket.subscribe(
+        "t",
+        "g",
+        &json!({"from": {"kind": "earliest"}, "filter": {"key": "k", "header": ["x", "y"]}}),
+    );
+    let delivered = socket.expect("MESSAGE");
+    for partition in 0..3 {
+        d.check(("GET", events, &format!("?partition={partition}&limit=2")), &[], "", 200);
+    }
+    d.check(("GET", events, ""), &[("accept", "application/x-ndjson")], "", 200);
+    d.check(("GET", events, "?limit=0"), &[], "", 400);
+    for kind in ["application/cloudevents+json", "application/cloudevents-batch+json"] {
+        let page = d.check(
+            ("GET", events, &format!("?partition={}", delivered["partition"])),
+            &[("accept", kind)],
+            "",
+            200,
+        );
+        assert_eq!(page[0]["specversion"], "1.0", "{page}");
+    }
+    let cloud = r#"{"specversion":"1.0","id":"1","source":"/s","type":"t"}"#;
+    d.check(("POST", events, ""), &[("content-type", "application/cloudevents+json")], cloud, 200);
+    d.check(("POST", events, ""), &[("content-type", "application/cloudevents+avro")], cloud, 415);
+    d.check(("GET", "/topics/{topic}/offsets", ""), &[], "", 200);
+    let groups = d.check(("GET", "/topics/{topic}/groups", ""), &[], "", 200);
+    assert_eq!(groups["groups"][0]["filter"]["header"], json!(["x", "y"]));
+    d.check(("POST", seek, ""), &[], r#"{"from":{"kind":"earliest"}}"#, 409);
+    let mut letters = d.server.socket();
+    letters.subscribe("t.DLQ", "watch", &json!({"from": {"kind": "earliest"}}));
+    socket.send(&json!({"type": "NACK", "topic": "t", "group": "g", "partition": delivered["partition"],
+        "offset": delivered["offset"]}));
+    let letter = letters.expect("MESSAGE");
+    let listed = d.check(("GET", "/dead-letters", ""), &[], "", 200);
+    assert_eq!(listed["deadLetters"][0]["count"], 1, "{listed}");
+    let partition = letter["partition"].as_u64().expect("a number");
+    d.check(("GET", "/dead-letters", &format!("?topic=t&partition={partition}")), &[], "", 200);
+    let replay = format!(r#"{{"partition":{partition},"limit":1}}"#);
+    d.check(("POST", "/dead-letters/{topic}/replay", ""), &[], &replay, 200);
+    d.check(("DELETE", "/topics/{topic}/groups/{group}", ""), &[], "", 409);
+    drop(socket);
+    crate::server::eventually("the group has no members", || {
+        d.server.get("/topics/t/groups").1["groups"][0]["members"] == 0
+    });
+    d.check(("POST", seek, ""), &[], r#"{"from":{"kind":"offset","value":1},"partition":0}"#, 200);
+    d.check(("POST", seek, "?namespace=other"), &[], r#"{"from":{"kind":"earliest"}}"#, 404);
+    d.check(("DELETE", "/topics/{topic}/groups/{group}", ""), &[], "", 204);
+    let page = d.check(("GET", "/topics", "?limit=1"), &[], "", 200);
+    assert_eq!(page["next"], "t", "{page}");
+    d.check(("GET", "/topics", "?after=t"), &[], "", 200);
+    d.check(("GET", "/topics", "?after=a..b"), &[], "", 400);
+    for path in ["/stats", "/metrics", "/healthz", "/readyz", "/openapi.json", "/asyncapi.json", "/"] {
+        d.check(("GET", path, ""), &[], "", 200);
+    }
+    d.check(("GET", "/ws", ""), &[], "", 426);
+    d.check(("GET", "/healthz", ""), &[("origin", "http://evil.example")], "", 403);
+    d.check(("DELETE", topic, ""), &[], "", 204);
+    d.check(("DELETE", topic, ""), &[], "", 404);
+    let huge = format!("\"{}\"", "x".repeat(2 << 20));
+    d.check(("POST", "/topics", ""), &[], &huge, 413);
+}
+
+#[test]
+fn the_answers_to_strangers_and_scopes_are_as_described() {
+    let d = Described::with(
+        "[[auth.tokens]]\ntoken = \"reader\"\nagent = \"r\"\nscopes = [\"subscribe\"]\n\
+         [[auth.tokens]]\ntoken = \"root\"\nagent = \"a\"\nscopes = [\"admin\"]\nrate = 1\nburst = 2\n",
+    );
+    let bearer = |token: &str| [("authorization", format!("Bearer {token}"))];
+    let document = d.document.clone();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            let needed = &operation["security"];
+            let method = method.to_uppercase();
+            let request = (method.as_str(), path.as_str(), "");
+            let scopes = needed[0]["token"].as_array();
+            match scopes {
+                // Nobody is asked for a token, or it may come later, by a frame.
+                None => assert!(needed == &json!([]) || needed[0] == json!({}), "{method} {path}"),
+                Some(scopes) => {
+                    d.check(request, &[], "{}", 401);
+                    let [(name, value)] = bearer("wrong");
+                    d.check(request, &[(name, &value)], "{}", 401);
+                    if scopes.iter().any(|scope| scope != "subscribe") {
+                        let [(name, value)] = bearer("reader");
+                        d.check(request, &[(name, &value)], "{}", 403);
+                    }
+                }
+            }
+        }
+    }
+    let [(name, value)] = bearer("root");
+    let settings = r#"{"topic":"t","publishACL":["a","!b"],"subscribeACL":[]}"#;
+    d.check(("POST", "/topics", ""), &[(name, &value)], settings, 201);
+    d.check(("GET", "/topics", ""), &[(name, &value)], "", 200);
+    d.check(("GET", "/topics", ""), &[(name, &value)], "", 429);
+}

@@ -1,0 +1,94 @@
+//! The door of CloudEvents: `POST /topics/{topic}/events` by content type or `ce-` headers, `GET` by Accept.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use millrace_bus::{Publish, PublishBatch, Request};
+use millrace_model::{NewEvent, TopicKey};
+use millrace_wire::http::body_text;
+use millrace_wire::{
+    CE_PREFIX, CLOUD_EVENT, CLOUD_EVENTS, CloudEvent, ErrorCode, FrameError, parse_cloud_event,
+    parse_cloud_events,
+};
+
+use crate::access::Caller;
+use crate::app::App;
+use crate::body::{Share, read_bytes};
+use crate::refusal::Refusal;
+
+/// What all kinds of CloudEvents in a body of their own begin with.
+const FAMILY: &str = "application/cloudevents";
+/// Any of these makes a request a CloudEvent in binary mode.
+const REQUIRED: &[&str] = &["ce-specversion", "ce-id", "ce-source", "ce-type"];
+
+/// How a request carries CloudEvents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Structured,
+    Batched,
+    Binary,
+}
+
+/// `None` for a request that has nothing to do with CloudEvents.
+pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<Mode>, Refusal> {
+    let kind = content_type(headers).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match kind.as_str() {
+        CLOUD_EVENT => Ok(Some(Mode::Structured)),
+        CLOUD_EVENTS => Ok(Some(Mode::Batched)),
+        other if other.starts_with(FAMILY) => {
+            let detail = format!("{other:.60} is not read here: send {CLOUD_EVENT} or {CLOUD_EVENTS}");
+            Err(Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
+        }
+        _ if REQUIRED.iter().any(|name| headers.contains_key(*name)) => Ok(Some(Mode::Binary)),
+        _ => Ok(None),
+    }
+}
+
+/// What is to be published, and the body's share, which is kept until it is.
+pub(crate) async fn request<'a>(
+    app: &'a App,
+    caller: &Caller,
+    topic: TopicKey,
+    mode: Mode,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Request, Share<'a>), Refusal> {
+    let settings = &app.settings;
+    let bytes_max =
+        if mode == Mode::Batched { settings.batch_body_bytes_max } else { settings.frame_bytes_max };
+    let body = read_bytes(app, body, bytes_max).await?;
+    let event = match mode {
+        Mode::Structured => parse_cloud_event(body_text(&body.bytes)?)?,
+        Mode::Binary => binary(headers, &body.bytes)?,
+        Mode::Batched => {
+            let events = parse_cloud_events(body_text(&body.bytes)?)?;
+            let events =
+                events.into_iter().map(|event| fitting(app, event)).collect::<Result<Vec<_>, _>>()?;
+            // The gate has taken one already.
+            caller.charge(events.len().saturating_sub(1) as u64)?;
+            return Ok((Request::PublishBatch(PublishBatch { topic, events }), body.share));
+        }
+    };
+    let publish = Publish { topic, event: fitting(app, event)?, deliver_at: None };
+    Ok((Request::Publish(publish), body.share))
+}
+
+/// Base64 and quotes make an event longer than its body was: it must still fit the frame it will leave in.
+fn fitting(app: &App, event: CloudEvent) -> Result<NewEvent, Refusal> {
+    let event = event.into_event()?;
+    if event.body.bytes() > app.settings.frame_bytes_max {
+        return Err(FrameError::too_large("event", app.settings.frame_bytes_max).into());
+    }
+    Ok(event)
+}
+
+fn binary(headers: &HeaderMap, body: &[u8]) -> Result<CloudEvent, FrameError> {
+    let attributes = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str().strip_prefix(CE_PREFIX)?, value.as_bytes())));
+    CloudEvent::from_binary(attributes, content_type(headers), body)
+}
+
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok())
+}

@@ -1,0 +1,100 @@
+//! What several operations share: parameters, headers, refusals.
+
+use millrace_wire::ErrorCode;
+use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use crate::http::openapi::operation::{Maker, Param, headers};
+
+pub(super) const fn param(name: &'static str, about: &'static str, schema: Maker) -> Param {
+    Param { name, about, schema }
+}
+
+pub(super) const PATH_PARAMS: &[Param] =
+    &[param("topic", "The topic's name.", topic_name), param("group", "The group's name.", group_name)];
+
+pub(super) const NAMESPACE: Param =
+    param("namespace", "Where the names are looked up; `default` if absent.", group_name);
+pub(super) const PARTITION: Param = param("partition", "Which partition; 0 if absent.", whole);
+pub(super) const FROM: Param = param("from", "The first offset to read; not together with ts.", whole);
+pub(super) const TS: Param = param("ts", "Read from the first event at or after this time.", whole);
+pub(super) const LIMIT: Param = param("limit", "Most events of the page; 100 if absent.", count);
+
+pub(super) const AFTER: Param =
+    param("after", "List topics whose names come after this one: `next` of the page before.", topic_name);
+pub(super) const TOPICS_LIMIT: Param = param("limit", "Most topics of the page; 1,000 if absent.", count);
+
+pub(super) const NEXT_HEADER: Param = param("millrace-next", "The offset at which to go on.", whole);
+pub(super) const DAMAGED_HEADER: Param = param(
+    "millrace-damaged",
+    "Offsets of this page whose events are damaged, with commas between them.",
+    text,
+);
+
+const ALLOW: Param = param("allow", "With 405: what is possible.", text);
+const RETRY_AFTER: Param = param("retry-after", "Seconds until the rate allows another request.", whole);
+const CHALLENGE: Param = param("www-authenticate", "`Bearer`, and what was wrong with the token.", text);
+
+/// Status, name and meaning of every refusal an operation can give.
+const REFUSALS: &[(u16, &str, &str, &[Param])] = &[
+    (400, "BadRequest", "Something in the request is wrong; the detail says what would be right.", &[]),
+    (401, "Unauthorized", "No token, or not a known one.", &[CHALLENGE]),
+    (403, "Forbidden", "The token, the topic's access list or the page's origin does not allow it.", &[]),
+    (404, "NotFound", "There is no such topic, group or partition.", &[]),
+    (408, "TimedOut", "The body did not arrive in time.", &[]),
+    (409, "Conflict", "It does not fit the present state.", &[]),
+    (413, "TooLarge", "The body is above the limit.", &[]),
+    (415, "UnsupportedMedia", "The body is of a kind this operation does not read.", &[]),
+    (426, "UpgradeRequired", "This address speaks WebSocket.", &[ALLOW]),
+    (429, "TooMany", "Too fast, or a limit is reached.", &[RETRY_AFTER]),
+    (503, "Unavailable", "The store has failed, the server is stopping, or too many are connected.", &[]),
+];
+
+pub(super) fn refusal_name(status: u16) -> &'static str {
+    REFUSALS.iter().find(|(of, ..)| *of == status).map_or("BadRequest", |(_, name, ..)| name)
+}
+
+/// All of them are problem details with the protocol's code.
+pub(super) fn refusals(generator: &mut SchemaGenerator) -> Value {
+    let schema = generator.subschema_for::<Problem>();
+    let mut written = Map::new();
+    for (status, name, about, with) in REFUSALS {
+        let codes: Vec<&str> = ErrorCode::ALL
+            .iter()
+            .filter(|code| code.http_status() == *status)
+            .map(|code| code.as_str())
+            .collect();
+        let codes =
+            if codes.is_empty() { String::new() } else { format!(" Usual codes: {}.", codes.join(", ")) };
+        let mut response = json!({
+            "description": format!("{about}{codes}"),
+            "content": {PROBLEM_CONTENT_TYPE: {"schema": schema}},
+        });
+        if !with.is_empty() {
+            response["headers"] = headers(with, generator);
+        }
+        written.insert((*name).to_owned(), response);
+    }
+    Value::Object(written)
+}
+
+pub(super) fn topic_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 255})
+}
+
+fn group_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 255})
+}
+
+pub(super) fn whole(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "minimum": 0})
+}
+
+pub(super) fn count(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "minimum": 1, "maximum": 10_000})
+}
+
+pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string"})
+}

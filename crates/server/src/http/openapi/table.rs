@@ -1,0 +1,295 @@
+//! Every operation, in the order of `routes.rs`.
+
+use millrace_wire::http::{
+    DeadLetters, EventsPage, GroupList, PublishBody, Replay, Replayed, Seek, Sought, StatsDoc, TopicBody,
+    TopicDoc, TopicList, TopicOffsets,
+};
+use millrace_wire::schema::{Done, TopicPatchBody};
+use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::http::openapi::operation::{Answer, Content, Operation, Param};
+use crate::http::openapi::parts::{
+    AFTER, DAMAGED_HEADER, FROM, LIMIT, NAMESPACE, NEXT_HEADER, PARTITION, TOPICS_LIMIT, TS, param, text,
+    topic_name,
+};
+
+pub(super) const TAGS: &[(&str, &str)] = &[
+    ("topics", "Topics and their settings."),
+    ("events", "Publishing and reading."),
+    ("groups", "How far consumers are."),
+    ("dead-letters", "Events that used up their attempts."),
+    ("server", "How the server is doing, and what it speaks."),
+];
+
+const JSON: &str = "application/json";
+
+const NONE: Operation = Operation {
+    method: "get",
+    path: "",
+    id: "",
+    tag: "server",
+    summary: "",
+    query: &[NAMESPACE],
+    headers: &[],
+    body: &[],
+    answers: &[],
+    refusals: &[],
+};
+
+const fn json<T: JsonSchema>() -> Content {
+    Content { kind: JSON, schema: SchemaGenerator::subschema_for::<T> }
+}
+
+const fn answer(status: u16, about: &'static str, contents: &'static [Content]) -> Answer {
+    Answer { status, about, contents, headers: &[] }
+}
+
+const PLAIN: Content = Content { kind: "text/plain", schema: text };
+const DOCUMENT: Content = Content { kind: JSON, schema: any_object };
+const STATUS: Content = Content { kind: JSON, schema: status };
+const LINES: Content = Content { kind: "application/x-ndjson", schema: text };
+const CLOUD_ONE: Content =
+    Content { kind: CLOUD_EVENT, schema: SchemaGenerator::subschema_for::<CloudEvent> };
+const CLOUD_BATCH: Content =
+    Content { kind: CLOUD_EVENTS, schema: SchemaGenerator::subschema_for::<Vec<CloudEvent>> };
+/// The data of a CloudEvent in binary mode.
+const ANY: Content = Content { kind: "*/*", schema: anything };
+const CLOUD_HEADERS: &[Param] = &[
+    param("ce-specversion", "Binary mode: 1.0. With it, ce-id, ce-source and ce-type are needed.", text),
+    param("ce-id", "Binary mode: the CloudEvent's id.", text),
+    param("ce-source", "Binary mode: its source.", text),
+    param("ce-type", "Binary mode: its type. Other attributes follow the same pattern.", text),
+];
+const DLQ_TOPIC: Param = param("topic", "Only the letters of this topic, as a page of events.", topic_name);
+
+const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER];
+const SWITCHING: Answer = answer(101, "The connection is a WebSocket now.", &[]);
+
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation {
+        path: "/",
+        id: "root",
+        summary: "Opens a WebSocket if the request asks for the upgrade; otherwise a hint for people.",
+        answers: &[SWITCHING, answer(200, "Where to go from here.", &[PLAIN])],
+        refusals: &[426, 503],
+        ..NONE
+    },
+    Operation {
+        path: "/ws",
+        id: "openSocket",
+        summary: "Opens a WebSocket; /asyncapi.json says what it speaks.",
+        answers: &[SWITCHING],
+        refusals: &[426, 503],
+        ..NONE
+    },
+    Operation {
+        path: "/topics",
+        id: "listTopics",
+        tag: "topics",
+        summary: "The topics of a namespace, a page at a time.",
+        query: &[NAMESPACE, AFTER, TOPICS_LIMIT],
+        answers: &[answer(200, "The topics, by name.", &[json::<TopicList>()])],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/topics",
+        id: "putTopic",
+        tag: "topics",
+        summary: "Creates a topic. One that exists gets exactly these settings.",
+        body: &[json::<TopicBody>()],
+        answers: &[
+            answer(200, "It was there and has these settings now.", &[json::<TopicDoc>()]),
+            answer(201, "It was made.", &[json::<TopicDoc>()]),
+        ],
+        refusals: &[408, 409, 413],
+        ..NONE
+    },
+    Operation {
+        path: "/topics/{topic}",
+        id: "showTopic",
+        tag: "topics",
+        summary: "A topic: what was set for it, its partitions, its groups.",
+        answers: &[answer(200, "The topic.", &[json::<TopicDoc>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    Operation {
+        method: "patch",
+        path: "/topics/{topic}",
+        id: "patchTopic",
+        tag: "topics",
+        summary: "Changes settings: what is absent stays, what is null goes back to its default.",
+        body: &[json::<TopicPatchBody>()],
+        answers: &[answer(200, "The topic as it is now.", &[json::<TopicDoc>()])],
+        refusals: &[404, 408, 409, 413],
+        ..NONE
+    },
+    Operation {
+        method: "delete",
+        path: "/topics/{topic}",
+        id: "deleteTopic",
+        tag: "topics",
+        summary: "Deletes a topic with its events and groups.",
+        answers: &[answer(204, "It is gone.", &[])],
+        refusals: &[404],
+        ..NONE
+    },
+    Operation {
+        path: "/topics/{topic}/offsets",
+        id: "topicOffsets",
+        tag: "groups",
+        summary: "How far the groups of a topic are, by partition.",
+        answers: &[answer(200, "The offsets.", &[json::<TopicOffsets>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    Operation {
+        path: "/topics/{topic}/events",
+        id: "readEvents",
+        tag: "events",
+        summary: "A page of one partition. Nothing is leased and no group moves.",
+        query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT],
+        answers: &[Answer {
+            status: 200,
+            about: "The events, as one document, one per line, or as CloudEvents.",
+            contents: &[json::<EventsPage>(), LINES, CLOUD_BATCH],
+            headers: PAGE_HEADERS,
+        }],
+        refusals: &[404],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/topics/{topic}/events",
+        id: "publish",
+        tag: "events",
+        summary: "Publishes one event, or an array that is stored whole or not at all; also as CloudEvents.",
+        headers: CLOUD_HEADERS,
+        body: &[json::<PublishBody>(), CLOUD_ONE, CLOUD_BATCH, ANY],
+        answers: &[answer(200, "It is as durable as the answer says.", &[json::<Done>()])],
+        refusals: &[404, 408, 413, 415],
+        ..NONE
+    },
+    Operation {
+        path: "/topics/{topic}/groups",
+        id: "listGroups",
+        tag: "groups",
+        summary: "The groups of a topic.",
+        answers: &[answer(200, "The groups, by name.", &[json::<GroupList>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    Operation {
+        method: "delete",
+        path: "/topics/{topic}/groups/{group}",
+        id: "deleteGroup",
+        tag: "groups",
+        summary: "Forgets a group that has no members.",
+        answers: &[answer(204, "It is gone.", &[])],
+        refusals: &[404, 409],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/topics/{topic}/groups/{group}/seek",
+        id: "seekGroup",
+        tag: "groups",
+        summary: "Moves a group, in one partition or all of them.",
+        body: &[json::<Seek>()],
+        answers: &[answer(200, "Where it stands now.", &[json::<Sought>()])],
+        refusals: &[404, 408, 409, 413],
+        ..NONE
+    },
+    Operation {
+        path: "/dead-letters",
+        id: "listDeadLetters",
+        tag: "dead-letters",
+        summary: "The topics with dead letters; with `topic` the letters of one, a page at a time.",
+        query: &[NAMESPACE, DLQ_TOPIC, AFTER, PARTITION, FROM, TS, LIMIT],
+        answers: &[Answer {
+            status: 200,
+            about: "The topics, or the letters.",
+            contents: &[Content { kind: JSON, schema: letters_or_page }, LINES, CLOUD_BATCH],
+            headers: PAGE_HEADERS,
+        }],
+        refusals: &[404],
+        ..NONE
+    },
+    Operation {
+        method: "post",
+        path: "/dead-letters/{topic}/replay",
+        id: "replayDeadLetters",
+        tag: "dead-letters",
+        summary: "Publishes letters to their topic again.",
+        body: &[json::<Replay>()],
+        answers: &[answer(200, "How many, and where to go on.", &[json::<Replayed>()])],
+        refusals: &[404, 408, 413],
+        ..NONE
+    },
+    Operation {
+        path: "/stats",
+        id: "stats",
+        summary: "Counters since the start and gauges as of now.",
+        answers: &[answer(200, "The figures.", &[json::<StatsDoc>()])],
+        ..NONE
+    },
+    Operation {
+        path: "/metrics",
+        id: "metrics",
+        summary: "The same and more in the Prometheus text format.",
+        answers: &[answer(200, "The figures.", &[PLAIN])],
+        ..NONE
+    },
+    Operation {
+        path: "/healthz",
+        id: "healthz",
+        summary: "The process answers.",
+        query: &[],
+        answers: &[answer(200, "It does.", &[STATUS])],
+        ..NONE
+    },
+    Operation {
+        path: "/readyz",
+        id: "readyz",
+        summary: "The process takes work.",
+        query: &[],
+        answers: &[answer(200, "It does.", &[STATUS])],
+        refusals: &[503],
+        ..NONE
+    },
+    Operation {
+        path: "/openapi.json",
+        id: "openapi",
+        summary: "This document.",
+        query: &[],
+        answers: &[answer(200, "OpenAPI 3.1.", &[DOCUMENT])],
+        ..NONE
+    },
+    Operation {
+        path: "/asyncapi.json",
+        id: "asyncapi",
+        summary: "The WebSocket, described in the same way.",
+        query: &[],
+        answers: &[answer(200, "AsyncAPI 3.", &[DOCUMENT])],
+        ..NONE
+    },
+];
+
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object"})
+}
+
+fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({})
+}
+
+fn status(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "properties": {"status": {"enum": ["ok", "ready"]}}, "required": ["status"]})
+}
+
+fn letters_or_page(generator: &mut SchemaGenerator) -> Schema {
+    let (letters, page) = (generator.subschema_for::<DeadLetters>(), generator.subschema_for::<EventsPage>());
+    json_schema!({"oneOf": [letters, page]})
+}

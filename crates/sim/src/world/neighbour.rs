@@ -1,0 +1,109 @@
+//! Somebody else on the same store: another process that appends events and makes topics, and what the writer
+//! finds out about it between its own commits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_bus::{Input, Reach, StoredTopic};
+use millrace_model::{
+    Append, Batch, Durability, EventBody, NewEvent, Offset, Op, Partition, Space, Stream, TopicConfig,
+    TopicKey, TopicRow, keys,
+};
+use millrace_store::{CommitNumber, KeyRange, Store};
+
+use super::shell::broken;
+use super::{Happening, World};
+use crate::check::Violation;
+use crate::fault::Fault;
+use crate::payload::payload;
+use crate::seen::Seen;
+
+impl World {
+    /// Appends something, in a commit of its own, at a moment that suits nobody.
+    pub(super) fn neighbour(&mut self) -> Result<(), Violation> {
+        if self.desk.calm {
+            return Ok(());
+        }
+        let at_ms = self.clock.world_ms + self.dice.between(5, 400);
+        self.schedule.at(at_ms, Happening::Neighbour);
+        if !self.dice.chance(self.plan.rates.neighbour) {
+            return Ok(());
+        }
+        let topics: Vec<TopicKey> = self.plan.topics.iter().map(|topic| topic.key.clone()).collect();
+        let Some(topic) = self.dice.pick(&topics).cloned() else { return Ok(()) };
+        let batch = self.neighbours_batch(&topic);
+        let outcomes = self.disk.commit(std::slice::from_ref(&batch)).map_err(|error| broken(&error))?;
+        self.faults.add(Fault::Neighbour);
+        self.note(&format!("= commit {} durable, of a neighbour: {topic}", self.disk.commits()));
+        self.facts.begin_commit();
+        self.see(&Seen::Neighbour { batch: &batch })?;
+        for outcome in &outcomes {
+            self.see(&Seen::Durable { batch: &batch, outcome })?;
+        }
+        Ok(())
+    }
+
+    fn neighbours_batch(&mut self, topic: &TopicKey) -> Batch {
+        let known = self.facts.ledger.topics.get(topic).map(|config| config.partitions);
+        let mut ops = Vec::new();
+        if known.is_none() {
+            let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+            let row = TopicRow { config, made: self.dice.draw() };
+            ops.push(Op::Put { space: Space::Topics, key: keys::topic(topic), value: row.encode() });
+        }
+        for _ in 0..self.dice.between(1, 3) {
+            let partition = Partition(self.dice.below(u64::from(known.unwrap_or(1))) as u32);
+            let body = EventBody::of(payload(self.desk.next_event()));
+            let event = NewEvent { id: None, body: Arc::new(body) };
+            ops.push(Op::Append(Append { stream: topic.stream(partition), event, dedupe_window_ms: 0 }));
+        }
+        let (nonce, now) = (self.dice.draw(), self.clock.now().wall);
+        Batch { nonce, now, durability: Durability::Fsync, checks: Vec::new(), ops }
+    }
+
+    /// The writer looks around when none of its own commits waits to be reported.
+    pub(super) fn look_around(&mut self) {
+        let at_ms = self.clock.world_ms + self.dice.between(5, 30);
+        self.schedule.at(at_ms, Happening::LookAround { life: self.life });
+        let reporting = self.shell.as_ref().is_some_and(super::shell::Shell::has_unreported);
+        if reporting {
+            return;
+        }
+        if self.shell.as_ref().is_some_and(super::shell::Shell::is_idle) {
+            self.finish_if_done();
+        }
+        let Ok(changes) = self.disk.store().watch(self.watched, usize::MAX) else { return };
+        self.watched = changes.last;
+        let mut ends: BTreeMap<Stream, Offset> = BTreeMap::new();
+        for run in changes.runs {
+            let end = ends.entry(run.stream).or_default();
+            *end = (*end).max(Offset(run.first.0 + run.count));
+        }
+        if !ends.is_empty() {
+            let reach = |(stream, next)| Reach { stream, start: Offset::FIRST, next };
+            self.tell(Input::Elsewhere { reaches: ends.into_iter().map(reach).collect() });
+        }
+    }
+
+    /// From where on a server that starts now has to look.
+    pub(super) fn watch_from_here(&mut self) {
+        let store = self.disk.store();
+        let mut after = CommitNumber(0);
+        while let Ok(changes) = store.watch(after, usize::MAX) {
+            if changes.last == after {
+                break;
+            }
+            after = changes.last;
+        }
+        self.watched = after;
+    }
+}
+
+pub(super) fn stored_topic(store: &dyn Store, topic: &TopicKey) -> Option<Option<StoredTopic>> {
+    let key = keys::topic(topic);
+    let range = KeyRange { to: Some(format!("{key}\0")), from: key };
+    let Some(row) = store.scan(Space::Topics, &range, 1).ok()?.pop() else { return Some(None) };
+    let streams = store.streams().ok()?.into_iter().filter(|bounds| bounds.stream.topic == *topic);
+    let reaches = streams.map(|at| Reach { stream: at.stream, start: at.start, next: at.next }).collect();
+    Some(Some(StoredTopic { row: row.value, reaches }))
+}

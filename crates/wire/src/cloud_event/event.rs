@@ -1,0 +1,156 @@
+//! A CloudEvent as an event of the bus, and back. Any other event comes out as a CloudEvent too.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use millrace_model::{Event, EventBody, EventId, Headers, JsonText, Lineage, NewEvent, PRIORITY_DEFAULT};
+use sha2::{Digest, Sha256};
+
+use crate::cloud_event::attribute::{self, SPECVERSION};
+use crate::cloud_event::json::is_base64;
+use crate::cloud_event::{CE_PREFIX, CloudEvent, Data, Value};
+use crate::error::FrameError;
+
+/// The extension that is an event's key.
+pub(super) const PARTITION_KEY: &str = "partitionkey";
+/// Header: the names of attributes whose values stand in JSON without quotes.
+const PLAIN: &str = "millrace-ce-plain";
+/// Header: what the payload is, where it is not the data itself.
+const DATA: &str = "millrace-ce-data";
+const NO_DATA: &str = "none";
+const BASE64: &str = "base64";
+/// Extension: headers of the event that are no attributes, as the text of a JSON object.
+const HEADERS: &str = "millraceheaders";
+
+impl CloudEvent {
+    pub fn into_event(self) -> Result<NewEvent, FrameError> {
+        let id = self.event_id()?;
+        let key = self.text(PARTITION_KEY).map(Into::into);
+        let mut headers = BTreeMap::new();
+        let plain: Vec<&str> = self
+            .attributes
+            .iter()
+            .filter(|(_, value)| matches!(value, Value::Plain(_)))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if !plain.is_empty() {
+            headers.insert(PLAIN.to_owned(), plain.join(","));
+        }
+        let payload = match self.data {
+            Data::Json(json) => json,
+            Data::None => {
+                headers.insert(DATA.to_owned(), NO_DATA.to_owned());
+                JsonText::null()
+            }
+            Data::Base64(text) => {
+                headers.insert(DATA.to_owned(), BASE64.to_owned());
+                JsonText::from_value(&text).map_err(FrameError::bad_json)?
+            }
+        };
+        for (name, value) in self.attributes {
+            if name != PARTITION_KEY {
+                headers.insert(format!("{CE_PREFIX}{name}"), value.as_str().to_owned());
+            }
+        }
+        let body = EventBody {
+            key,
+            headers: Some(Headers::from_map(&headers)),
+            priority: PRIORITY_DEFAULT,
+            lineage: Lineage::default(),
+            payload,
+        };
+        Ok(NewEvent { id: Some(id), body: Arc::new(body) })
+    }
+
+    /// What duplicates are told by. CloudEvents are the same if source and id are, and two sources may well count from
+    /// 1 both, so the id alone would lose events. A source has no spaces, so the first one ends it.
+    fn event_id(&self) -> Result<EventId, FrameError> {
+        let (source, id) = (self.text("source").unwrap_or_default(), self.text("id").unwrap_or_default());
+        let both = format!("{source} {id}");
+        let readable = EventId::parse(&both);
+        readable
+            .or_else(|_| {
+                // Too long, or not ASCII.
+                let mut digest = "sha256:".to_owned();
+                for byte in Sha256::digest(both.as_bytes()) {
+                    let _ = write!(digest, "{byte:02x}");
+                }
+                EventId::parse(&digest)
+            })
+            .map_err(|error| FrameError::bad_frame(error.to_string()))
+    }
+
+    /// The one that was published, or for an event that was none the one that says the same.
+    pub fn of_event(event: &Event) -> CloudEvent {
+        let mut headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
+        let data = data(event, &headers);
+        let mut attributes = published(&headers);
+        if attribute::check(&attributes).is_ok() {
+            headers.retain(|name, _| !is_attribute(name) && name != PLAIN && name != DATA);
+        } else {
+            attributes = described(event);
+        }
+        let key = event.body.key.as_deref().filter(|key| !key.is_empty() && attribute::is_text(key));
+        if let Some(key) = key {
+            attributes.insert(PARTITION_KEY.to_owned(), Value::Text(key.to_owned()));
+        }
+        let headers = Headers::from_map(&headers);
+        if headers.json().as_str() != "{}" {
+            let text = Value::Text(headers.json().as_str().to_owned());
+            attributes.entry(HEADERS.to_owned()).or_insert(text);
+        }
+        CloudEvent { attributes, data }
+    }
+}
+
+fn is_attribute(header: &str) -> bool {
+    header.strip_prefix(CE_PREFIX).is_some_and(attribute::is_name)
+}
+
+/// The attributes that headers hold; they may not be those of a CloudEvent.
+fn published(headers: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
+    let plain = headers.get(PLAIN).map_or("", String::as_str);
+    let value = |name: &str, text: &str| {
+        let value = plain.split(',').any(|plain| plain == name).then(|| Value::plain(text)).flatten();
+        value.unwrap_or_else(|| Value::Text(text.to_owned()))
+    };
+    let named = headers.iter().filter(|(name, _)| is_attribute(name));
+    named
+        .map(|(name, text)| (&name[CE_PREFIX.len()..], text))
+        .map(|(name, text)| (name.to_owned(), value(name, text)))
+        .collect()
+}
+
+fn data(event: &Event, headers: &BTreeMap<String, String>) -> Data {
+    let payload = &event.body.payload;
+    let text = || serde_json::from_str::<String>(payload.as_str()).ok().filter(|text| is_base64(text));
+    match headers.get(DATA).map(String::as_str) {
+        Some(NO_DATA) if payload.as_str() == "null" => Data::None,
+        Some(BASE64) => text().map_or_else(|| Data::Json(payload.clone()), Data::Base64),
+        _ => Data::Json(payload.clone()),
+    }
+}
+
+/// Where it stands tells what it is. An offset needs more than the 32 bits of a CloudEvents integer: it is text.
+fn described(event: &Event) -> BTreeMap<String, Value> {
+    let topic = &event.stream.topic;
+    let source = format!("/namespaces/{}/topics/{}", topic.namespace(), topic.topic());
+    let text = [
+        ("specversion", SPECVERSION.to_owned()),
+        ("id", event.id.to_string()),
+        ("source", source),
+        ("type", topic.topic().to_owned()),
+        ("time", event.ts.to_string()),
+        ("datacontenttype", "application/json".to_owned()),
+        ("offset", event.offset.to_string()),
+    ];
+    let text = text.into_iter().map(|(name, value)| (name.to_owned(), Value::Text(value)));
+    let partition = ("partition".to_owned(), Value::Plain(event.stream.partition.to_string()));
+    text.chain([partition]).collect()
+}
+
+/// Appends an event of the bus in the JSON format.
+pub fn write_cloud_event(out: &mut String, event: &Event) {
+    CloudEvent::of_event(event).write(out);
+}

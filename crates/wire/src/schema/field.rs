@@ -1,0 +1,87 @@
+//! What each field of the protocol may hold, as a schema.
+
+use millrace_model::PARTITIONS_MAX;
+use serde_json::{Value, json};
+
+use crate::field::Field;
+use crate::fields::INTEGER_MAX;
+use crate::rid::RID_BYTES_MAX;
+
+/// Segments of the alphabet of names, with single dots between them.
+const NAME_PATTERN: &str = "^[A-Za-z0-9_:-]+(\\.[A-Za-z0-9_:-]+)*$";
+
+fn whole(min: i64, max: u64) -> Value {
+    json!({"type": "integer", "minimum": min, "maximum": max})
+}
+
+fn name(bytes_max: u32) -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": bytes_max, "pattern": NAME_PATTERN})
+}
+
+impl Field {
+    /// With the words that errors use as its description.
+    pub(crate) fn schema(self) -> Value {
+        let mut schema = self.bare_schema();
+        if let Some(object) = schema.as_object_mut() {
+            object.insert("description".to_owned(), self.expected().into());
+        }
+        schema
+    }
+
+    fn bare_schema(self) -> Value {
+        match self {
+            Field::Type | Field::Op | Field::Message | Field::Reason | Field::Token | Field::Key => {
+                json!({"type": "string"})
+            }
+            Field::Rid => {
+                json!({"anyOf": [{"type": "string", "maxLength": RID_BYTES_MAX}, {"type": "integer"}]})
+            }
+            // Dead-letter topics are four bytes longer than the others.
+            Field::Topic | Field::Group => name(255),
+            Field::Partition => whole(0, u64::from(u32::MAX)),
+            Field::Offset
+            | Field::Next
+            | Field::Value
+            | Field::Credits
+            | Field::Ts
+            | Field::Due
+            | Field::DeliverAt
+            | Field::DelayMs
+            | Field::DedupeWindowMs => whole(0, INTEGER_MAX),
+            Field::RetentionMs | Field::RetentionBytes | Field::AckTimeoutMs => whole(1, INTEGER_MAX),
+            Field::MaxAttempts | Field::MaxInflight | Field::Attempts => whole(1, u64::from(u32::MAX)),
+            Field::Limit => whole(1, 10_000),
+            Field::Priority => whole(i64::from(i32::MIN), i32::MAX as u64),
+            Field::Payload => json!({}),
+            Field::Headers => json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            Field::Header => {
+                json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2})
+            }
+            Field::Id => json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}),
+            Field::Events => json!({"type": "array", "items": super::shapes::batch_event()}),
+            Field::From => super::shapes::from(),
+            Field::Kind => json!({"type": "string", "enum": ["latest", "earliest", "offset", "timestamp"]}),
+            Field::Reset | Field::Compact => json!({"type": "boolean"}),
+            Field::AckMode => json!({"type": "string", "enum": ["cumulative", "individual"]}),
+            Field::Filter => super::object(&[], &[Field::Key, Field::Header]),
+            Field::Durability => json!({"type": "string", "enum": ["fsync", "os", "memory"]}),
+            Field::Offsets => json!({"type": "array", "items": {
+                "type": "array", "prefixItems": [whole(0, u64::from(u32::MAX)), whole(1, INTEGER_MAX)],
+                "minItems": 2, "maxItems": 2,
+            }}),
+            Field::Partitions => {
+                json!({"type": "array", "items": super::object(&[Field::Partition, Field::Next], &[])})
+            }
+            Field::Envelope => super::shapes::envelope(),
+            Field::Code => super::codes(),
+            Field::PublishAcl | Field::SubscribeAcl => {
+                json!({"type": "array", "items": {"type": "string"}, "maxItems": 256})
+            }
+        }
+    }
+}
+
+/// `partitions` of a topic's settings is a number, unlike the field of the same name in OK.
+pub(super) fn partition_count() -> Value {
+    whole(1, u64::from(PARTITIONS_MAX))
+}
