@@ -15,11 +15,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio_rustls::TlsAcceptor;
 
 use crate::access::Peer;
 use crate::settings::ServerSettings;
 use crate::socket::{PatientSocket, Stream};
+use crate::tls::Certificate;
 
 /// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
 const ACCEPT_RETRY_MS: u64 = 100;
@@ -30,7 +30,7 @@ pub(crate) type Io = TokioIo<PatientSocket>;
 /// What every connection needs.
 pub(crate) struct Accept {
     pub(crate) router: Router,
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Arc<Certificate>>,
     pub(crate) settings: ServerSettings,
 }
 
@@ -77,7 +77,7 @@ async fn connection(each: &Accept, socket: TcpStream, addr: SocketAddr, stopping
         return serve(each, Stream::Plain(socket), addr, stopping).await;
     };
     let limit = Duration::from_millis(each.settings.request_read_ms_max);
-    match tokio::time::timeout(limit, tls.accept(socket)).await {
+    match tokio::time::timeout(limit, tls.acceptor().accept(socket)).await {
         Ok(Ok(socket)) => serve(each, Stream::Tls(Box::new(socket)), addr, stopping).await,
         // A stranger's doing, like anything below that is not HTTP.
         Ok(Err(error)) => tracing::debug!(%addr, %error, "a TLS handshake failed"),

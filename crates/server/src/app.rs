@@ -23,6 +23,8 @@ pub(crate) struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) tokens: Tokens,
     pub(crate) audit: Audit,
+    /// Changes when tokens were replaced, for connections to look whether theirs still counts.
+    pub(crate) reloads: watch::Sender<u64>,
     /// One permit per WebSocket.
     pub(crate) connections: Arc<Semaphore>,
     /// One permit per KiB of a body that is being read.
@@ -52,6 +54,7 @@ impl App {
             pages: Arc::new(Semaphore::new(settings.pages_bytes_max.div_ceil(BODY_UNIT))),
             tokens: Tokens::new(&settings.tokens, settings.token_rate),
             audit: Audit::default(),
+            reloads: watch::Sender::new(0),
             settings,
             listen,
             runtime,

@@ -15,9 +15,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::accept::Accept;
 use crate::app::{App, SharedApp};
+use crate::reload::Reloader;
 use crate::settings::ServerSettings;
-use crate::tls::TlsError;
-use crate::{accept, routes, tls};
+use crate::tls::{Certificate, TlsError};
+use crate::{accept, routes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -41,6 +42,7 @@ pub enum ServeError {
 pub struct Server {
     addr: SocketAddr,
     app: SharedApp,
+    tls: Option<Arc<Certificate>>,
     runtime: Runtime,
     closing: watch::Sender<bool>,
     stop_accepting: watch::Sender<bool>,
@@ -62,7 +64,7 @@ impl Server {
         listener: TcpListener,
     ) -> Result<Server, ServeError> {
         let addr = listener.local_addr().map_err(ServeError::Listener)?;
-        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let tls = settings.tls.as_ref().map(Certificate::read).transpose()?.map(Arc::new);
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
@@ -73,9 +75,9 @@ impl Server {
         let app = Arc::new(App::new(settings, addr, runtime.handle(), store, is_closing));
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
-        let accept = Accept { router, tls, settings: app.settings.clone() };
+        let accept = Accept { router, tls: tls.clone(), settings: app.settings.clone() };
         let accepting = tokio::spawn(accept::run(listener, accept, stopped));
-        Ok(Server { addr, app, runtime, closing, stop_accepting, accepting })
+        Ok(Server { addr, app, tls, runtime, closing, stop_accepting, accepting })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -85,6 +87,11 @@ impl Server {
     /// For embedders and other edges of the same process.
     pub fn handle(&self) -> Handle {
         self.runtime.handle()
+    }
+
+    /// For replacing tokens and certificate while it runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader::new(self.app.clone(), self.tls.clone())
     }
 
     /// Serves until `shutdown` is ready, then stops. Also ends if the engine falls over a bug: a fresh process serves

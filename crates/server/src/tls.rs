@@ -1,8 +1,8 @@
-//! TLS: the certificate the server shows, read once at the start.
+//! TLS: the certificate the server shows, read at the start and again when it is told to.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -27,7 +27,25 @@ pub enum TlsError {
     Unusable(#[from] rustls::Error),
 }
 
-pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+/// What new connections are shown; those that are there keep what they saw.
+pub(crate) struct Certificate(RwLock<TlsAcceptor>);
+
+impl Certificate {
+    pub(crate) fn read(files: &TlsFiles) -> Result<Certificate, TlsError> {
+        Ok(Certificate(RwLock::new(acceptor(files)?)))
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn replace(&self, by: Certificate) {
+        let by = by.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = by;
+    }
+}
+
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     let chain = read(&files.cert)?;
     let certs = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
     let certs = certs.map_err(|error| bad_pem(&files.cert, "certificate", &error))?;

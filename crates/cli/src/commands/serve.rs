@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{ArgMatches, Command};
-use millrace_server::{OpenError, ServeError, Server, StoreUrl, TlsFiles, open_store};
+use millrace_server::{OpenError, Reloaded, Reloader, ServeError, Server, StoreUrl, TlsFiles, open_store};
 use millrace_store::StoreError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,7 +18,8 @@ pub(super) fn command() -> Command {
         .about("Run the broker: WebSocket and HTTP on one port")
         .long_about(
             "Run the broker: WebSocket and HTTP on one port.\n\nWhen it accepts, one line of JSON on stdout says where. \
-             SIGTERM or SIGINT ends it after what is in hand is finished.\n\nWithout tokens everybody who can reach it may do \
+             SIGTERM or SIGINT ends it after what is in hand is finished; SIGHUP makes it read tokens and \
+             certificate again.\n\nWithout tokens everybody who can reach it may do \
              everything. Tokens are [[auth.tokens]] in the file (token or sha256, agent, scopes, namespaces): see \
              docs/access.md.",
         )
@@ -29,7 +30,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
     log::start(&effective.config, "info");
     warn_of_mongo(&effective);
-    let plan = Plan::of(&effective)?;
+    let plan = Plan::of(&effective, matches)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -54,10 +55,12 @@ struct Plan {
     store: StoreUrl,
     /// Whether somebody asked for the durability, as against leaving it to the default.
     durability_asked: bool,
+    /// For reading the settings again.
+    matches: ArgMatches,
 }
 
 impl Plan {
-    fn of(effective: &Effective) -> Result<Plan, Failure> {
+    fn of(effective: &Effective, matches: &ArgMatches) -> Result<Plan, Failure> {
         let mut config = effective.config.clone();
         let listen: SocketAddr = config
             .listen
@@ -79,12 +82,13 @@ impl Plan {
         }
         let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
         let durability_asked = *effective.source("durability") != Source::Default;
-        Ok(Plan { config, listen, store, durability_asked })
+        Ok(Plan { config, listen, store, durability_asked, matches: matches.clone() })
     }
 
     async fn serve(mut self) -> Result<(), Failure> {
         // Before anything else, so that a signal during the start is not lost.
         let (mut first, mut second) = (Signals::new()?, Signals::new()?);
+        let mut hangups = listen_for(SignalKind::hangup())?;
         // Before the store, so that a port that is taken leaves no new store behind. Who connects now waits.
         let listener = TcpListener::bind(self.listen)
             .await
@@ -111,6 +115,13 @@ impl Plan {
             .await
             .map_err(|error| Failure::Failed(error.to_string()))?;
         say_ready(server.addr(), tls, &self.store)?;
+        let (reloader, matches) = (server.reloader(), self.matches);
+        let reloading = async {
+            while hangups.recv().await.is_some() {
+                reload(&reloader, matches.clone()).await;
+            }
+            std::future::pending::<()>().await;
+        };
         let asked_to_stop = async {
             first.next().await;
             tracing::info!("stopping: a second signal ends it at once");
@@ -129,6 +140,7 @@ impl Plan {
                 ran => ran.map_err(|error| Failure::Failed(error.to_string())),
             },
             () = asked_twice => Err(Failure::Interrupted(None)),
+            () = reloading => Ok(()),
         }
     }
 
@@ -139,6 +151,24 @@ impl Plan {
             OpenError::Store(StoreError::InUse(_)) => Failure::Failed(message),
             _ => Failure::Unreachable(message),
         }
+    }
+}
+
+/// Tokens and certificate as the files have them now. Whatever is wrong with them, the old ones stay.
+async fn reload(reloader: &Reloader, matches: ArgMatches) {
+    let reloader = reloader.clone();
+    let read = move || -> Result<Reloaded, String> {
+        let said = |failure: Failure| failure.message().unwrap_or_default().to_owned();
+        let config = resolve(&matches).map_err(said)?.config;
+        let tls = tls_files(&config).map_err(said)?;
+        reloader.reload(&config.server.tokens, tls.as_ref()).map_err(|error| error.to_string())
+    };
+    let read = tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(error.to_string()));
+    match read {
+        Ok(Reloaded { tokens, revoked }) => {
+            tracing::info!(tokens, revoked, "tokens and certificate were read again");
+        }
+        Err(why) => tracing::error!("not reloaded, the tokens and certificate of before stay: {why}"),
     }
 }
 
@@ -172,6 +202,10 @@ fn tls_files(config: &Config) -> Result<Option<TlsFiles>, Failure> {
     }
 }
 
+fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
+}
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -179,12 +213,9 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Signals, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
-        };
         Ok(Signals {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen_for(SignalKind::terminate())?,
+            interrupt: listen_for(SignalKind::interrupt())?,
         })
     }
 

@@ -17,7 +17,7 @@ fn authority() -> Authority {
 }
 
 /// Writes `cert.pem`, `key.pem` for 127.0.0.1 and `ca.pem`, `other.pem`.
-fn certificates(folder: &Path) {
+pub fn certificates(folder: &Path) {
     let ca = authority();
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
@@ -29,12 +29,12 @@ fn certificates(folder: &Path) {
     write("other.pem", authority().pem());
 }
 
-fn run(folder: &Path, args: &[&str]) -> Output {
+pub fn run(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     command.args(args).current_dir(folder).output().expect("the binary runs")
 }
 
-fn start(folder: &Path) -> Server {
+pub fn start(folder: &Path) -> Server {
     let path = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
     let (cert, key) = (path("cert.pem"), path("key.pem"));
     Server::with_config(TOKENS, &["--tls-cert", &cert, "--tls-key", &key])

@@ -21,6 +21,7 @@ mod http;
 mod openapi;
 mod pressure;
 mod recipe;
+mod reload;
 mod retention;
 mod server;
 mod socket;

@@ -78,11 +78,17 @@ impl Server {
         self.child.wait().expect("the child can be waited for");
     }
 
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([&format!("-{name}"), &self.pid().to_string()])
+            .status()
+            .expect("kill runs");
+        assert!(status.success());
+    }
+
     /// SIGTERM; answers the exit code.
     pub fn terminate(&mut self) -> Option<i32> {
-        let status =
-            Command::new("kill").arg("-TERM").arg(self.pid().to_string()).status().expect("kill runs");
-        assert!(status.success());
+        self.signal("TERM");
         self.child.wait().expect("the child can be waited for").code()
     }
 

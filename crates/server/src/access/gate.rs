@@ -50,7 +50,7 @@ fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<(), Refusal
             let refusal = Refusal::new(ErrorCode::Unauthorized, "the token is not accepted");
             refusal.header(header::WWW_AUTHENTICATE, CHALLENGE_AGAIN)
         })?;
-        caller.grant = Some(grant.clone());
+        caller.grant = Some(grant);
     }
     let Some(grant) = caller.grant.as_deref() else {
         if need == Need::Socket {

@@ -1,7 +1,8 @@
 //! Tokens as they are configured, and finding the one a caller brought. Only their digests are kept.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use millrace_model::{Actor, Namespace, Principal};
 use sha2::{Digest, Sha256};
@@ -77,54 +78,92 @@ pub(crate) struct Grant {
     pub(crate) namespaces: NamespaceRule,
     /// All connections with the token pay from it.
     pub(crate) meter: Meter,
+    /// The token was taken away or changed: whoever came in with it must come in again.
+    revoked: AtomicBool,
 }
 
 impl Grant {
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.revoked.load(Relaxed)
+    }
+
     pub(crate) fn has(&self, needed: Scope) -> bool {
         self.scopes.iter().any(|scope| scope.covers(needed))
     }
 }
 
+#[derive(Debug)]
+struct Entry {
+    settings: TokenSettings,
+    grant: Arc<Grant>,
+}
+
 /// In constant time as far as secrets go: every digest is compared, and whole.
 #[derive(Debug)]
-pub(crate) struct Tokens(Vec<(TokenDigest, Arc<Grant>)>);
+pub(crate) struct Tokens {
+    /// For good: to open a server, or to close an open one, takes a restart.
+    open: bool,
+    rate: Rate,
+    list: RwLock<Arc<[Entry]>>,
+}
 
 impl Tokens {
     pub(crate) fn new(settings: &[TokenSettings], rate: Rate) -> Tokens {
-        let grant = |token: &TokenSettings| {
-            // Lists may name a scope as if it were a role: «whoever may administrate».
-            let scopes = token.scopes.iter().filter_map(|scope| Actor::new(scope.as_str()).ok());
-            let principal = Principal {
-                agent: token.agent.clone(),
-                roles: token.roles.iter().cloned().chain(scopes).collect(),
-            };
-            Grant {
-                principal: Arc::new(principal),
-                scopes: token.scopes.clone(),
-                namespaces: token.namespaces.clone(),
-                meter: Meter::new(token.rate.unwrap_or(rate)),
-            }
-        };
-        Tokens(settings.iter().map(|token| (token.digest, Arc::new(grant(token)))).collect())
+        let entry = |token: &TokenSettings| Entry { settings: token.clone(), grant: grant(token, rate) };
+        Tokens { open: settings.is_empty(), rate, list: RwLock::new(settings.iter().map(entry).collect()) }
     }
 
     /// Without tokens everybody may do everything.
     pub(crate) fn is_open(&self) -> bool {
-        self.0.is_empty()
+        self.open
     }
 
-    pub(crate) fn find(&self, token: &str) -> Option<&Arc<Grant>> {
+    pub(crate) fn find(&self, token: &str) -> Option<Arc<Grant>> {
+        let list = self.list();
         let brought = TokenDigest::of(token);
         let mut found = Choice::from(0);
         let mut at = 0u64;
-        for ((digest, _), index) in self.0.iter().zip(0u64..) {
-            let same = digest.0.ct_eq(&brought.0);
+        for (entry, index) in list.iter().zip(0u64..) {
+            let same = entry.settings.digest.0.ct_eq(&brought.0);
             at.conditional_assign(&index, same);
             found |= same;
         }
-        let grant = usize::try_from(at).ok().and_then(|at| self.0.get(at)).map(|(_, grant)| grant);
-        grant.filter(|_| bool::from(found))
+        let entry = usize::try_from(at).ok().and_then(|at| list.get(at));
+        entry.filter(|_| bool::from(found)).map(|entry| entry.grant.clone())
     }
+
+    /// Other tokens from now on. One that is the same in everything keeps its grant, with what is left of its rate; the
+    /// grants of all others are revoked. Answers how many those were.
+    pub(crate) fn replace(&self, settings: &[TokenSettings]) -> usize {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let entry = |token: &TokenSettings| {
+            let kept = list.iter().find(|entry| entry.settings == *token).map(|entry| entry.grant.clone());
+            Entry { settings: token.clone(), grant: kept.unwrap_or_else(|| grant(token, self.rate)) }
+        };
+        let next: Arc<[Entry]> = settings.iter().map(entry).collect();
+        let gone = list.iter().filter(|old| !next.iter().any(|new| Arc::ptr_eq(&old.grant, &new.grant)));
+        let revoked = gone.map(|entry| entry.grant.revoked.store(true, Relaxed)).count();
+        *list = next;
+        revoked
+    }
+
+    fn list(&self) -> Arc<[Entry]> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn grant(token: &TokenSettings, rate: Rate) -> Arc<Grant> {
+    // Lists may name a scope as if it were a role: «whoever may administrate».
+    let scopes = token.scopes.iter().filter_map(|scope| Actor::new(scope.as_str()).ok());
+    let principal =
+        Principal { agent: token.agent.clone(), roles: token.roles.iter().cloned().chain(scopes).collect() };
+    Arc::new(Grant {
+        principal: Arc::new(principal),
+        scopes: token.scopes.clone(),
+        namespaces: token.namespaces.clone(),
+        meter: Meter::new(token.rate.unwrap_or(rate)),
+        revoked: AtomicBool::new(false),
+    })
 }
 
 #[cfg(test)]
@@ -157,6 +196,18 @@ mod tests {
         for wrong in ["", "s3cre", "s3cret ", DIGEST, "S3CRET"] {
             assert_eq!(agent(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_token_that_goes_or_changes_is_revoked_and_one_that_stays_is_not() {
+        let (alice, bob) = (token(TokenDigest::of("a"), "alice"), token(TokenDigest::of("b"), "bob"));
+        let tokens = Tokens::new(&[alice.clone(), bob.clone()], Rate::default());
+        let (of_alice, of_bob) = (tokens.find("a").unwrap(), tokens.find("b").unwrap());
+        assert_eq!(tokens.replace(&[token(TokenDigest::of("c"), "carol"), bob.clone()]), 1);
+        assert!(of_alice.is_revoked() && tokens.find("a").is_none() && tokens.find("c").is_some());
+        assert!(!of_bob.is_revoked() && Arc::ptr_eq(&of_bob, &tokens.find("b").unwrap()));
+        assert_eq!(tokens.replace(&[TokenSettings { scopes: vec![Scope::Publish], ..bob }]), 2);
+        assert!(of_bob.is_revoked() && !tokens.find("b").unwrap().is_revoked());
     }
 
     #[test]

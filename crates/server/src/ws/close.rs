@@ -43,6 +43,8 @@ pub(super) enum End {
     BrokenProtocol,
     /// It did not say who it is.
     Unauthenticated,
+    /// The token it came in with is no longer accepted.
+    Revoked,
     /// The server is going.
     Stopping,
 }
@@ -67,6 +69,7 @@ impl End {
             End::Oversize { .. } => Some((1009, "frame too large")),
             End::BrokenProtocol => Some((1002, "protocol error")),
             End::Unauthenticated => Some((1008, "no token was sent in time")),
+            End::Revoked => Some((1008, "the token is no longer accepted")),
             End::Stopping => Some((1001, "the server is shutting down")),
         }
     }

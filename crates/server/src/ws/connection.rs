@@ -1,6 +1,7 @@
 //! One connection from its first frame to its last words.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,7 +11,7 @@ use millrace_runtime::{Item, Link};
 use millrace_wire::ErrorCode;
 use tokio::sync::mpsc;
 
-use crate::access::{Caller, Refused};
+use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
 use crate::to_wire::Waiting;
 use crate::ws::close::{End, last_words};
@@ -31,11 +32,23 @@ pub(super) struct Connection<'a> {
     pub(super) namespace: Namespace,
     /// As the upgrade brought it.
     pub(super) caller: Caller,
+    /// What it may do by now: an AUTH frame may have changed it.
+    grant: Mutex<Option<Arc<Grant>>>,
     /// Whether it may stay: it brought a token, or none is needed.
     pub(super) signed_in: AtomicBool,
 }
 
 impl Connection<'_> {
+    /// With a token that an AUTH frame brought.
+    pub(super) fn enter(&self, grant: Arc<Grant>) {
+        *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant);
+    }
+
+    fn is_revoked(&self) -> bool {
+        let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
+        grant.as_deref().is_some_and(Grant::is_revoked)
+    }
+
     /// What the engine refused by a topic's list is written down like any other refusal.
     pub(super) fn note(&self, item: &Item, waiting: Option<&Waiting>) {
         let (Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. }) = item else {
@@ -58,6 +71,7 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
         unanswered: Unanswered::new(app.settings.unanswered_max.max(1)),
         pulse: Pulse::default(),
         signed_in: AtomicBool::new(app.tokens.is_open() || caller.grant.is_some()),
+        grant: Mutex::new(caller.grant.clone()),
         namespace,
         caller,
     };
@@ -67,6 +81,7 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
         end = write::run(&connection, &mut sink, own_answers) => end,
         end = read::run(&connection, &mut stream, answers) => end,
         end = stranger(&connection) => end,
+        end = revoked(&connection) => end,
     };
     let conn = connection.link.conn().0;
     match end {
@@ -78,6 +93,17 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
     // Before the last words: what the connection held must not wait for a peer that takes its time.
     drop(connection);
     last_words(end, sink, stream, app.closing.clone()).await;
+}
+
+/// Ends only for a connection whose token was taken away: it must not go on receiving.
+async fn revoked(connection: &Connection<'_>) -> End {
+    let mut reloads = connection.app.reloads.subscribe();
+    while !connection.is_revoked() {
+        if reloads.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+    End::Revoked
 }
 
 /// Ends only for a connection that did not say in time who it is: strangers must not hold places for good.

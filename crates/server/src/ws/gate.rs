@@ -51,7 +51,8 @@ impl<'a> Gate<'a> {
         if self.caller.agent().is_some_and(|agent| agent != grant.principal.agent.as_str()) {
             return refused("this connection belongs to another agent: open a new one");
         }
-        self.caller.grant = Some(grant.clone());
+        self.connection.enter(grant.clone());
+        self.caller.grant = Some(grant);
         self.connection.signed_in.store(true, Relaxed);
         Ok(())
     }
@@ -66,6 +67,9 @@ impl<'a> Gate<'a> {
             let why = "send a token first: {\"type\":\"AUTH\",\"token\":TOKEN}";
             return Err(FrameError::new(ErrorCode::Unauthorized, why));
         };
+        if grant.is_revoked() {
+            return Err(FrameError::new(ErrorCode::Unauthorized, "the token is no longer accepted"));
+        }
         self.charge(cost(request))?;
         let (agent, needed) = (&grant.principal.agent, scope(request));
         let forbidden = |why: String| {
