@@ -17,6 +17,43 @@ pub const ROWS_MAX: usize = 10_000;
 
 /// A query of entities or relations. There are no indexes but the key: a filter looks at every row of the type, or of
 /// the part of it that [`Query::key_prefix`], [`Query::left`] or [`Query::between`] name.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use millrace_session::model::{Identity, Namespace, StateKind};
+/// use millrace_session::{Field, Schema, State, StateError, Stateful};
+/// use millrace_store::MemoryStore;
+/// use serde::{Deserialize, Serialize};
+///
+/// // What #[derive(Entity)] writes for you.
+/// #[derive(Serialize, Deserialize)]
+/// struct Payment { id: String, cents: u64 }
+///
+/// #[derive(Clone, Copy)]
+/// struct PaymentFields { cents: Field<Payment, u64> }
+///
+/// impl Default for PaymentFields {
+///     fn default() -> Self { PaymentFields { cents: Field::new("cents") } }
+/// }
+///
+/// impl Stateful for Payment {
+///     const KIND: StateKind = StateKind::Entity;
+///     const TYPE: &'static str = "Payment";
+///     type Fields = PaymentFields;
+///     fn identity(&self) -> Identity {
+///         Identity::Entity { type_name: Self::TYPE.into(), key: self.id.clone() }
+///     }
+///     fn schema() -> Schema { Schema::new(Self::TYPE, &[("id", "String as key"), ("cents", "u64")]) }
+/// }
+///
+/// // A session hands this out.
+/// let state = State::new(Arc::new(MemoryStore::default()), Namespace::default());
+/// let large = state.query::<Payment>().filter(|f| f.cents.ge(10_000)).order_by(|f| f.cents.desc());
+/// assert_eq!(large.clone().limit(10).collect()?.len(), 0);
+/// assert_eq!(large.sum(|f| f.cents)?, 0);
+/// # Ok::<(), StateError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a query does nothing until it is collected or counted"]
 pub struct Query<T: Stateful> {
