@@ -147,6 +147,33 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![4 => item().prop_map(Act::Ensure), 1 => "[a-c/.-]{1,2}".prop_map(Act::Retract)]
 }
 
+/// On both stores: the memory store for many cases, SQLite for the same reading of keys, pages and prefixes.
+#[test]
+fn the_past_is_the_same_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = millrace_store_sqlite::SqliteOptions::default();
+    let store = millrace_store_sqlite::SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
+    let mut desk = Desk::on(std::sync::Arc::new(store));
+    let item = |id: String, n| Act::Ensure(Item { id, n, x: 0.5, tag: None, on: true });
+    let mut groups: Vec<Vec<Act>> = Vec::new();
+    for round in 0..4 {
+        // More identities than one read of the store gives, some gone in between.
+        let ids = (0..700).filter(|n| n % 7 != round).map(|n| item(format!("a/{n}.é-"), n + round));
+        let gone = (0..700).filter(|n| n % 11 == round).map(|n| Act::Retract(format!("a/{n}.é-")));
+        groups.push(ids.chain(gone).collect());
+    }
+    let worlds = play(&mut desk, &groups);
+    assert_eq!(worlds.len(), 5);
+    for (commit, world) in &worlds {
+        let query = desk.state.query::<Item>().as_of(*commit);
+        assert_eq!(values(query.collect().unwrap()), in_key_order(world));
+        let paged: usize = query.pages(100).map(|page| page.unwrap().len()).sum();
+        assert_eq!(paged, world.len());
+        let starting = world.keys().filter(|id| id.starts_with("a/6")).count() as u64;
+        assert_eq!(query.key_prefix("a/6").count().unwrap(), starting);
+    }
+}
+
 type World = BTreeMap<String, Item>;
 
 /// Commits the acts one group at a time; gives back what the world looked like after each commit that there was.

@@ -194,6 +194,50 @@ fn a_commit_between_plan_and_lock_makes_the_token_stale() {
 }
 
 #[test]
+fn of_two_migrations_at_once_one_is_told_to_look_again() {
+    let mut desk = stocked(1);
+    desk.declare(millrace_session::Declared::without_entity::<v1::Payment>("00000").unwrap());
+    desk.commit().unwrap();
+    let (mine, theirs) = (migration(&desk), migration(&desk));
+    let plan = mine.plan().unwrap();
+    let mut other = desk.another();
+    let mut got_in = false;
+    // Without rows a migration commits no state: only the schema row tells that somebody was faster.
+    let error = mine
+        .apply(&plan.token, &mut |checks, ops| {
+            if !std::mem::replace(&mut got_in, true) {
+                apply(&mut other, &theirs, &plan.token).unwrap();
+            }
+            desk.write(checks, ops)
+        })
+        .unwrap_err();
+    assert!(matches!(error, StateError::Migration(MigrationError::StaleToken)), "{error}");
+    assert_eq!(desk.state.schema_versions::<v2::Payment>().unwrap().len(), 2);
+}
+
+#[test]
+fn a_migration_that_another_run_has_finished_writes_nothing_more() {
+    let mut desk = stocked(1200);
+    let (mine, theirs) = (migration(&desk), migration(&desk));
+    let plan = mine.plan().unwrap();
+    let mut other = desk.another();
+    let mut commits = 0;
+    let ended = mine.apply(&plan.token, &mut |checks, ops| {
+        commits += 1;
+        if commits == 3 {
+            let plan = theirs.plan().unwrap();
+            apply(&mut other, &theirs, &plan.token).unwrap();
+            other.ensure(new("00700", 1));
+            other.commit().unwrap();
+        }
+        desk.write(checks, ops)
+    });
+    let interrupted = |error| matches!(error, StateError::Migration(MigrationError::Interrupted { .. }));
+    assert!(ended.is_err_and(interrupted));
+    assert_eq!(desk.state.get::<v2::Payment>("00700").unwrap().unwrap().cents, 1, "the newer write stands");
+}
+
+#[test]
 fn rows_that_cannot_be_upgraded_stop_the_migration_before_it_begins() {
     let mut desk = stocked(2);
     let refused = |desk: &mut Desk, migration: &Migration| {

@@ -41,10 +41,10 @@ impl Top {
     }
 }
 
-fn by(orders: &[(&'static str, bool)], left: &Found, right: &Found) -> Ordering {
+fn by<'f>(orders: &[(&'static str, bool)], left: &'f Found, right: &'f Found) -> Ordering {
     for &(field, descending) in orders {
-        let of = |found: &'_ Found| found.fields.get(field).cloned().unwrap_or(Value::Null);
-        let ordering = compare(&of(left), &of(right)).unwrap_or(Ordering::Equal);
+        let of = |found: &'f Found| found.fields.get(field).unwrap_or(&Value::Null);
+        let ordering = compare(of(left), of(right)).unwrap_or(Ordering::Equal);
         let ordering = if descending { ordering.reverse() } else { ordering };
         if ordering.is_ne() {
             return ordering;
