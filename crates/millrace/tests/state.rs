@@ -288,6 +288,12 @@ fn bad_keys_are_refused() {
 }
 
 #[test]
+fn state_that_could_not_be_read_is_refused() {
+    let refused = millrace::IntoIntents::into_intents(User { score: f64::INFINITY, ..user("a", 1) });
+    assert!(matches!(refused, Err(StateError::Unreadable { .. })), "{refused:?}");
+}
+
+#[test]
 fn a_filter_that_cannot_be_written_is_an_error() {
     #[derive(Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord, Debug, Clone)]
     struct NotAKey(u8, u8);

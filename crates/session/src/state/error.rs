@@ -10,6 +10,11 @@ use crate::typed::CanonicalError;
 pub enum StateError {
     #[error("a `{type_name}` cannot be stored: {source}")]
     Unwritable { type_name: String, source: CanonicalError },
+    #[error(
+        "a `{type_name}` cannot be read back from what it is written as ({reason}): look for floats that are not finite \
+         and fields that are skipped on one way only"
+    )]
+    Unreadable { type_name: String, reason: String },
     #[error("a `{type_name}` has an empty {role}: give it at least one character")]
     EmptyKey { type_name: String, role: &'static str },
     #[error("a key of a `{type_name}` has {bytes} bytes, at most {max} are allowed")]

@@ -99,6 +99,11 @@ fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
     check_keys(&identity)?;
     let unwritable = |source| StateError::Unwritable { type_name: T::TYPE.to_owned(), source };
     let fields = canonical(state).map_err(unwritable)?;
+    // As for events: better refused here than found unreadable by everybody who asks for it later.
+    serde_json::from_str::<T>(fields.as_str()).map_err(|error| StateError::Unreadable {
+        type_name: T::TYPE.to_owned(),
+        reason: error.to_string(),
+    })?;
     Ok(Intent { identity, fields: Some(fields), schema: 0 })
 }
 
