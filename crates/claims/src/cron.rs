@@ -13,6 +13,7 @@ use crate::error::SpecError;
 
 /// How far ahead a fire must lie to count as never: 29 February is up to eight years away around 2100.
 const YEARS_MAX: u64 = 12;
+const MINUTE_MS: u64 = 60_000;
 const YEAR_MS: u64 = 366 * 24 * 3600 * 1000;
 
 /// When a schedule fires.
@@ -40,26 +41,31 @@ impl Times {
 
     /// The first fire after that moment, if there is one within a dozen years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        let from = jiff::Timestamp::from_millisecond(i64::try_from(after.0).ok()?).ok()?;
+        // Fires are at whole minutes, and the search goes second by second: it begins with the last one before. Not with
+        // the minute itself, which may be the first after a clock change that must be noticed.
+        let last_second = (after.0 / MINUTE_MS).checked_add(1)?.checked_mul(MINUTE_MS)? - 1000;
+        let from = jiff::Timestamp::from_millisecond(i64::try_from(last_second).ok()?).ok()?;
         let from = from.to_zoned(self.zone.clone());
         let next = self.cron.find_next_occurrence(&from, false).ok()?;
         let next = Timestamp(u64::try_from(next.timestamp().as_millisecond()).ok()?);
-        // It counts seconds: what it finds has none, and none of the milliseconds of where it began.
-        let next = Timestamp(next.0 - next.0 % 1000);
         (next > after && next.0 - after.0 <= YEARS_MAX * YEAR_MS).then_some(next)
     }
 
-    /// The last fire that is not after `now`, if one is after `after`.
-    pub(crate) fn latest(&self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let first = self.next(after).filter(|first| *first <= now)?;
+    /// The last fire that is not after `now`, if `first` is one that is not.
+    pub(crate) fn latest(&self, first: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        if first > now {
+            return None;
+        }
         if self.next(first).is_none_or(|second| second > now) {
             return Some(first);
         }
-        let at = i64::try_from(now.0).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        // From the beginning of the minute, for the same reason.
+        let minute = now.0 - now.0 % MINUTE_MS;
+        let at = i64::try_from(minute).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
         let at = at.map(|at| at.to_zoned(self.zone.clone()));
         let before = at.and_then(|at| self.cron.find_previous_occurrence(&at, true).ok());
         let before = before.and_then(|before| u64::try_from(before.timestamp().as_millisecond()).ok());
-        let before = before.map(|ms| Timestamp(ms - ms % 1000)).filter(|before| *before <= now);
+        let before = before.map(Timestamp).filter(|before| *before <= now);
         Some(before.map_or(first, |before| before.max(first)))
     }
 }

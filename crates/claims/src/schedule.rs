@@ -73,7 +73,6 @@ impl Schedule {
 
     /// Which fires are to be made now, and up to when the schedule has then been seen to.
     fn due(&self, now: Timestamp, grace_ms: u64) -> Option<(Vec<Timestamp>, Timestamp)> {
-        let (row, _) = self.row.as_ref()?;
         let (first, happens) = self.next?;
         if now < happens {
             return None;
@@ -81,7 +80,7 @@ impl Schedule {
         let ready = |at: &Timestamp| *at + self.jitter_ms(*at) <= now;
         match self.spec.catch_up {
             CatchUp::One => {
-                let latest = self.times.latest(row.last, now).filter(ready).unwrap_or(first);
+                let latest = self.times.latest(first, now).filter(ready).unwrap_or(first);
                 Some((vec![latest], latest))
             }
             CatchUp::All => {
@@ -91,7 +90,7 @@ impl Schedule {
             }
             CatchUp::None => {
                 // What is older than the grace was missed; the newest of these is where counting goes on.
-                let missed = self.times.latest(row.last, now.saturating_sub(grace_ms).saturating_sub(1));
+                let missed = self.times.latest(first, now.saturating_sub(grace_ms).saturating_sub(1));
                 let first = match missed {
                     Some(missed) => self.times.next(missed),
                     None => Some(first),

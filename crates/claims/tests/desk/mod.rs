@@ -29,26 +29,31 @@ pub struct Desk {
 }
 
 pub fn name(text: &str) -> TopicName {
-    TopicName::new(text).unwrap()
+    TopicName::new(text).expect("a sound desk")
 }
 
 pub fn key(text: &str) -> TopicKey {
-    TopicKey::parse(&format!("default/{text}")).unwrap()
+    TopicKey::parse(&format!("default/{text}")).expect("a sound desk")
 }
 
 pub fn handler(id: &str, topic: &str) -> HandlerSpec {
-    HandlerSpec { id: HandlerId::new(id).unwrap(), topic: name(topic), priority: 0, from: From::Backlog }
+    HandlerSpec {
+        id: HandlerId::new(id).expect("a sound desk"),
+        topic: name(topic),
+        priority: 0,
+        from: From::Backlog,
+    }
 }
 
 pub fn out(topic: &str, payload: &str) -> OutEvent {
     let payload = JsonText::parse(payload).or_else(|_| JsonText::from_value(&payload));
-    OutEvent::new(name(topic), payload.unwrap())
+    OutEvent::new(name(topic), payload.expect("a sound desk"))
 }
 
 pub fn identity(session: &str) -> WorkerIdentity {
     WorkerIdentity {
         namespace: Namespace::default(),
-        session: SessionId::new(session).unwrap(),
+        session: SessionId::new(session).expect("a sound desk"),
         metadata: BTreeMap::new(),
     }
 }
@@ -56,7 +61,7 @@ pub fn identity(session: &str) -> WorkerIdentity {
 /// Sets one entity.
 pub fn ensure(entity: &str, fields: &str) -> StateChanges {
     let identity = Identity::Entity { type_name: "Thing".into(), key: entity.into() };
-    let fields = Some(JsonText::parse(fields).unwrap());
+    let fields = Some(JsonText::parse(fields).expect("a sound desk"));
     StateChanges { intents: vec![Intent { identity, fields, schema: 1 }], ..StateChanges::default() }
 }
 
@@ -100,7 +105,8 @@ impl Desk {
         handlers: Vec<HandlerSpec>,
         schedules: Vec<ScheduleSpec>,
     ) {
-        let worker = Worker::new(config, identity(who), handlers, schedules, self.nonces + 7).unwrap();
+        let worker =
+            Worker::new(config, identity(who), handlers, schedules, self.nonces + 7).expect("a sound desk");
         self.workers.insert(who, worker);
         self.runs.insert(who, VecDeque::new());
         self.input(who, Input::Tick);
@@ -117,9 +123,9 @@ impl Desk {
         let changes = StateChanges { event: Some(event), ..StateChanges::default() };
         self.nonces += 1;
         let (topics, namespace) = (Topics::default(), Namespace::default());
-        let batch =
-            imperative(&config(), &namespace, &topics, changes, self.now.wall, self.nonces << 20).unwrap();
-        let outcome = self.store.commit(&[batch]).unwrap().remove(0);
+        let batch = imperative(&config(), &namespace, &topics, changes, self.now.wall, self.nonces << 20)
+            .expect("a sound desk");
+        let outcome = self.store.commit(&[batch]).expect("a sound desk").remove(0);
         let Outcome::Done(done) = outcome else { panic!("{outcome:?}") };
         self.news();
         done.appended[0].id.clone()
@@ -157,7 +163,7 @@ impl Desk {
     fn commit(&mut self, who: &'static str, token: Token, batch: &Batch) {
         assert!(batch.bytes() <= BATCH_BYTES_MAX);
         self.commits += 1;
-        let outcome = self.store.commit(std::slice::from_ref(batch)).unwrap().remove(0);
+        let outcome = self.store.commit(std::slice::from_ref(batch)).expect("a sound desk").remove(0);
         self.input(who, Input::Committed { token, outcome });
     }
 
@@ -172,11 +178,11 @@ impl Desk {
         match look {
             Look::Rows { space, from, to, rows_max } => {
                 let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
-                let rows = self.store.scan(*space, &range, *rows_max).unwrap();
+                let rows = self.store.scan(*space, &range, *rows_max).expect("a sound desk");
                 Seen::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect())
             }
             Look::Streams { namespace, .. } => {
-                let streams = self.store.streams().unwrap().into_iter();
+                let streams = self.store.streams().expect("a sound desk").into_iter();
                 let mine = streams.filter(|bounds| bounds.stream.topic.namespace() == namespace.as_str());
                 Seen::Streams(
                     mine.map(|b| StreamSpan { stream: b.stream, start: b.start, next: b.next }).collect(),
@@ -184,7 +190,7 @@ impl Desk {
             }
             Look::RetentionStart { stream, older_than, bytes_max } => {
                 let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
-                Seen::Start(self.store.retention_start(stream, rule).unwrap())
+                Seen::Start(self.store.retention_start(stream, rule).expect("a sound desk"))
             }
         }
     }
@@ -263,24 +269,28 @@ impl Desk {
     }
 
     pub fn rows(&self, space: Space) -> Vec<(String, String)> {
-        let rows = self.store.scan(space, &KeyRange::all(), usize::MAX).unwrap();
-        rows.into_iter().map(|row| (row.key, String::from_utf8(row.value.to_vec()).unwrap())).collect()
+        let rows = self.store.scan(space, &KeyRange::all(), usize::MAX).expect("a sound desk");
+        rows.into_iter()
+            .map(|row| (row.key, String::from_utf8(row.value.to_vec()).expect("a sound desk")))
+            .collect()
     }
 
     pub fn claims(&self) -> Vec<ClaimRow> {
-        let rows = self.store.scan(Space::Claims, &KeyRange::all(), usize::MAX).unwrap();
-        rows.iter().map(|row| ClaimRow::decode(&row.key, &row.value).unwrap()).collect()
+        let rows = self.store.scan(Space::Claims, &KeyRange::all(), usize::MAX).expect("a sound desk");
+        rows.iter().map(|row| ClaimRow::decode(&row.key, &row.value).expect("a sound desk")).collect()
     }
 
     pub fn endings(&self) -> Vec<Ending> {
-        let rows = self.store.scan(Space::Finished, &KeyRange::all(), usize::MAX).unwrap();
-        rows.iter().map(|row| FinishedRow::decode(&row.key, &row.value).unwrap().ending).collect()
+        let rows = self.store.scan(Space::Finished, &KeyRange::all(), usize::MAX).expect("a sound desk");
+        rows.iter()
+            .map(|row| FinishedRow::decode(&row.key, &row.value).expect("a sound desk").ending)
+            .collect()
     }
 
     pub fn events(&self, topic: &str) -> Vec<std::sync::Arc<Event>> {
         let limit = ReadLimit { events_max: usize::MAX, bytes_max: usize::MAX };
         let stream = key(topic).stream(Partition(0));
-        self.store.read(&stream, Offset::FIRST, limit).unwrap().events
+        self.store.read(&stream, Offset::FIRST, limit).expect("a sound desk").events
     }
 
     pub fn payloads(&self, topic: &str) -> Vec<String> {
