@@ -66,6 +66,14 @@ struct Load {
     nonce: u64,
 }
 
+/// A claim that took anything else than what was put there measures something else.
+fn expect(claimed: usize) -> Result<(), BenchError> {
+    match claimed {
+        EVENTS => Ok(()),
+        taken => Err(BenchError::Claim { taken, expected: EVENTS }),
+    }
+}
+
 impl Load {
     fn open(path: &Path, options: &BenchOptions) -> Result<Option<Load>, BenchError> {
         let store = SqliteStore::open(path, SqliteOptions::default())?;
@@ -112,11 +120,13 @@ impl Load {
             let begun = Instant::now();
             let first = self.claim(&[])?;
             claim.push(begun.elapsed());
+            expect(first.len())?;
 
             self.append_many()?;
             let begun = Instant::now();
             let second = self.claim(&first)?;
             both.push(begun.elapsed());
+            expect(second.len())?;
             self.claim(&second)?;
 
             loop {
