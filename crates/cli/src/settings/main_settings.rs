@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use millrace_client::Endpoint;
 use millrace_model::{Durability, Namespace};
-use millrace_server::StoreUrl;
+use millrace_stores::StoreUrl;
 
 use crate::settings::{Also, Kind, Scope, Setting, Value};
 
