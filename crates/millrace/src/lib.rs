@@ -39,6 +39,8 @@
 //! assert!(handlers[0].id.ends_with(":process_payment"));
 //! ```
 //!
+//! A [`Session`] commits, publishes and runs them; `examples/` has whole programs.
+//!
 //! What is not here: the server and its protocol (`millrace serve`), and its client (`millrace-client`).
 //!
 //! This crate is a list of names: what they are lives in `millrace-session` and `millrace-macros`.
@@ -128,15 +130,17 @@ pub use millrace_macros::Relation;
 pub use millrace_macros::on_event;
 
 pub use millrace_session::model::{
-    EventId, Identity, Intent, Operation, StateChange, StateCommit, StateKind,
+    DeadLetterRow, EventId, Identity, Intent, Namespace, Offset, Operation, Partition, Priority, ScheduleRow,
+    SessionId, SessionRow, StateChange, StateCommit, StateKind, Timestamp,
 };
 pub use millrace_session::state::{
     CommitRecord, Drift, Edge, Edges, Migrated, Migration, MigrationError, Pages, Plan, Query, State, Stored,
     TypePlan, Version,
 };
 pub use millrace_session::{
-    Called, DeadLettered, Entity, Event, EventError, EventOptions, Field, Filter, Handler, HandlerContext,
-    HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key, LocalFuture,
-    NumberField, Operand, Order, OrderedField, Outgoing, Relation, Result, Schema, SessionError, Start,
-    StateError, Stateful, TextField, WithOptions, handlers, schedules,
+    Called, CatchUp, Config, DeadLettered, Entity, Event, EventError, EventMeta, EventOptions, Field, Filter,
+    Handler, HandlerContext, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents,
+    IntoOutgoing, Key, LocalFuture, NumberField, Operand, Order, OrderedField, Outgoing, Published, Relation,
+    Result, Running, Schedule, Schema, Session, SessionError, Simulation, SpecError, Start, StateError,
+    Stateful, StopHandle, TextField, VirtualClock, WithOptions, handlers, schedules,
 };

@@ -1,7 +1,9 @@
 //! What can go wrong in a session, by what the caller has to do next.
 
-use millrace_model::NameError;
+use millrace_claims::{CommitError, SpecError};
+use millrace_model::{NameError, RowError};
 use millrace_store::StoreError;
+use millrace_stores::{OpenError, StoreUrlError};
 
 use crate::state::StateError;
 use crate::typed::EventError;
@@ -26,6 +28,27 @@ pub enum SessionError {
         "{count} intents in one commit, at most {limit} are allowed: commit more often, or raise max_batch_size"
     )]
     BatchSizeExceeded { count: usize, limit: usize },
+    /// Nothing was written and everything is still queued.
+    #[error("the commit has {bytes} bytes, at most {limit} are allowed: commit more often")]
+    TooLarge { bytes: usize, limit: usize },
+    /// Nothing was written. Try again when the migration is through.
+    #[error("somebody kept changing the schema of what was to be committed: nothing was written, try again")]
+    SchemaChanging,
+    /// Nothing of this commit was written.
+    #[error("the session has stopped: nothing was written")]
+    Stopped,
+    #[error("this session runs on virtual time: use start and advance, or run_until_idle")]
+    Simulated,
+    #[error("there is no schedule named {0:?} in this namespace: run a session with it once")]
+    NoSuchSchedule(String),
+    #[error("the schedule {0:?} was changed by others at every try: try again")]
+    ScheduleBusy(String),
+    #[error("a thread could not be started: {0}")]
+    Thread(#[source] std::io::Error),
+    #[error("the thread of the session panicked: what it had claimed is tried again when its leases run out")]
+    Panicked,
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     #[error(transparent)]
     Event(#[from] EventError),
     #[error(transparent)]
@@ -33,5 +56,43 @@ pub enum SessionError {
     #[error(transparent)]
     Name(#[from] NameError),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Url(#[from] StoreUrlError),
+    #[error(transparent)]
+    Damaged(#[from] RowError),
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for SessionError {
+    fn from(error: StoreError) -> SessionError {
+        match error {
+            StoreError::TooLarge { bytes, max } => SessionError::TooLarge { bytes, limit: max },
+            other => SessionError::Store(other),
+        }
+    }
+}
+
+impl From<OpenError> for SessionError {
+    fn from(error: OpenError) -> SessionError {
+        match error {
+            OpenError::Url(error) => SessionError::Url(error),
+            OpenError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<CommitError> for SessionError {
+    fn from(error: CommitError) -> SessionError {
+        match error {
+            CommitError::LeaseExpired => SessionError::LeaseExpired,
+            CommitError::EventLoopLimit { depth, limit } => SessionError::EventLoopLimit { depth, limit },
+            CommitError::BatchSizeExceeded { count, limit } => {
+                SessionError::BatchSizeExceeded { count, limit }
+            }
+            CommitError::TooLarge { bytes, limit } => SessionError::TooLarge { bytes, limit },
+            CommitError::Refused { .. } => SessionError::SchemaChanging,
+            CommitError::StorageFailed { reason } => SessionError::Store(StoreError::Poisoned(reason)),
+            CommitError::Stopped => SessionError::Stopped,
+        }
+    }
 }

@@ -61,6 +61,21 @@ impl Pending {
         Ok(())
     }
 
+    /// What was declared later comes behind.
+    pub fn append(&mut self, later: Pending) -> Result<(), StateError> {
+        for ((kind, type_name), schema) in later.schemas {
+            let known = self.schemas.entry((kind, type_name)).or_insert_with(|| schema.clone());
+            if *known != schema {
+                return Err(StateError::NameShared {
+                    kind: kind_name(kind),
+                    type_name: type_name.to_owned(),
+                });
+            }
+        }
+        self.intents.extend(later.intents);
+        Ok(())
+    }
+
     /// As they were declared, doubles included.
     pub fn len(&self) -> usize {
         self.intents.len()
