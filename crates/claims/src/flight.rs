@@ -91,7 +91,15 @@ impl Worker {
         wishes.filter(|(_, wish)| *wish > 0).collect()
     }
 
-    fn fly(&mut self, now: Now, flight: Flight) {
+    fn fly(&mut self, now: Now, mut flight: Flight) {
+        // The clock was set back since: a fire is never early, it comes again in its time.
+        flight.acts.retain(|act| match &act.then {
+            Then::Fired { schedule, at, .. } if at.last().is_some_and(|fire| *fire > now.wall) => {
+                self.not_yet(*schedule);
+                false
+            }
+            _ => true,
+        });
         let mut batch = Batch {
             nonce: self.draw.next(),
             now: now.wall,

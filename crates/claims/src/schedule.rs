@@ -225,6 +225,10 @@ impl Worker {
         }
     }
 
+    pub(crate) fn not_yet(&mut self, at: usize) {
+        self.schedules[at].busy = false;
+    }
+
     /// Somebody else changed the row first: fired, disabled or replaced it.
     pub(crate) fn fire_refused(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
         self.schedules[at].busy = false;

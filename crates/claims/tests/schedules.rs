@@ -212,6 +212,22 @@ fn a_clock_that_steps_back_fires_nothing_twice() {
 }
 
 #[test]
+fn a_fire_that_waits_while_the_clock_steps_back_is_not_early() {
+    let mut desk = Desk::new();
+    desk.join("a", config(), vec![handler("m:h", "t")], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    desk.pass(MINUTE - 1);
+    desk.hold = true;
+    desk.publish(out("t", "1"));
+    assert_eq!(desk.held.len(), 1, "a claim is on its way, the fire must wait for it");
+    desk.pass(1);
+    desk.now.wall = Timestamp(desk.now.wall.0 - 5000);
+    desk.let_go();
+    assert!(desk.events("tick").is_empty(), "too early");
+    desk.pass(5000);
+    assert_eq!(fires(&desk), [60]);
+}
+
+#[test]
 fn days_of_minutes_come_by_without_polling() {
     let mut desk = Desk::new();
     let alone = WorkerConfig { alone: true, ..config() };
