@@ -24,6 +24,9 @@ const AIMS: &[(&str, &str, Aim)] = &[
     // "Does not slow down", with room for noise: a scan of the log would be a hundred times slower.
     ("recovery", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("reads", LONG_TO_SHORT, Aim::AtMost(1.5)),
+    ("claims", LONG_TO_SHORT, Aim::AtMost(1.5)),
+    ("claims", "idle claim", Aim::AtMost(0.05)),
+    ("claims", "claim of 100", Aim::AtMost(1.0)),
     ("topics", TOPICS_RATIO, Aim::AtLeast(0.7)),
     ("growth", GROWN_TO_FRESH, Aim::AtMost(1.3)),
 ];

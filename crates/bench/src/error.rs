@@ -16,6 +16,8 @@ pub enum BenchError {
     Http(#[from] Box<ureq::Error>),
     #[error("the server under test answered with something else than expected: {0}")]
     Unexpected(String),
+    #[error("a claim took {taken} events where {expected} waited: the figures would mean something else")]
+    Claim { taken: usize, expected: usize },
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("interrupted")]

@@ -42,7 +42,7 @@ pub struct BenchOptions {
     pub payload_bytes: usize,
     /// Names out of [`BUS_SCENARIOS`] or [`STORE_SCENARIOS`]; empty = those that run by default.
     pub scenarios: Vec<String>,
-    /// How many events `recovery` (bus) and `reads` (store) put into the log.
+    /// How many events `recovery` (bus) and `reads` and `claims` (store) put into the log.
     pub log_events: u64,
     /// The program whose `serve` is measured.
     pub program: PathBuf,

@@ -17,7 +17,7 @@ impl Bus {
             return;
         };
         let (appended, refused) = match outcome {
-            Outcome::Done(appended) => (appended, None),
+            Outcome::Done(done) => (done.appended, None),
             Outcome::Refused(refusal) => (Vec::<Appended>::new(), Some(refusal)),
         };
         match pending {

@@ -50,7 +50,7 @@ impl Inspection {
             Space::Tries => self.attempt(key, value),
             Space::Due => self.due(key, value),
             // No rule of the bus ties these to anything.
-            Space::DueIds | Space::Kv => {}
+            _ => {}
         }
     }
 

@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::claim::{Claim, Claimed};
 use crate::event::NewEvent;
 use crate::id::EventId;
+use crate::state::{Reconcile, StateCommit};
 use crate::stream::{Offset, Partition, Stream, TopicKey};
 use crate::time::Timestamp;
 
@@ -58,9 +60,15 @@ pub enum Check {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// The one symbolic operation: the commit gives it offset, time and id.
+    /// Symbolic: the commit gives it offset, time and id.
     Append(Append),
     Put {
+        space: Space,
+        key: String,
+        value: Bytes,
+    },
+    /// Leaves a row that is already there as it is.
+    PutNew {
         space: Space,
         key: String,
         value: Bytes,
@@ -69,6 +77,10 @@ pub enum Op {
         space: Space,
         key: String,
     },
+    /// Symbolic: the commit finds the events.
+    Claim(Claim),
+    /// Symbolic: the commit finds out what changes.
+    Reconcile(Reconcile),
     /// Forget all events of the stream below `start`. Never moves back. Readers see it at once, space is freed later.
     Trim {
         stream: Stream,
@@ -113,11 +125,52 @@ pub enum Space {
     DueIds,
     /// For the owner of the store: whatever does not deserve a table.
     Kv,
+    /// Events that are not of the plain priority, the urgent first. Written by the store itself when it appends.
+    OffPriority,
+    /// Durable handlers that have been seen.
+    Handlers,
+    /// How far each handler has looked in each lane of each stream.
+    Lanes,
+    /// Open claims, in the order they are due.
+    Claims,
+    /// How events ended, by event and handler.
+    Finished,
+    /// Events that handlers gave up on.
+    DeadLetters,
+    Sessions,
+    Schedules,
+    /// The newest state of each identity.
+    Heads,
+    /// Every version of every identity.
+    History,
+    /// Commits of state: when, why, what changed.
+    StateCommits,
+    /// What the types of entities and relations look like.
+    Schemas,
 }
 
 impl Space {
-    pub const ALL: [Space; 7] =
-        [Space::Topics, Space::Groups, Space::Cursors, Space::Tries, Space::Due, Space::DueIds, Space::Kv];
+    pub const ALL: [Space; 19] = [
+        Space::Topics,
+        Space::Groups,
+        Space::Cursors,
+        Space::Tries,
+        Space::Due,
+        Space::DueIds,
+        Space::Kv,
+        Space::OffPriority,
+        Space::Handlers,
+        Space::Lanes,
+        Space::Claims,
+        Space::Finished,
+        Space::DeadLetters,
+        Space::Sessions,
+        Space::Schedules,
+        Space::Heads,
+        Space::History,
+        Space::StateCommits,
+        Space::Schemas,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -128,15 +181,46 @@ impl Space {
             Space::Due => "due",
             Space::DueIds => "due_ids",
             Space::Kv => "kv",
+            Space::OffPriority => "off_priority",
+            Space::Handlers => "handlers",
+            Space::Lanes => "lanes",
+            Space::Claims => "claims",
+            Space::Finished => "finished",
+            Space::DeadLetters => "dead_letters",
+            Space::Sessions => "sessions",
+            Space::Schedules => "schedules",
+            Space::Heads => "heads",
+            Space::History => "history",
+            Space::StateCommits => "state_commits",
+            Space::Schemas => "schemas",
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// What each append became, in the order of the batch's operations.
-    Done(Vec<Appended>),
+    Done(Done),
     Refused(Refusal),
+}
+
+/// What the symbolic operations of a batch became.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    /// Each append, in the order of the batch's operations.
+    pub appended: Vec<Appended>,
+    /// The events its claims took, in the order of the operations, each in the order they should be handled.
+    pub claimed: Vec<Claimed>,
+    /// Some claim may have left events that could be taken at once: it met its own limits, or the bound on how much
+    /// one claim looks at.
+    pub more: bool,
+    /// The commit of state, if anything changed.
+    pub state: Option<StateCommit>,
+}
+
+impl From<Vec<Appended>> for Done {
+    fn from(appended: Vec<Appended>) -> Done {
+        Done { appended, ..Done::default() }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -165,7 +249,10 @@ impl Batch {
             .iter()
             .map(|op| match op {
                 Op::Append(append) => append.event.body.bytes(),
-                Op::Put { key, value, .. } => FIXED + key.len() + value.len(),
+                Op::Put { key, value, .. } | Op::PutNew { key, value, .. } => FIXED + key.len() + value.len(),
+                // Its rows: events are read, not written.
+                Op::Claim(claim) => claim.events_max * (4 * FIXED + claim.topic.as_str().len()),
+                Op::Reconcile(reconcile) => reconcile.bytes(),
                 Op::Delete { key, .. } => FIXED + key.len(),
                 Op::Remove { offsets, .. } => FIXED + size_of_val(offsets.as_slice()),
                 Op::Trim { .. } | Op::Drop { .. } => FIXED,

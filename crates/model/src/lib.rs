@@ -9,13 +9,17 @@
 
 mod access;
 mod batch;
+mod claim;
 mod event;
 mod finding;
+mod handler_keys;
+mod handler_record;
 mod id;
 mod json;
 mod name;
 mod partition;
 mod record;
+mod state;
 mod stream;
 mod system;
 mod time;
@@ -23,14 +27,22 @@ mod topic_config;
 mod trace;
 
 pub use access::{ACL_ENTRIES_MAX, AccessError, AccessList, Action, Actor, Principal};
-pub use batch::{Append, Appended, BATCH_BYTES_MAX, Batch, Check, Durability, Op, Outcome, Refusal, Space};
+pub use batch::{
+    Append, Appended, BATCH_BYTES_MAX, Batch, Check, Done, Durability, Op, Outcome, Refusal, Space,
+};
+pub use claim::{Claim, ClaimState, Claimed, LANE_PRIORITY_MAX, Ticket, lane_of};
 pub use event::{Event, EventBody, Headers, Lineage, NewEvent, PRIORITY_DEFAULT, Priority};
 pub use finding::{FINDINGS_MAX, Finding, Findings, Weight};
+pub use handler_record::{
+    ClaimRow, DeadLetterRow, Ending, FinishedRow, HandlerRow, HeadRow, LaneRow, ScheduleRow, SchemaRow,
+    SessionRow, StateCommitRow, VersionRow,
+};
 pub use id::{EventId, IdError};
 pub use json::{JSON_DEPTH_MAX, JsonError, JsonText};
-pub use name::{DLQ_SUFFIX, Group, NameError, NameKind, Namespace, TopicName};
+pub use name::{DLQ_SUFFIX, Group, HandlerId, NameError, NameKind, Namespace, SessionId, TopicName};
 pub use partition::{PARTITIONS_MAX, key_hash, partition_of};
 pub use record::{AHEAD_MAX, Bitmap, CursorRow, DueRow, GroupRow, RowError, TopicRow, TryRow, keys};
+pub use state::{Identity, Intent, Operation, Reconcile, StateChange, StateCommit, StateKind};
 pub use stream::{Offset, Partition, Stream, TopicKey};
 pub use system::{
     AUDIT_TOPIC, DEAD_LETTER_MIRROR, METRICS_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, system_readers,

@@ -13,6 +13,8 @@ pub enum NameKind {
     Namespace,
     Topic,
     Group,
+    Handler,
+    Session,
 }
 
 impl NameKind {
@@ -31,6 +33,8 @@ impl fmt::Display for NameKind {
             NameKind::Namespace => "namespace",
             NameKind::Topic => "topic",
             NameKind::Group => "group",
+            NameKind::Handler => "handler id",
+            NameKind::Session => "session id",
         })
     }
 }
@@ -124,6 +128,16 @@ name!(
     /// A consumer group: members compete, groups do not.
     Group,
     NameKind::Group
+);
+name!(
+    /// A durable handler: `module::path:function` unless its author named it. What it has finished is filed under this.
+    HandlerId,
+    NameKind::Handler
+);
+name!(
+    /// One run of a program that claims events. Never reused by Millrace; if a user reuses one, generations tell apart.
+    SessionId,
+    NameKind::Session
 );
 
 impl Default for Namespace {

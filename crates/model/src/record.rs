@@ -27,6 +27,8 @@ pub mod keys {
     use super::{EventId, Offset, Stream, Timestamp, TopicKey};
     use crate::name::Group;
 
+    pub use crate::handler_keys::*;
+
     /// `namespace/topic`
     pub fn topic(topic: &TopicKey) -> String {
         topic.as_str().to_owned()
@@ -68,12 +70,12 @@ pub mod keys {
     }
 }
 
-fn encode<T: Serialize>(row: &T) -> Bytes {
+pub(crate) fn encode<T: Serialize>(row: &T) -> Bytes {
     // These rows are maps of strings and numbers: their serialisation has no failing case.
     serde_json::to_vec(row).map_or_else(|_| Bytes::new(), Bytes::from)
 }
 
-fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, RowError> {
+pub(crate) fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, RowError> {
     serde_json::from_slice(value).map_err(|source| RowError { key: key.to_owned(), source })
 }
 
@@ -90,6 +92,7 @@ macro_rules! row {
         }
     };
 }
+pub(crate) use row;
 
 row!(TopicRow);
 row!(GroupRow);

@@ -38,8 +38,8 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn apply(&mut self, batch: &Batch, outcome: &Outcome) {
-        let Outcome::Done(appended) = outcome else { return };
-        let mut appended = appended.iter();
+        let Outcome::Done(done) = outcome else { return };
+        let mut appended = done.appended.iter();
         for op in &batch.ops {
             match op {
                 Op::Append(append) => {
@@ -62,6 +62,8 @@ impl Ledger {
                 }
                 Op::Put { space, key, value } => self.put(*space, key, value),
                 Op::Delete { space, key } => self.delete(*space, key),
+                // Words of handlers: the bus says none of them.
+                Op::PutNew { .. } | Op::Claim(_) | Op::Reconcile(_) => {}
                 Op::Trim { stream, start } => {
                     let log = self.logs.entry(stream.clone()).or_default();
                     log.start = log.start.max(*start).min(log.next);
@@ -105,7 +107,8 @@ impl Ledger {
             Space::Due => {
                 self.due.insert(key.to_owned(), value.clone());
             }
-            Space::DueIds | Space::Kv => {}
+            // The rest means nothing to the bus.
+            _ => {}
         }
     }
 
@@ -124,7 +127,8 @@ impl Ledger {
             Space::Due => {
                 self.due.remove(key);
             }
-            Space::DueIds | Space::Kv => {}
+            // The rest means nothing to the bus.
+            _ => {}
         }
     }
 

@@ -1,4 +1,5 @@
-//! The simulator: the real bus engine on a faulty store, under a virtual clock, driven by one seed.
+//! The simulator: the real engines on a faulty store, under a virtual clock, driven by one seed. There are two worlds:
+//! one of the bus and its clients, one of workers with durable handlers.
 //!
 //! A seed decides everything: topics, groups, clients, what goes wrong and when. The same seed gives the same run, step
 //! by step, so a failure is a number. No threads, no real time, no unordered maps.
@@ -6,10 +7,11 @@
 //! What it does not do: it does not parse frames, open sockets or write files; those are tested where they live. It
 //! knows the engine only by its inputs and effects.
 //!
-//! Start with [`run`]; the invariants are in `check`, one file each.
+//! Start with [`run`]; the invariants of the bus are in `check`, one file each, those of handlers in `claims/record.rs`.
 
 mod actor;
 mod check;
+mod claims;
 mod clock;
 mod dice;
 mod disk;
@@ -30,5 +32,8 @@ mod world;
 
 pub use check::Violation;
 pub use fault::{Fault, FaultCounts};
-pub use run::{Options, Report, STEPS_DEFAULT, invariants, run};
-pub use sabotage::{ALL as SABOTAGES, expected as expected_invariants, parse as parse_sabotage};
+pub use run::{ClaimsOptions, Options, Report, STEPS_DEFAULT, invariants, run, run_claims};
+pub use sabotage::{
+    ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, expected as expected_invariants, expected_of_claims,
+    parse as parse_sabotage, parse_claims as parse_claims_sabotage,
+};

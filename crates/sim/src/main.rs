@@ -3,17 +3,21 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use millrace_sim::{FaultCounts, Options, Report, STEPS_DEFAULT, parse_sabotage, run};
+use millrace_sim::{
+    ClaimsOptions, FaultCounts, Options, Report, STEPS_DEFAULT, parse_claims_sabotage, parse_sabotage, run,
+    run_claims,
+};
 
 const USAGE: &str =
     "usage: millrace-sim [--seeds N] [--start N] [--seed N] [--steps N] [--trace] [--keep-going]
-                    [--sabotage NAME]
+                    [--world NAME] [--sabotage NAME]
 
   --seeds N        run N seeds (100), beginning at --start (1)
   --seed N         run one seed
   --steps N        steps of each seed before the calm (4000)
   --trace          print every step
   --keep-going     do not stop at the first seed that fails
+  --world NAME     bus or claims; left out, odd seeds are of the bus, even ones of claims
   --sabotage NAME  break the engine on purpose, to see the checkers bite";
 
 struct Args {
@@ -22,7 +26,41 @@ struct Args {
     steps: u64,
     print_trace: bool,
     keep_going: bool,
+    world: Option<World>,
     sabotage: Option<millrace_bus::Sabotage>,
+    claims_sabotage: Option<millrace_claims::Sabotage>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum World {
+    Bus,
+    Claims,
+}
+
+impl World {
+    fn name(self) -> &'static str {
+        match self {
+            World::Bus => "bus",
+            World::Claims => "claims",
+        }
+    }
+}
+
+impl Args {
+    fn world_of(&self, seed: u64) -> World {
+        let by_seed = if seed.is_multiple_of(2) { World::Claims } else { World::Bus };
+        self.world.unwrap_or(by_seed)
+    }
+
+    fn run(&self, seed: u64) -> Report {
+        let &Args { steps, print_trace, sabotage, claims_sabotage, .. } = self;
+        match self.world_of(seed) {
+            World::Bus => run(&Options { seed, steps, print_trace, sabotage }),
+            World::Claims => {
+                run_claims(&ClaimsOptions { seed, steps, print_trace, sabotage: claims_sabotage })
+            }
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -36,10 +74,8 @@ fn main() -> ExitCode {
     let began = Instant::now();
     let (mut failed, mut steps, mut simulated_ms, mut faults) = (Vec::new(), 0, 0, FaultCounts::default());
     for seed in args.first..args.first.saturating_add(args.count) {
-        let options =
-            Options { seed, steps: args.steps, print_trace: args.print_trace, sabotage: args.sabotage };
-        let report = run(&options);
-        print_line(&report);
+        let report = args.run(seed);
+        print_line(args.world_of(seed), &report);
         steps += report.steps;
         simulated_ms += report.simulated_ms;
         faults.merge(&report.faults);
@@ -62,11 +98,12 @@ fn main() -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print_line(report: &Report) {
+fn print_line(world: World, report: &Report) {
     let Report { seed, steps, simulated_ms, trace_hash, faults, .. } = report;
     let seconds = *simulated_ms as f64 / 1000.0;
     println!(
-        "seed {seed:>5}  steps {steps:>6}  simulated {seconds:>8.3} s  trace {trace_hash:016x}  {faults}"
+        "{:<6} seed {seed:>5}  steps {steps:>6}  simulated {seconds:>8.3} s  trace {trace_hash:016x}  {faults}",
+        world.name(),
     );
 }
 
@@ -74,9 +111,14 @@ fn print_failure(args: &Args, report: &Report) {
     let Some(violation) = &report.violation else { return };
     println!("\nseed {} violates {violation}\n\nthe last steps:", report.seed);
     report.tail.iter().for_each(|line| println!("{line}"));
-    let sabotage = args.sabotage.map_or(String::new(), |sabotage| format!(" --sabotage {sabotage:?}"));
+    let sabotage = args.sabotage.map(|sabotage| format!("{sabotage:?}"));
+    let sabotage = sabotage.or(args.claims_sabotage.map(|sabotage| format!("{sabotage:?}")));
+    let sabotage = sabotage.map_or(String::new(), |name| format!(" --sabotage {name}"));
+    let world = args.world_of(report.seed).name();
     let (seed, steps) = (report.seed, args.steps);
-    println!("\nreplay: cargo run -p millrace-sim -- --seed {seed} --steps {steps}{sabotage} --trace\n");
+    println!(
+        "\nreplay: cargo run -p millrace-sim -- --world {world} --seed {seed} --steps {steps}{sabotage} --trace\n"
+    );
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
@@ -86,7 +128,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         steps: STEPS_DEFAULT,
         print_trace: false,
         keep_going: false,
+        world: None,
         sabotage: None,
+        claims_sabotage: None,
     };
     while let Some(flag) = words.next() {
         let mut value = || words.next().ok_or(format!("{flag} needs a value"));
@@ -101,7 +145,20 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--keep-going" => args.keep_going = true,
             "--sabotage" => {
                 let name = value()?;
-                args.sabotage = Some(parse_sabotage(&name).ok_or(format!("there is no sabotage {name:?}"))?);
+                args.sabotage = parse_sabotage(&name);
+                args.claims_sabotage = parse_claims_sabotage(&name);
+                args.world = match (args.sabotage, args.claims_sabotage) {
+                    (Some(_), _) => Some(World::Bus),
+                    (_, Some(_)) => Some(World::Claims),
+                    _ => return Err(format!("there is no sabotage {name:?}")),
+                };
+            }
+            "--world" => {
+                args.world = match value()?.as_str() {
+                    "bus" => Some(World::Bus),
+                    "claims" => Some(World::Claims),
+                    other => return Err(format!("there is no world {other:?}: bus or claims")),
+                };
             }
             _ => return Err(format!("{flag:?} is not a flag")),
         }

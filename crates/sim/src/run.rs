@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use millrace_bus::Sabotage;
 
 use crate::check::{Checkers, Violation};
+use crate::claims::{ClaimsWorld, INVARIANTS};
 use crate::fault::FaultCounts;
 use crate::world::World;
 
@@ -33,13 +34,7 @@ pub struct Report {
 
 pub fn run(options: &Options) -> Report {
     let mut world = World::new(options.seed, options.sabotage, options.print_trace);
-    // An engine that panics has failed its seed like any other; the steps that led there are still worth showing.
-    let verdict = catch_unwind(AssertUnwindSafe(|| world.run(options.steps)));
-    let verdict = verdict.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let detail = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned();
-        Err(Violation { invariant: "never_panics", detail })
-    });
+    let verdict = caught(|| world.run(options.steps));
     Report {
         seed: options.seed,
         steps: world.steps,
@@ -51,9 +46,42 @@ pub fn run(options: &Options) -> Report {
     }
 }
 
+/// A seed of the world of workers.
+#[derive(Clone, Debug)]
+pub struct ClaimsOptions {
+    pub seed: u64,
+    pub steps: u64,
+    pub print_trace: bool,
+    pub sabotage: Option<millrace_claims::Sabotage>,
+}
+
+pub fn run_claims(options: &ClaimsOptions) -> Report {
+    let mut world = ClaimsWorld::new(options.seed, options.sabotage, options.print_trace);
+    let verdict = caught(|| world.run(options.steps));
+    Report {
+        seed: options.seed,
+        steps: world.steps,
+        simulated_ms: world.simulated_ms(),
+        trace_hash: world.trace.hash(),
+        faults: world.faults.clone(),
+        violation: verdict.err(),
+        tail: world.trace.tail(),
+    }
+}
+
+/// An engine that panics has failed its seed like any other; the steps that led there are still worth showing.
+fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let detail = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned();
+        Err(Violation { invariant: "never_panics", detail })
+    })
+}
+
 /// The names of all invariants that are checked.
 pub fn invariants() -> Vec<&'static str> {
     let mut names = Checkers::all().names();
     names.extend(["stop_ends", "restores", "never_panics"]);
+    names.extend(INVARIANTS.iter().filter(|name| !names.contains(name)).copied().collect::<Vec<_>>());
     names
 }

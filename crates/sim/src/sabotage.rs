@@ -1,6 +1,7 @@
 //! The engine's deliberate bugs, and which invariant must notice each.
 
 use millrace_bus::Sabotage;
+use millrace_claims::Sabotage as ClaimsSabotage;
 
 pub const ALL: [Sabotage; 9] = [
     Sabotage::AnswerBeforeCommit,
@@ -31,4 +32,26 @@ pub fn expected(sabotage: Sabotage) -> &'static [&'static str] {
 
 pub fn parse(name: &str) -> Option<Sabotage> {
     ALL.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
+}
+
+pub const CLAIMS: [ClaimsSabotage; 5] = [
+    ClaimsSabotage::AckWithoutFence,
+    ClaimsSabotage::NeverGiveUp,
+    ClaimsSabotage::EmitBeforeAck,
+    ClaimsSabotage::ForgetSteps,
+    ClaimsSabotage::FireWithoutFence,
+];
+
+pub fn expected_of_claims(sabotage: ClaimsSabotage) -> &'static [&'static str] {
+    match sabotage {
+        ClaimsSabotage::AckWithoutFence => &["lease_respected", "ended_once", "one_place"],
+        ClaimsSabotage::NeverGiveUp => &["gives_up"],
+        ClaimsSabotage::EmitBeforeAck => &["emitted_with_ack"],
+        ClaimsSabotage::ForgetSteps => &["stored_once"],
+        ClaimsSabotage::FireWithoutFence => &["fired_once", "stored_once"],
+    }
+}
+
+pub fn parse_claims(name: &str) -> Option<ClaimsSabotage> {
+    CLAIMS.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }

@@ -116,6 +116,9 @@ fn op(op: &Op) -> String {
         Op::Put { space, key, value } => {
             format!("put {} {key} {}", space.as_str(), String::from_utf8_lossy(value))
         }
+        Op::PutNew { space, key, .. } => format!("put if new {} {key}", space.as_str()),
+        Op::Claim(claim) => format!("claim {} of {} for {}", claim.events_max, claim.topic, claim.handler),
+        Op::Reconcile(reconcile) => format!("reconcile {} intents", reconcile.intents.len()),
         Op::Delete { space, key } => format!("delete {} {key}", space.as_str()),
         Op::Trim { stream, start } => format!("trim {stream} to {start}"),
         Op::Remove { stream, offsets, .. } => format!("remove {} of {stream}", offsets.len()),

@@ -1,13 +1,16 @@
 //! A commit: batches checked and resolved in order, then their events inserted stream by stream.
 
 use bytes::Bytes;
-use millrace_model::{Appended, BATCH_BYTES_MAX, Batch, Check, Durability, Op, Outcome, Refusal, Space};
-use millrace_store::StoreError;
-use rusqlite::{Connection, OptionalExtension, params};
+use millrace_model::{
+    BATCH_BYTES_MAX, Batch, Check, Done, Durability, Offset, Op, Outcome, Refusal, Space, keys, lane_of,
+};
+use millrace_store::{StoreError, resolve};
+use rusqlite::{Connection, params};
 
 use crate::error::Attempt;
 use crate::load;
 use crate::row::{self, Fields};
+use crate::small::{self, Looking};
 use crate::stage::{Stage, Staged};
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
@@ -53,26 +56,39 @@ impl SqliteStore {
                 return Ok(Outcome::Refused(Refusal { check: at, found }));
             }
         }
-        let mut appended: Vec<Appended> = Vec::with_capacity(batch.ops.len());
+        let mut done = Done::default();
         for op in &batch.ops {
             match op {
                 Op::Append(append) => {
-                    let ordinal = appended.len() as u32;
-                    appended.push(stage.append(self, writer, batch, append, ordinal)?);
+                    let ordinal = done.appended.len() as u32;
+                    done.appended.push(stage.append(self, writer, batch, append, ordinal)?);
                 }
-                Op::Put { space, key, value } => {
-                    put(&writer.conn, *space, key, value)?;
-                    writer.wal_bytes += (key.len() + value.len()) as u64;
+                Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => small::write(writer, op)?,
+                Op::Claim(claim) => {
+                    let look = &mut Looking { store: self, writer, stage };
+                    let taken = resolve::claim(look, batch.now, claim)?;
+                    write_all(writer, &taken.ops)?;
+                    done.claimed.extend(taken.claimed);
+                    done.more |= taken.more;
                 }
-                Op::Delete { space, key } => delete(&writer.conn, *space, key)?,
+                Op::Reconcile(reconcile) => {
+                    let look = &mut Looking { store: self, writer, stage };
+                    let reconciled = resolve::reconcile(look, batch.now, reconcile)?;
+                    write_all(writer, &reconciled.ops)?;
+                    done.state = reconciled.commit.or(done.state);
+                }
                 Op::Trim { stream, start } => stage.trim(self, stream, start.0),
                 Op::Remove { stream, offsets, compacted_to } => {
                     self.remove(writer, stage, stream, offsets, compacted_to.0)?;
                 }
-                Op::Drop { topic } => stage.drop_topic(self, topic),
+                Op::Drop { topic } => {
+                    let ops = resolve::forget_topic(&mut Looking { store: self, writer, stage }, topic)?;
+                    write_all(writer, &ops)?;
+                    stage.drop_topic(self, topic, batch.now.0);
+                }
             }
         }
-        Ok(Outcome::Done(appended))
+        Ok(Outcome::Done(done))
     }
 
     /// `remembered` receives ordinal, hash and place of every brought id.
@@ -111,6 +127,13 @@ impl SqliteStore {
                 body: &entry.append.event.body,
             }
             .insert(&mut insert, scratch)?;
+            if let Some(lane) = lane_of(entry.append.event.body.priority) {
+                let key =
+                    keys::off_priority(&staged.row.stream, staged.row.id as u64, lane, Offset(entry.offset));
+                let value = entry.ts.to_string();
+                *wal_bytes += (key.len() + value.len()) as u64;
+                small::put(conn, Space::OffPriority, &key, value.as_bytes())?;
+            }
             remembered.extend(entry.hash.map(|hash| (entry.ordinal, hash, seq)));
             seq += 1;
         }
@@ -120,6 +143,10 @@ impl SqliteStore {
         }
         Ok(change)
     }
+}
+
+fn write_all(writer: &mut Writer, ops: &[Op]) -> Attempt<()> {
+    ops.iter().try_for_each(|op| small::write(writer, op))
 }
 
 /// Of events with one id the last one counts, in order of operations; the places themselves must come in order.
@@ -155,41 +182,22 @@ fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> 
 fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
     let (found, holds) = match check {
         Check::Absent { space, key } => {
-            let found = get(conn, *space, key)?;
+            let found = small::get(conn, *space, key)?;
             let holds = found.is_none();
             (found, holds)
         }
         Check::Present { space, key } => {
-            let found = get(conn, *space, key)?;
+            let found = small::get(conn, *space, key)?;
             let holds = found.is_some();
             (found, holds)
         }
         Check::Equals { space, key, value } => {
-            let found = get(conn, *space, key)?;
+            let found = small::get(conn, *space, key)?;
             let holds = found.as_ref() == Some(value);
             (found, holds)
         }
     };
     Ok((!holds).then_some(found))
-}
-
-fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<Bytes>> {
-    let mut select = conn.prepare_cached(&format!("SELECT value FROM {} WHERE key = ?1", space.as_str()))?;
-    Ok(select.query_row([key], |row| row.get::<_, Vec<u8>>(0)).optional()?.map(Bytes::from))
-}
-
-fn put(conn: &Connection, space: Space, key: &str, value: &Bytes) -> Attempt<()> {
-    let table = space.as_str();
-    conn.prepare_cached(&format!(
-        "INSERT INTO {table} (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-    ))?
-    .execute(params![key, value.as_ref()])?;
-    Ok(())
-}
-
-fn delete(conn: &Connection, space: Space, key: &str) -> Attempt<()> {
-    conn.prepare_cached(&format!("DELETE FROM {} WHERE key = ?1", space.as_str()))?.execute([key])?;
-    Ok(())
 }
 
 /// Housekeeping is as durable as it gets without waiting: losing its tail loses nothing that was confirmed.

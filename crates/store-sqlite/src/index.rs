@@ -3,9 +3,9 @@
 //! Only what a transaction has committed is in here. The writer publishes its own commits, readers add what other
 //! processes wrote; both go through [`Index::apply`], which takes each commit once and in order.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use millrace_model::{Offset, Stream, Timestamp};
+use millrace_model::{Offset, Partition, Stream, Timestamp, TopicKey};
 use millrace_store::StreamBounds;
 
 use crate::codec::Record;
@@ -70,6 +70,8 @@ pub(crate) struct StreamRow {
     /// Time of the last folded event.
     pub(crate) last_ts: u64,
     pub(crate) dropped: bool,
+    /// When, by the clock of the batch that did it.
+    pub(crate) dropped_at: u64,
 }
 
 impl StreamRow {
@@ -84,6 +86,7 @@ impl StreamRow {
             bytes: 0,
             last_ts: 0,
             dropped: false,
+            dropped_at: 0,
         }
     }
 }
@@ -140,7 +143,10 @@ pub(crate) struct Index {
     pub(crate) unfolded_bytes: u64,
     /// Streams with rows that nobody may read any more.
     pub(crate) reclaimable: BTreeSet<i64>,
-    by_name: HashMap<Stream, i64>,
+    /// Streams with a start that was not there when rows about their events were last looked through.
+    pub(crate) purgeable: BTreeSet<i64>,
+    purged: HashMap<i64, u64>,
+    by_name: HashMap<TopicKey, BTreeMap<Partition, i64>>,
     by_id: HashMap<i64, StreamState>,
 }
 
@@ -150,7 +156,29 @@ impl Index {
     }
 
     pub(crate) fn get(&self, stream: &Stream) -> Option<&StreamState> {
-        self.by_name.get(stream).and_then(|id| self.by_id.get(id))
+        self.id_of(stream).and_then(|id| self.by_id.get(&id))
+    }
+
+    fn id_of(&self, stream: &Stream) -> Option<i64> {
+        self.by_name.get(&stream.topic)?.get(&stream.partition).copied()
+    }
+
+    /// Streams of a topic that have not been dropped, in order of partition.
+    pub(crate) fn of_topic(&self, topic: &TopicKey) -> impl Iterator<Item = &StreamState> {
+        self.by_name.get(topic).into_iter().flat_map(BTreeMap::values).filter_map(|id| self.by_id.get(id))
+    }
+
+    /// Unless the name belongs to a later stream.
+    fn forget_name(&mut self, stream: &Stream, id: i64) {
+        if self.id_of(stream) != Some(id) {
+            return;
+        }
+        if let Some(partitions) = self.by_name.get_mut(&stream.topic) {
+            partitions.remove(&stream.partition);
+            if partitions.is_empty() {
+                self.by_name.remove(&stream.topic);
+            }
+        }
     }
 
     pub(crate) fn by_id(&self, id: i64) -> Option<&StreamState> {
@@ -159,7 +187,7 @@ impl Index {
 
     /// Streams that have not been dropped.
     pub(crate) fn live(&self) -> impl Iterator<Item = &StreamState> {
-        self.by_name.values().filter_map(|id| self.by_id.get(id))
+        self.by_name.values().flat_map(BTreeMap::values).filter_map(|id| self.by_id.get(id))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &StreamState> {
@@ -201,11 +229,9 @@ impl Index {
     pub(crate) fn take_row(&mut self, row: StreamRow) {
         let id = row.id;
         if row.dropped {
-            if self.by_name.get(&row.stream) == Some(&id) {
-                self.by_name.remove(&row.stream);
-            }
+            self.forget_name(&row.stream, id);
         } else {
-            self.by_name.insert(row.stream.clone(), id);
+            self.by_name.entry(row.stream.topic.clone()).or_default().insert(row.stream.partition, id);
         }
         let state = match self.by_id.entry(id) {
             std::collections::hash_map::Entry::Vacant(vacant) => vacant.insert(StreamState::new(row)),
@@ -218,6 +244,12 @@ impl Index {
             }
         };
         let (events, bytes) = forget_folded(state);
+        let purged = self.purged.get(&id).copied().unwrap_or(1);
+        if state.row.start > purged && !state.row.dropped {
+            self.purgeable.insert(id);
+        } else {
+            self.purgeable.remove(&id);
+        }
         let reclaimable = state.is_reclaimable();
         self.unfolded_events -= events.min(self.unfolded_events);
         self.unfolded_bytes -= bytes.min(self.unfolded_bytes);
@@ -228,12 +260,20 @@ impl Index {
         }
     }
 
+    /// Rows about events of the stream below `to` are gone.
+    pub(crate) fn purged(&mut self, id: i64, to: u64) {
+        self.purged.insert(id, to);
+        if self.by_id.get(&id).is_none_or(|state| state.row.start <= to) {
+            self.purgeable.remove(&id);
+        }
+    }
+
     fn remove(&mut self, id: i64) {
         self.reclaimable.remove(&id);
+        self.purgeable.remove(&id);
+        self.purged.remove(&id);
         let Some(state) = self.by_id.remove(&id) else { return };
-        if self.by_name.get(&state.row.stream) == Some(&id) {
-            self.by_name.remove(&state.row.stream);
-        }
+        self.forget_name(&state.row.stream, id);
         self.unfolded_events -= state.runs.iter().map(|run| run.count).sum::<u64>().min(self.unfolded_events);
         self.unfolded_bytes -= state.runs_bytes.min(self.unfolded_bytes);
     }

@@ -9,7 +9,7 @@ use crate::codec::{self, Record};
 use crate::error::{Attempt, Fault};
 use crate::index::{Index, StreamRow};
 
-const STREAM_COLUMNS: &str = "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped, compacted_to FROM streams";
+const STREAM_COLUMNS: &str = "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped, compacted_to, dropped_at FROM streams";
 
 fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
     let number = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
@@ -29,6 +29,7 @@ fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
         last_ts: number(7)?,
         dropped: number(8)? != 0,
         compacted_to: number(9)?,
+        dropped_at: number(10)?,
     })
 }
 
@@ -48,7 +49,7 @@ pub(crate) fn stream_rows(conn: &Connection) -> Attempt<Vec<Attempt<StreamRow>>>
 pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
     conn.prepare_cached(
         "UPDATE streams SET start = ?2, folded = ?3, reclaimed = ?4, bytes = ?5, last_ts = ?6, dropped = ?7, \
-         compacted_to = ?8 WHERE id = ?1",
+         compacted_to = ?8, dropped_at = ?9 WHERE id = ?1",
     )?
     .execute(params![
         row.id,
@@ -58,7 +59,8 @@ pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
         row.bytes as i64,
         row.last_ts as i64,
         row.dropped,
-        row.compacted_to as i64
+        row.compacted_to as i64,
+        row.dropped_at as i64
     ])?;
     Ok(())
 }

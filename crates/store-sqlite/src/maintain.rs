@@ -15,6 +15,7 @@ enum Work {
     Quarantine,
     Fold,
     Reclaim,
+    Purge,
     Prune,
 }
 
@@ -26,6 +27,8 @@ impl SqliteStore {
             Some(Work::Fold)
         } else if !self.index().reclaimable.is_empty() {
             Some(Work::Reclaim)
+        } else if !self.index().purgeable.is_empty() {
+            Some(Work::Purge)
         } else if self.prunable(writer) > writer.pruned_through {
             Some(Work::Prune)
         } else {
@@ -46,6 +49,7 @@ impl SqliteStore {
             })?,
             Some(Work::Fold) => self.fold_slice(&mut writer, rows_max)?,
             Some(Work::Reclaim) => self.reclaim_slice(&mut writer, rows_max)?,
+            Some(Work::Purge) => self.purge_slice(&mut writer, rows_max)?,
             Some(Work::Prune) => self.prune_slice(&mut writer, rows_max)?,
         };
         // Every deleted event dirties about a page of its own when streams interleave; folded rows are small.

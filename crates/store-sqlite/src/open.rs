@@ -22,7 +22,7 @@ use crate::write::Writer;
 /// Before this one, SQLite could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 /// Statements the writer keeps prepared: all of them.
-const STATEMENTS_MAX: usize = 96;
+const STATEMENTS_MAX: usize = 256;
 /// A usual group commit fits; the pages of a larger one go to the WAL early, which costs nothing but a second look.
 const CACHE_KIB: i64 = 8 << 10;
 const PAGE_BYTES: u64 = 4096;

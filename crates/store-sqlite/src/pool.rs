@@ -11,7 +11,7 @@ use crate::error::Attempt;
 /// Readers never wait for the writer; this covers recovery and the moments in which the log is restarted.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Statements each connection keeps prepared.
-const STATEMENTS_MAX: usize = 48;
+const STATEMENTS_MAX: usize = 96;
 
 #[derive(Debug)]
 pub(crate) struct Pool {

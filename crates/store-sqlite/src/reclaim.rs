@@ -8,6 +8,7 @@ use crate::error::{Attempt, Fault};
 use crate::index::{Piece, StreamRow};
 use crate::load;
 use crate::loc::Loc;
+use crate::purge;
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
@@ -46,7 +47,11 @@ impl SqliteStore {
             self.dedupe_catch_up(writer)?;
             self.fold_stream(writer, row.id, rows_max, &mut change)?
         } else {
-            self.reclaim(writer, row, to, rows_max, care, &mut change)?
+            let at = writer.purging.remove(&row.id);
+            let id = row.id;
+            let (rows, at) = self.reclaim(writer, row, to, rows_max, care, at, &mut change)?;
+            writer.purging.extend(at.map(|at| (id, at)));
+            rows
         };
         Ok((rows, change))
     }
@@ -76,6 +81,7 @@ impl SqliteStore {
 }
 
 impl SqliteStore {
+    #[allow(clippy::too_many_arguments)]
     fn reclaim(
         &self,
         writer: &Writer,
@@ -83,8 +89,9 @@ impl SqliteStore {
         to: u64,
         rows_max: usize,
         care: Care,
+        purging: Option<String>,
         change: &mut Change,
-    ) -> Attempt<usize> {
+    ) -> Attempt<(usize, Option<String>)> {
         let (conn, lookups) = (&writer.conn, &writer.lookups);
         let mut budget = rows_max as u64;
         while row.reclaimed < to && budget > 0 {
@@ -126,14 +133,22 @@ impl SqliteStore {
             // Rows that were missing could not be subtracted one by one.
             row.bytes = 0;
         }
-        if row.dropped && row.reclaimed >= to {
+        let mut left = None;
+        if row.dropped && row.reclaimed >= to && care == Care::Delete {
+            let successor = self.index().get(&row.stream).is_some();
+            let room = (budget as usize).max(1);
+            let (rows, at) = purge::dropped(conn, &row, successor, purging, room)?;
+            budget = budget.saturating_sub(rows as u64);
+            left = at;
+        }
+        if row.dropped && row.reclaimed >= to && left.is_none() {
             conn.prepare_cached("DELETE FROM streams WHERE id = ?1")?.execute([row.id])?;
             change.record.touched.push(row.id);
         } else {
             load::update_stream(conn, &row)?;
             change.touch(row);
         }
-        Ok((rows_max as u64 - budget) as usize)
+        Ok(((rows_max as u64 - budget) as usize, left))
     }
 
     fn report_unreadable(&self, lookups: &Connection, stream: i64, piece: Piece) -> Attempt<()> {

@@ -1,10 +1,11 @@
 //! Removing single events: compaction's one write. Places and sums of the others stay as they are.
 
-use millrace_model::{Offset, Stream};
+use millrace_model::{Offset, Priority, Stream};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Attempt;
 use crate::loc::Loc;
+use crate::purge;
 use crate::stage::Stage;
 use crate::store::SqliteStore;
 use crate::write::Writer;
@@ -19,7 +20,9 @@ impl SqliteStore {
         offsets: &[Offset],
         compacted_to: u64,
     ) -> Attempt<()> {
+        let mut removed = Vec::new();
         let Some(row) = stage.compact(self, stream, compacted_to) else { return Ok(()) };
+        let id = row.id;
         let mut places =
             Places { store: self, conn: &writer.conn, id: row.id, folded: row.folded, loc: None };
         for offset in offsets.iter().map(|offset| offset.0) {
@@ -27,13 +30,16 @@ impl SqliteStore {
                 continue;
             }
             let Some(seq) = places.find(offset)? else { continue };
-            let bytes = delete_event(&writer.conn, seq, row.id, offset)?;
+            let Some((bytes, priority)) = delete_event(&writer.conn, seq, id, offset)? else { continue };
+            purge::forget_event(&writer.conn, stream, id, Offset(offset), priority)?;
+            removed.push((id, offset));
             // What is not folded yet still counts until it is trimmed: its sums are in `commits`.
             if offset < row.folded {
                 row.bytes = row.bytes.saturating_sub(bytes);
             }
             writer.wal_bytes += WAL_BYTES_PER_REMOVAL;
         }
+        stage.removed.extend(removed);
         Ok(())
     }
 }
@@ -68,14 +74,16 @@ impl Places<'_> {
     }
 }
 
-/// Answers with the bytes that were in it; a row that is not this event stays.
-fn delete_event(conn: &Connection, seq: u64, stream: i64, offset: u64) -> Attempt<u64> {
-    let bytes: Option<i64> = conn
+/// Answers with the bytes that were in it and its priority; a row that is not this event stays.
+fn delete_event(conn: &Connection, seq: u64, stream: i64, offset: u64) -> Attempt<Option<(u64, Priority)>> {
+    let deleted = conn
         .prepare_cached(
             "DELETE FROM events WHERE seq = ?1 AND stream = ?2 AND offset = ?3 RETURNING octet_length(payload) + \
-             ifnull(octet_length(key), 0) + ifnull(octet_length(headers), 0)",
+             ifnull(octet_length(key), 0) + ifnull(octet_length(headers), 0), priority",
         )?
-        .query_row(params![seq as i64, stream, offset as i64], |row| row.get(0))
+        .query_row(params![seq as i64, stream, offset as i64], |row| {
+            Ok((row.get::<_, i64>(0)? as u64, Priority(row.get(1)?)))
+        })
         .optional()?;
-    Ok(bytes.unwrap_or(0) as u64)
+    Ok(deleted)
 }

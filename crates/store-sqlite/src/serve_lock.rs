@@ -45,6 +45,13 @@ impl ServeLock {
         written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
         Ok(ServeLock { _file: file })
     }
+
+    /// Whether somebody serves the store now. Only looks; what cannot be looked at counts as not served.
+    pub fn is_held(database: &Path) -> bool {
+        let Ok(file) = File::open(locks::folder(database).join("serve")) else { return false };
+        // Shared, for a moment: two who look do not see one another, and a server that starts waits it out.
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
 }
 
 /// Whoever only looks whether the store is served (`doctor`) holds the lock shared for a moment: not a server.

@@ -44,6 +44,8 @@ pub(crate) struct Stage<'a> {
     by_hash: HashMap<u64, usize>,
     /// Ids of stored streams that this commit drops.
     dropped: HashSet<i64>,
+    /// Stream and offset of what this commit has removed so far.
+    pub(crate) removed: HashSet<(i64, u64)>,
     dedupe_window_ms_max: u64,
 }
 
@@ -61,6 +63,7 @@ impl<'a> Stage<'a> {
             by_name: HashMap::new(),
             by_hash: HashMap::new(),
             dropped: HashSet::new(),
+            removed: HashSet::new(),
             dedupe_window_ms_max,
         }
     }
@@ -212,9 +215,20 @@ impl<'a> Stage<'a> {
         (staged.row.id != 0).then_some(&mut staged.row)
     }
 
-    pub(crate) fn drop_topic(&mut self, store: &SqliteStore, topic: &TopicKey) {
+    /// Whether this commit drops a stored stream.
+    pub(crate) fn drops(&self, id: i64) -> bool {
+        self.dropped.contains(&id)
+    }
+
+    /// The start this commit gives to a stored stream, if it knows it at all.
+    pub(crate) fn start_of(&self, id: i64) -> Option<u64> {
+        self.streams.iter().find(|staged| staged.row.id == id).map(|staged| staged.row.start)
+    }
+
+    pub(crate) fn drop_topic(&mut self, store: &SqliteStore, topic: &TopicKey, now: u64) {
         for staged in self.streams.iter_mut().filter(|staged| staged.row.stream.topic == *topic) {
             staged.row.dropped = true;
+            staged.row.dropped_at = now;
             staged.row_changed = true;
             self.dropped.insert(staged.row.id);
         }
@@ -223,6 +237,7 @@ impl<'a> Stage<'a> {
             if self.dropped.insert(state.row.id) {
                 let mut staged = Staged::new(state.row.clone(), state.next, state.last_ts);
                 staged.row.dropped = true;
+                staged.row.dropped_at = now;
                 staged.row_changed = true;
                 self.streams.push(staged);
             }

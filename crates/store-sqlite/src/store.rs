@@ -5,13 +5,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use bytes::Bytes;
 use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
     Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store, StoreError,
     StreamBounds,
 };
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::error::{Attempt, Fault};
 use crate::index::Index;
@@ -20,6 +19,7 @@ use crate::locks::Locks;
 use crate::options::SqliteOptions;
 use crate::pool::Pool;
 use crate::quarantine::{Quarantine, Quarantined};
+use crate::small;
 use crate::write::Writer;
 
 /// One handle on a store. Several, in one or many processes, may have the same file open and write to it.
@@ -150,28 +150,6 @@ impl SqliteStore {
     }
 }
 
-fn scan(conn: &Connection, space: Space, range: &KeyRange, rows_max: usize) -> Attempt<Vec<Row>> {
-    let table = space.as_str();
-    let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
-    let row = |row: &rusqlite::Row<'_>| {
-        let value = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        Ok(Row { key: row.get(0)?, value: Bytes::copy_from_slice(value) })
-    };
-    let rows: rusqlite::Result<Vec<Row>> = match &range.to {
-        Some(to) => conn
-            .prepare_cached(&format!(
-                "SELECT key, value FROM {table} WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3"
-            ))?
-            .query_map(params![range.from, to, limit], row)?
-            .collect(),
-        None => conn
-            .prepare_cached(&format!("SELECT key, value FROM {table} WHERE key >= ?1 ORDER BY key LIMIT ?2"))?
-            .query_map(params![range.from, limit], row)?
-            .collect(),
-    };
-    Ok(rows?)
-}
-
 impl Store for SqliteStore {
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
         self.commit_batches(batches)
@@ -190,7 +168,7 @@ impl Store for SqliteStore {
     }
 
     fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.reading(|conn| scan(conn, space, range, rows_max))
+        self.reading(|conn| small::scan(conn, space, range, rows_max))
     }
 
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {

@@ -1,5 +1,7 @@
 //! The one way a transaction is written: turn, level, BEGIN, what others did, the work, COMMIT, publication.
 
+use std::collections::HashMap;
+
 use millrace_model::Durability;
 use millrace_store::StoreError;
 use rusqlite::config::DbConfig;
@@ -30,6 +32,8 @@ pub(crate) struct Writer {
     /// About how much this handle has written to the WAL since it was last emptied.
     pub(crate) wal_bytes: u64,
     pub(crate) scratch: Vec<u8>,
+    /// Where rows about events of a dropped stream are deleted on.
+    pub(crate) purging: HashMap<i64, String>,
 }
 
 /// What a transaction did to streams, for its row in `commits` and for the index.
@@ -63,6 +67,7 @@ impl Writer {
             pruned_through: 0,
             wal_bytes: 0,
             scratch: Vec::new(),
+            purging: HashMap::new(),
         }
     }
 

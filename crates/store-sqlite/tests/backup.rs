@@ -137,7 +137,28 @@ fn a_backup_of_an_older_version_is_brought_forward() {
     publish(&open(&database), 1, 3);
     backup(&database, &copy, Existing::Keep).unwrap();
     let conn = rusqlite::Connection::open(&copy).unwrap();
-    conn.execute_batch("ALTER TABLE streams DROP COLUMN compacted_to; PRAGMA user_version = 1").unwrap();
+    // What the versions since the first have added.
+    let tables = [
+        "off_priority",
+        "handlers",
+        "lanes",
+        "claims",
+        "finished",
+        "dead_letters",
+        "sessions",
+        "schedules",
+        "heads",
+        "history",
+        "state_commits",
+        "schemas",
+    ];
+    for table in tables {
+        conn.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    for column in ["compacted_to", "dropped_at"] {
+        conn.execute_batch(&format!("ALTER TABLE streams DROP COLUMN {column}")).unwrap();
+    }
+    conn.pragma_update(None, "user_version", 1).unwrap();
     drop(conn);
     assert!(!Doctor::open(&copy).unwrap().examine().findings.is_healthy());
     let restore = Restore::prepare(&copy, &database, Existing::Replace).unwrap();

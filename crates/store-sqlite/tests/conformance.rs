@@ -45,4 +45,9 @@ proptest::proptest! {
         let steps = millrace_store::conformance::steps_from_seed(seed, 120);
         millrace_store::conformance::check_against_memory(&mut subject(small()), &steps);
     }
+
+    #[test]
+    fn any_history_of_claims_matches_the_memory_store(seed: u64) {
+        millrace_store::conformance::check_claims_against_memory(&mut subject(small()), seed, 100);
+    }
 }

@@ -29,13 +29,13 @@ fn child_writes_until_killed() {
     let (s, other) = (stream("crash", 0), stream("crash", 1));
     for n in 0..commits {
         let ops = vec![append(&s, "first"), append(&s, "second"), append(&other, "third")];
-        let Outcome::Done(appended) = store.commit(&[batch(n, ops)]).unwrap().remove(0) else { panic!() };
+        let Outcome::Done(done) = store.commit(&[batch(n, ops)]).unwrap().remove(0) else { panic!() };
         // The row tells which offset its own batch reached: both or neither must survive.
-        let last = appended[1].offset.0;
+        let last = done.appended[1].offset.0;
         let row = format!("{last:08}");
         let mut ops = vec![append(&s, &row), put(Space::Kv, "last", &row)];
         if n % 50 == 0 {
-            ops.push(trim(&other, appended[2].offset.0));
+            ops.push(trim(&other, done.appended[2].offset.0));
         }
         store.commit(&[batch(n, ops)]).unwrap();
         store.maintain(10).unwrap();

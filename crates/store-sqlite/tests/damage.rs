@@ -174,8 +174,8 @@ fn an_id_on_a_damaged_page_is_stored_again_and_the_store_goes_on() {
         let s = stream("damage", 0);
         let again = |id: &str| {
             let outcomes = store.commit(&[batch(4001, vec![append_id(&s, id, "again", DAY_MS)])]).unwrap();
-            let Outcome::Done(appended) = &outcomes[0] else { panic!("{outcomes:?}") };
-            (appended[0].duplicate, appended[0].offset.0)
+            let Outcome::Done(done) = &outcomes[0] else { panic!("{outcomes:?}") };
+            (done.appended[0].duplicate, done.appended[0].offset.0)
         };
         assert_eq!(again("id-100"), (true, 100), "folds: {folds}");
         assert_eq!(again("id-200"), (false, 401), "folds: {folds}");

@@ -39,8 +39,8 @@ fn two_handles_that_take_turns_see_dense_offsets() {
     for n in 0..200u64 {
         let writer = &handles[(n * 7 % 5 % 2) as usize];
         let outcome = writer.commit(&[batch(n, vec![append(&s, &n.to_string())])]).unwrap();
-        let Outcome::Done(appended) = &outcome[0] else { panic!("{outcome:?}") };
-        assert_eq!(appended[0].offset, Offset(n + 1));
+        let Outcome::Done(done) = &outcome[0] else { panic!("{outcome:?}") };
+        assert_eq!(done.appended[0].offset, Offset(n + 1));
         match n % 9 {
             2 => maintain_all(&handles[0]),
             5 => maintain_all(&handles[1]),
@@ -102,7 +102,7 @@ fn trims_drops_ids_and_checks_reach_the_other_handle() {
     }
     one.commit(&[bring(10), batch(10, vec![put(millrace_model::Space::Kv, "k", "1")])]).unwrap();
     let Outcome::Done(again) = &other.commit(&[bring(20)]).unwrap()[0] else { panic!() };
-    assert!(again[0].duplicate);
+    assert!(again.appended[0].duplicate);
     let claim = checked(20, vec![equals(millrace_model::Space::Kv, "k", "2")], vec![]);
     assert!(matches!(other.commit(&[claim]).unwrap()[0], Outcome::Refused(_)));
 
@@ -114,7 +114,7 @@ fn trims_drops_ids_and_checks_reach_the_other_handle() {
     let Outcome::Done(fresh) = &other.commit(&[batch(22, vec![append(&t, "new")])]).unwrap()[0] else {
         panic!()
     };
-    assert_eq!(fresh[0].offset, Offset::FIRST);
+    assert_eq!(fresh.appended[0].offset, Offset::FIRST);
     assert_eq!(payloads(&one, &t), ["\"new\""]);
 }
 
@@ -131,9 +131,9 @@ fn a_handle_that_slept_through_pruned_commits_loads_anew() {
     assert!(!asleep.watch(CommitNumber(0), 10).unwrap().complete, "commits were pruned");
     assert_eq!(payloads(&asleep, &s).len(), 100);
     let repeated = batch(100, vec![append_id(&s, "3", "x", DAY_MS), append(&s, "x")]);
-    let Outcome::Done(appended) = &asleep.commit(&[repeated]).unwrap()[0] else { panic!() };
-    assert!(appended[0].duplicate);
-    assert_eq!((appended[0].offset, appended[1].offset), (Offset(4), Offset(101)));
+    let Outcome::Done(done) = &asleep.commit(&[repeated]).unwrap()[0] else { panic!() };
+    assert!(done.appended[0].duplicate);
+    assert_eq!((done.appended[0].offset, done.appended[1].offset), (Offset(4), Offset(101)));
     let news = awake.watch(awake.watch(CommitNumber(u64::MAX), 1).unwrap().last, 10).unwrap();
     assert!(news.complete && news.runs.is_empty());
 }

@@ -63,8 +63,8 @@ fn a_full_disk_poisons_every_handle_and_reopening_finds_all_that_was_confirmed()
     drop((other, third));
     let fresh = open(&path, None);
     assert_eq!(fresh.poisoned(), None);
-    let Outcome::Done(appended) = &fresh.commit(&one_more()).unwrap()[0] else { panic!() };
-    assert_eq!(appended[0].offset, Offset(confirmed + 1));
+    let Outcome::Done(done) = &fresh.commit(&one_more()).unwrap()[0] else { panic!() };
+    assert_eq!(done.appended[0].offset, Offset(confirmed + 1));
     assert_eq!(fresh.read(&s, Offset(1), WHOLE).unwrap().damaged, []);
 }
 

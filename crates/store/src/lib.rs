@@ -12,6 +12,7 @@ pub mod conformance;
 mod error;
 mod memory;
 mod port;
+pub mod resolve;
 
 pub use error::StoreError;
 pub use memory::MemoryStore;

@@ -33,7 +33,10 @@ pub trait Store: Send + Sync + 'static {
     /// Every stream that has ever had an event and whose topic was not dropped.
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError>;
 
-    /// What was appended after commit `after`, by this or another process. `complete` is false when the store no
+    /// What was appended after commit `after`, by this or another process. Cheap when nothing was: one lookup. Commits
+    /// that only write rows (acks, releases, state without events) have no number and are not told; who waits for
+    /// such rows knows when they are due, or looks again after a while.
+    /// `complete` is false when the store no
     /// longer remembers that far back: the caller then starts over from [`Store::streams`].
     fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError>;
 

@@ -106,7 +106,10 @@ impl FrameError {
         let code = match code {
             millrace_model::NameKind::Topic => ErrorCode::BadTopic,
             millrace_model::NameKind::Group => ErrorCode::BadGroup,
-            millrace_model::NameKind::Namespace => ErrorCode::BadFrame,
+            // Handlers and sessions have no place on the wire; should one turn up, the frame is what is wrong.
+            millrace_model::NameKind::Namespace
+            | millrace_model::NameKind::Handler
+            | millrace_model::NameKind::Session => ErrorCode::BadFrame,
         };
         FrameError::new(code, error.to_string())
     }

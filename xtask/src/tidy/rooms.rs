@@ -33,6 +33,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("runs", Kind::Pure),
     room("store", Kind::Plain),
     room("store-sqlite", Kind::Adapter),
+    room("stores", Kind::Plain),
     room("runtime", Kind::Plain),
     room("reactor", Kind::Plain),
     room("wasm", Kind::Plain),

@@ -1,6 +1,7 @@
 //! The store alone: no sockets, no engine, one caller.
 
 mod append;
+mod claims;
 mod reads;
 
 use std::path::Path;
@@ -12,12 +13,17 @@ use crate::probe::Probe;
 use crate::report::{Collector, Report};
 
 /// Name, and whether it runs when nothing is asked for.
-pub const STORE_SCENARIOS: &[(&str, bool)] = &[("append", true), ("topics", true), ("reads", true)];
+pub const STORE_SCENARIOS: &[(&str, bool)] =
+    &[("append", true), ("topics", true), ("reads", true), ("claims", true)];
 
 type Scenario = fn(&Path, &BenchOptions, &mut Probe, &mut Collector) -> Result<(), BenchError>;
 
-const RUNS: &[(&str, Scenario)] =
-    &[("append", append::run), ("topics", append::run_topics), ("reads", reads::run)];
+const RUNS: &[(&str, Scenario)] = &[
+    ("append", append::run),
+    ("topics", append::run_topics),
+    ("reads", reads::run),
+    ("claims", claims::run),
+];
 
 pub fn bench_store(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     options.check(STORE_SCENARIOS)?;

@@ -288,6 +288,9 @@ impl Desk {
                 Op::Put { space, key, value } => {
                     self.tables.insert((space, key), value);
                 }
+                Op::PutNew { .. } | Op::Claim(_) | Op::Reconcile(_) => {
+                    panic!("an operation the bus does not use")
+                }
                 Op::Delete { space, key } => {
                     self.tables.remove(&(space, key));
                 }
@@ -305,7 +308,7 @@ impl Desk {
                 }
             }
         }
-        Outcome::Done(appended)
+        Outcome::Done(appended.into())
     }
 
     fn append(&mut self, append: Append, now: Timestamp, nonce: u64, ordinal: u32) -> Appended {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use millrace_bus::Inspection;
 use millrace_model::{Findings, Space};
-use millrace_server::StoreUrl;
 use millrace_store_sqlite::{BackupError, Doctor, Examined, LookError};
+use millrace_stores::StoreUrl;
 
 use crate::failure::Failure;
 use crate::settings::Config;

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use clap::{ArgMatches, Command};
-use millrace_server::{OpenError, Reloaded, Reloader, ServeError, Server, StoreUrl, TlsFiles, open_store};
+use millrace_server::{Reloaded, Reloader, ServeError, Server, TlsFiles};
 use millrace_store::StoreError;
+use millrace_stores::{OpenError, StoreUrl, open_store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use millrace_client::Endpoint;
 use millrace_model::{Durability, Namespace};
-use millrace_server::{AuditKind, StoreUrl};
+use millrace_server::AuditKind;
+use millrace_stores::StoreUrl;
 
 use crate::settings::{Also, Kind, Scope, Setting, Value};
 

@@ -16,9 +16,9 @@ impl Checker for Offsets {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
-        let Seen::Durable { batch, outcome: Outcome::Done(appended), .. } = seen else { return Ok(()) };
+        let Seen::Durable { batch, outcome: Outcome::Done(done), .. } = seen else { return Ok(()) };
         let mut ends: BTreeMap<&Stream, (Offset, Timestamp)> = BTreeMap::new();
-        let mut appended = appended.iter();
+        let mut appended = done.appended.iter();
         for op in &batch.ops {
             let Op::Append(append) = op else { continue };
             let done = appended.next().ok_or("a commit told of fewer appends than its batch has")?;

@@ -35,7 +35,7 @@ impl Checker for StoredOnce {
                     }
                 }
             }
-            Seen::Durable { batch, outcome: Outcome::Done(appended), .. } => {
+            Seen::Durable { batch, outcome: Outcome::Done(done), .. } => {
                 for topic in dropped(batch) {
                     self.stored.retain(|_, (stream, _)| stream.topic != *topic);
                 }
@@ -43,12 +43,12 @@ impl Checker for StoredOnce {
                     Op::Append(append) => Some(append),
                     _ => None,
                 });
-                for (append, done) in appends.zip(appended) {
+                for (append, one) in appends.zip(&done.appended) {
                     let topic = &append.stream.topic;
-                    if done.duplicate || topic.is_dead_letter() || topic.is_system() {
+                    if one.duplicate || topic.is_dead_letter() || topic.is_system() {
                         continue;
                     }
-                    self.stored(facts, &append.stream, done.offset, &append.event)?;
+                    self.stored(facts, &append.stream, one.offset, &append.event)?;
                 }
             }
             Seen::Ended { .. } => self.find_again(facts),

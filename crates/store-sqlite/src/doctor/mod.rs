@@ -6,6 +6,7 @@
 mod commits;
 mod events;
 mod file;
+mod handlers;
 mod streams;
 
 use std::path::{Path, PathBuf};
@@ -66,6 +67,8 @@ impl Doctor {
         let walked = survive(findings, "table events", walked);
         let checked = streams::ids(&self.conn, findings);
         survive(findings, "table ids", checked);
+        let checked = handlers::check(&self.conn, &rows, &walked.bounds, findings);
+        survive(findings, "the tables of handlers", checked);
         examined.events = walked.whole;
         examined.streams = walked.bounds;
         examined

@@ -1,7 +1,7 @@
 //! Batches: whole or not at all, and in order.
 
 use bytes::Bytes;
-use millrace_model::{Outcome, Refusal, Space};
+use millrace_model::{Done, Outcome, Refusal, Space};
 
 use super::Subject;
 use super::build::{absent, append, batch, checked, delete, drop_topic, equals, present, put, stream, trim};
@@ -54,7 +54,7 @@ pub(super) fn a_refusal_names_the_check_and_what_it_found(subject: &mut Subject)
         let shown = format!("{checks:?}");
         let outcome = subject.commit(&[checked(2, checks, vec![])]).remove(0);
         let refusal = expected.map(|(check, found)| Refusal { check, found });
-        assert_eq!(outcome, refusal.map_or(Outcome::Done(vec![]), Outcome::Refused), "{shown}");
+        assert_eq!(outcome, refusal.map_or(Outcome::Done(Done::default()), Outcome::Refused), "{shown}");
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) fn a_commit_of_nothing_does_nothing(subject: &mut Subject) {
     assert_eq!(subject.commit(&[]), []);
     assert_eq!(
         subject.commit(&[batch(1, vec![]), batch(2, vec![])]),
-        [Outcome::Done(vec![]), Outcome::Done(vec![])]
+        [Outcome::Done(Done::default()), Outcome::Done(Done::default())]
     );
     assert_eq!(subject.streams(), []);
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use millrace_model::{
-    Append, Batch, Check, EventBody, EventId, JsonText, NewEvent, Offset, Op, Partition, Space, Stream,
-    Timestamp, TopicKey,
+    Append, Batch, Check, Claim, ClaimRow, ClaimState, Ending, EventBody, EventId, FinishedRow, HandlerId,
+    JsonText, NewEvent, Offset, Op, Partition, Priority, SessionId, Space, Stream, Ticket, Timestamp,
+    TopicKey, keys,
 };
 
 pub const DAY_MS: u64 = 86_400_000;
@@ -51,6 +52,55 @@ pub fn append_body(stream: &Stream, id: Option<EventId>, body: EventBody, dedupe
 
 pub fn put(space: Space, key: &str, value: &str) -> Op {
     Op::Put { space, key: key.to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) }
+}
+
+pub fn put_new(space: Space, key: &str, value: &str) -> Op {
+    Op::PutNew { space, key: key.to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) }
+}
+
+pub fn append_priority(stream: &Stream, text: &str, priority: i32) -> Op {
+    append_body(stream, None, EventBody { priority: Priority(priority), ..body(text) }, 0)
+}
+
+pub fn handler(name: &str) -> HandlerId {
+    HandlerId::new(name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn claim_of(name: &str, of: &str, events_max: usize, lease_until: u64) -> Claim {
+    Claim {
+        topic: topic(name),
+        handler: handler(of),
+        session: SessionId::new("s").unwrap_or_else(|error| panic!("{error}")),
+        events_max,
+        bytes_max: usize::MAX,
+        lease_until: Timestamp(lease_until),
+    }
+}
+
+/// What a handler's success writes.
+pub fn ack(now: u64, ticket: &Ticket) -> Batch {
+    let row = FinishedRow {
+        ending: Ending::Acked,
+        at: Timestamp(now),
+        attempts: ticket.row.attempts,
+        session: ticket.row.session.clone(),
+        error: None,
+    };
+    let key = keys::finished(&ticket.stream, ticket.offset, &ticket.handler);
+    let finished = Op::Put { space: Space::Finished, key, value: row.encode() };
+    checked(now, vec![ticket.check()], vec![ticket.delete(), finished])
+}
+
+/// What a handler's failure writes: it waits until `due`.
+pub fn release(now: u64, ticket: &Ticket, due: u64) -> Batch {
+    let row = ClaimRow {
+        state: ClaimState::Waiting,
+        due: Timestamp(due),
+        attempts: ticket.row.attempts + 1,
+        ..ticket.row.clone()
+    };
+    let waiting = Ticket { row, ..ticket.clone() };
+    checked(now, vec![ticket.check()], vec![ticket.delete(), waiting.put()])
 }
 
 pub fn delete(space: Space, key: &str) -> Op {

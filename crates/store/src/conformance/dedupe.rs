@@ -36,7 +36,7 @@ pub(super) fn a_duplicate_in_the_same_commit_is_stored_once(subject: &mut Subjec
     let uuid = "01912f3a-4b5c-7dea-9bee-fcafef00d123";
     let outcomes = subject.commit(&[bring(10, 1, uuid), bring(11, 0, "b"), bring(12, 0, uuid)]);
     let millrace_model::Outcome::Done(last) = &outcomes[2] else { panic!("{outcomes:?}") };
-    assert_duplicate(&last[0], 1, 1, 10, uuid);
+    assert_duplicate(&last.appended[0], 1, 1, 10, uuid);
     assert_eq!(subject.payloads(&stream("dedupe", 0)), ["\"b at 11\""]);
 }
 

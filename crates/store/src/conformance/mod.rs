@@ -7,24 +7,33 @@
 mod appending;
 mod batches;
 pub mod build;
+mod claimed_model;
+mod claims;
+mod claims_gone;
 mod dedupe;
 mod feed;
 mod model;
 mod reading;
+mod state;
 mod subject;
 mod tables;
 mod trimming;
 mod upkeep;
 
+pub use claimed_model::check_claims_against_memory;
 pub use model::{Step, check_against_memory, steps_from_seed};
 pub use subject::Subject;
 
 use appending::*;
 use batches::*;
+use claimed_model::*;
+use claims::*;
+use claims_gone::*;
 use dedupe::*;
 use feed::*;
 use model::*;
 use reading::*;
+use state::*;
 use tables::*;
 use trimming::*;
 use upkeep::*;
@@ -77,6 +86,29 @@ macro_rules! conformance_suite {
             a_refused_batch_leaves_nothing_and_the_others_stand
             a_refusal_names_the_check_and_what_it_found
             operations_of_a_batch_apply_in_order
+
+            a_claim_ends_at_its_byte_limit_but_takes_one
+            a_claim_sees_rows_of_this_commit_but_no_events
+            a_late_act_of_a_lost_lease_is_refused
+            a_lease_ends_exactly_when_it_says
+            a_plain_lane_passes_a_bounded_number_of_other_events
+            claims_are_in_order_of_priority_time_and_place
+            claims_of_many_partitions_are_in_order_of_time
+            each_handler_gets_every_event_once
+            lanes_can_begin_now
+            waiting_events_come_back_with_their_attempts
+
+            a_claimed_event_that_is_gone_is_lost
+            a_dropped_topic_strands_no_handler
+            holes_of_compaction_are_passed
+            rows_of_events_that_are_gone_go_with_them
+            trimmed_events_ahead_of_a_lane_are_passed
+
+            random_claims_match_the_memory_store
+
+            a_row_is_put_only_if_new
+            numbers_of_state_commits_are_never_given_twice
+            state_is_written_only_where_it_changed
 
             a_duplicate_in_another_partition_names_the_first
             a_duplicate_in_the_same_batch_is_stored_once

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use millrace_model::{Appended, Batch, Offset, Outcome, Space, Stream, Timestamp};
+use millrace_model::{Appended, Batch, Claim, Claimed, Done, Offset, Op, Outcome, Space, Stream, Timestamp};
 
+use super::build::batch;
 use crate::error::StoreError;
 use crate::port::{Changes, CommitNumber, KeyRange, Page, ReadLimit, Retention, Store, StreamBounds};
 
@@ -45,10 +46,18 @@ impl Subject {
 
     /// Commits one batch that must not be refused.
     pub fn done(&self, batch: Batch) -> Vec<Appended> {
+        self.all_done(batch).appended
+    }
+
+    pub fn all_done(&self, batch: Batch) -> Done {
         match self.commit(&[batch]).as_slice() {
-            [Outcome::Done(appended)] => appended.clone(),
+            [Outcome::Done(done)] => done.clone(),
             other => panic!("expected one batch done, got {other:?}"),
         }
+    }
+
+    pub fn claim(&self, now: u64, claim: Claim) -> Vec<Claimed> {
+        self.all_done(batch(now, vec![Op::Claim(claim)])).claimed
     }
 
     pub fn page(&self, stream: &Stream, from: u64, limit: ReadLimit) -> Page {

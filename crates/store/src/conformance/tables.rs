@@ -1,6 +1,6 @@
 //! The small tables: order, ranges, limits, and their separation.
 
-use millrace_model::{Outcome, Space};
+use millrace_model::{Done, Outcome, Space};
 
 use super::Subject;
 use super::build::{absent, batch, checked, delete, put};
@@ -33,7 +33,7 @@ pub(super) fn scans_are_in_key_order_within_range_and_limit(subject: &mut Subjec
 pub(super) fn a_check_sees_only_its_own_table(subject: &mut Subject) {
     for space in Space::ALL {
         let once = checked(1, vec![absent(space, "k")], vec![put(space, "k", space.as_str())]);
-        assert_eq!(subject.commit(&[once]), [Outcome::Done(vec![])], "{space:?}");
+        assert_eq!(subject.commit(&[once]), [Outcome::Done(Done::default())], "{space:?}");
     }
     for space in Space::ALL {
         assert_eq!(subject.table(space), [format!("k={}", space.as_str())]);

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
-    Append, Appended, Batch, Check, Event, EventId, Op, Outcome, Refusal, Space, Timestamp, TopicKey,
+    Append, Appended, Batch, Check, Done, Event, EventId, Offset, Op, Outcome, Refusal, Space, Stream,
+    Timestamp, TopicKey, keys, lane_of,
 };
 
 use super::State;
 use super::feed;
 use super::log::Log;
-use crate::port::Run;
+use super::look::Looking;
+use crate::port::{KeyRange, Run};
+use crate::resolve;
 
 impl State {
     pub(super) fn commit(&mut self, batches: &[Batch]) -> Vec<Outcome> {
@@ -44,43 +47,62 @@ impl State {
         })
     }
 
-    fn apply(&mut self, batch: &Batch, runs: &mut Vec<Run>) -> Vec<Appended> {
-        let mut appended: Vec<Appended> = Vec::new();
+    fn apply(&mut self, batch: &Batch, runs: &mut Vec<Run>) -> Done {
+        let mut done = Done::default();
         for op in &batch.ops {
             match op {
                 Op::Append(append) => {
-                    let ordinal = appended.len() as u32;
-                    appended.push(self.append(batch, append, ordinal, runs));
+                    let ordinal = done.appended.len() as u32;
+                    done.appended.push(self.append(batch, append, ordinal, runs));
                 }
-                Op::Put { space, key, value } => self.put(*space, key, value),
-                Op::Delete { space, key } => {
-                    self.spaces.remove(&(*space, key.clone()));
+                Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => self.write(op),
+                Op::Claim(claim) => {
+                    let Ok(taken) = resolve::claim(&mut Looking { state: self, runs }, batch.now, claim);
+                    taken.ops.iter().for_each(|op| self.write(op));
+                    done.claimed.extend(taken.claimed);
+                    done.more |= taken.more;
                 }
-                Op::Trim { stream, start } => {
-                    if let Some(log) = self.logs.get_mut(stream) {
-                        log.trim(*start);
-                    }
+                Op::Reconcile(reconcile) => {
+                    let look = &mut Looking { state: self, runs };
+                    let Ok(reconciled) = resolve::reconcile(look, batch.now, reconcile);
+                    reconciled.ops.iter().for_each(|op| self.write(op));
+                    done.state = reconciled.commit.or(done.state);
                 }
+                Op::Trim { stream, start } => self.trim(stream, *start),
                 Op::Remove { stream, offsets, compacted_to } => {
-                    if let Some(log) = self.logs.get_mut(stream) {
-                        log.remove(offsets, *compacted_to);
-                    }
+                    self.remove(stream, offsets, *compacted_to);
                 }
                 Op::Drop { topic } => self.drop_topic(topic, runs),
             }
         }
-        appended
+        done
     }
 
-    fn put(&mut self, space: Space, key: &str, value: &Bytes) {
-        self.spaces.insert((space, key.to_owned()), value.clone());
+    /// An operation on a small table.
+    fn write(&mut self, op: &Op) {
+        match op {
+            Op::Put { space, key, value } => {
+                self.spaces.insert((*space, key.clone()), value.clone());
+            }
+            Op::PutNew { space, key, value } => {
+                self.spaces.entry((*space, key.clone())).or_insert_with(|| value.clone());
+            }
+            Op::Delete { space, key } => {
+                self.spaces.remove(&(*space, key.clone()));
+            }
+            _ => {}
+        }
     }
 
     fn append(&mut self, batch: &Batch, append: &Append, ordinal: u32, runs: &mut Vec<Run>) -> Appended {
         if let Some(first) = self.duplicate_of(batch.now, append) {
             return first;
         }
-        let log = self.logs.entry(append.stream.clone()).or_insert_with(Log::new);
+        let made = &mut self.made;
+        let log = self.logs.entry(append.stream.clone()).or_insert_with(|| {
+            *made += 1;
+            Log::new(*made)
+        });
         let ts = batch.now.max(log.last_ts());
         let id = append.event.id.clone().unwrap_or_else(|| EventId::mint(ts, batch.nonce, ordinal));
         let offset = log.next();
@@ -93,6 +115,10 @@ impl State {
         }));
         if append.event.id.is_some() {
             self.ids.remember(&append.stream.topic, &id, append.stream.partition, offset);
+        }
+        if let Some(lane) = lane_of(append.event.body.priority) {
+            let key = keys::off_priority(&append.stream, log.made(), lane, offset);
+            self.spaces.insert((Space::OffPriority, key), Bytes::from(ts.0.to_string()));
         }
         feed::extend(runs, append, offset);
         Appended { partition: append.stream.partition, offset, ts, id, duplicate: false }
@@ -107,7 +133,55 @@ impl State {
         in_window.then(|| Appended { partition, offset, ts: first.ts, id: first.id.clone(), duplicate: true })
     }
 
+    fn trim(&mut self, stream: &Stream, start: Offset) {
+        let Some(log) = self.logs.get_mut(stream) else { return };
+        let trimmed = log.trim(start);
+        self.forget_lanes(stream, &trimmed);
+        let Some(log) = self.logs.get(stream) else { return };
+        let prefix = KeyRange::prefix(&format!("{stream}/"));
+        let end = format!("{stream}/{:016x}", log.bounds(stream).start.0);
+        self.forget(Space::Finished, &KeyRange { from: prefix.from, to: Some(end) });
+    }
+
+    fn remove(&mut self, stream: &Stream, offsets: &[Offset], compacted_to: Offset) {
+        let Some(log) = self.logs.get_mut(stream) else { return };
+        let removed = log.remove(offsets, compacted_to);
+        self.forget_lanes(stream, &removed);
+        for event in removed {
+            let prefix = format!("{stream}/{:016x}/", event.offset.0);
+            self.forget(Space::Finished, &KeyRange::prefix(&prefix));
+        }
+    }
+
+    fn forget_lanes(&mut self, stream: &Stream, events: &[Arc<Event>]) {
+        let Some(made) = self.logs.get(stream).map(Log::made) else { return };
+        for event in events {
+            if let Some(lane) = lane_of(event.body.priority) {
+                let key = keys::off_priority(stream, made, lane, event.offset);
+                self.spaces.remove(&(Space::OffPriority, key));
+            }
+        }
+    }
+
+    fn forget(&mut self, space: Space, range: &KeyRange) {
+        let from = (space, range.from.clone());
+        let keys: Vec<(Space, String)> = self
+            .spaces
+            .range(from..)
+            .map(|(key, _)| key)
+            .take_while(|(found, key)| *found == space && range.contains(key))
+            .cloned()
+            .collect();
+        for key in keys {
+            self.spaces.remove(&key);
+        }
+    }
+
     fn drop_topic(&mut self, topic: &TopicKey, runs: &mut Vec<Run>) {
+        let Ok(ops) = resolve::forget_topic(&mut Looking { state: self, runs }, topic);
+        ops.iter().for_each(|op| self.write(op));
+        self.forget(Space::Finished, &KeyRange::prefix(&format!("{topic}/")));
+        self.forget(Space::OffPriority, &KeyRange::prefix(&format!("{topic}/")));
         self.logs.retain(|stream, _| stream.topic != *topic);
         self.ids.forget_topic(topic);
         self.feed.forget_topic(topic);

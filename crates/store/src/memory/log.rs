@@ -10,6 +10,8 @@ use crate::port::{Page, ReadLimit, Retention, StreamBounds};
 /// `events` holds offsets from `start` up to, not including, `next`, in order: all of them but those removed.
 #[derive(Clone)]
 pub(super) struct Log {
+    /// Which of all streams ever made this is.
+    made: u64,
     start: Offset,
     next: Offset,
     last_ts: Timestamp,
@@ -25,14 +27,19 @@ fn content_bytes(body: &EventBody) -> u64 {
 }
 
 impl Log {
-    pub(super) fn new() -> Log {
+    pub(super) fn new(made: u64) -> Log {
         Log {
+            made,
             start: Offset::FIRST,
             next: Offset::FIRST,
             last_ts: Timestamp::default(),
             bytes: 0,
             events: VecDeque::new(),
         }
+    }
+
+    pub(super) fn made(&self) -> u64 {
+        self.made
     }
 
     pub(super) fn next(&self) -> Offset {
@@ -55,20 +62,29 @@ impl Log {
         self.events.push_back(event);
     }
 
-    pub(super) fn trim(&mut self, start: Offset) {
+    /// Answers with what went.
+    pub(super) fn trim(&mut self, start: Offset) -> Vec<Arc<Event>> {
         self.start = self.start.max(start.min(self.next));
+        let mut trimmed = Vec::new();
         while let Some(gone) = self.events.pop_front_if(|event| event.offset < self.start) {
             self.bytes -= content_bytes(&gone.body);
+            trimmed.push(gone);
         }
+        trimmed
     }
 
-    pub(super) fn remove(&mut self, offsets: &[Offset], compacted_to: Offset) {
-        let bytes = &mut self.bytes;
+    /// Answers with what went.
+    pub(super) fn remove(&mut self, offsets: &[Offset], compacted_to: Offset) -> Vec<Arc<Event>> {
+        let (bytes, mut removed) = (&mut self.bytes, Vec::new());
         self.events.retain(|event| {
             let gone = event.offset < compacted_to && offsets.binary_search(&event.offset).is_ok();
-            *bytes -= if gone { content_bytes(&event.body) } else { 0 };
+            if gone {
+                *bytes -= content_bytes(&event.body);
+                removed.push(Arc::clone(event));
+            }
             !gone
         });
+        removed
     }
 
     pub(super) fn read(&self, from: Offset, limit: ReadLimit) -> Page {

@@ -7,6 +7,7 @@ mod apply;
 mod feed;
 mod ids;
 mod log;
+mod look;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +35,8 @@ pub struct MemoryStore {
 #[derive(Clone)]
 pub(crate) struct State {
     logs: BTreeMap<Stream, Log>,
+    /// Streams ever made.
+    made: u64,
     spaces: BTreeMap<(Space, String), Bytes>,
     ids: Ids,
     feed: Feed,
@@ -47,6 +50,7 @@ impl MemoryStore {
     pub fn with_dedupe_ids_max(dedupe_ids_max: usize) -> MemoryStore {
         let state = State {
             logs: BTreeMap::new(),
+            made: 0,
             spaces: BTreeMap::new(),
             ids: Ids::new(dedupe_ids_max),
             feed: Feed::default(),
@@ -112,13 +116,7 @@ impl Store for MemoryStore {
     }
 
     fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        let state = self.state();
-        let rows = state
-            .spaces
-            .range((space, range.from.clone())..)
-            .take_while(|((found, key), _)| *found == space && range.contains(key))
-            .take(rows_max);
-        Ok(rows.map(|((_, key), value)| Row { key: key.clone(), value: value.clone() }).collect())
+        Ok(self.state().rows(space, range, rows_max))
     }
 
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {

@@ -1,13 +1,8 @@
-//! Store URLs: which store, and how it is opened for serving.
+//! Store URLs: which store is meant.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
-
-use millrace_model::Durability;
-use millrace_store::{MemoryStore, Store, StoreError};
-use millrace_store_sqlite::{ServeLock, SqliteOptions, SqliteStore};
 
 /// `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db` (absolute) or `memory:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +17,6 @@ pub enum StoreUrlError {
     NoFile(String),
     #[error("{0:?} is no store of this version: write sqlite:///FILE or memory:")]
     UnknownScheme(String),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    Url(#[from] StoreUrlError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl FromStr for StoreUrl {
@@ -56,38 +43,6 @@ impl fmt::Display for StoreUrl {
             StoreUrl::Sqlite(path) => write!(f, "sqlite:///{}", path.display()),
         }
     }
-}
-
-/// A store that nobody else serves for as long as this lives.
-pub struct OpenedStore {
-    pub store: Arc<dyn Store>,
-    /// The most this store can promise. A server must not confirm more.
-    pub durability_max: Durability,
-    _lock: Option<ServeLock>,
-}
-
-impl fmt::Debug for OpenedStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenedStore").field("durability_max", &self.durability_max).finish_non_exhaustive()
-    }
-}
-
-/// Opens a store for serving, making it if it is not there. Blocks.
-pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
-    match url {
-        StoreUrl::Memory => Ok(OpenedStore {
-            store: Arc::new(MemoryStore::new()),
-            durability_max: Durability::Memory,
-            _lock: None,
-        }),
-        StoreUrl::Sqlite(path) => Ok(open_sqlite(path, sqlite)?),
-    }
-}
-
-fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<OpenedStore, StoreError> {
-    let lock = ServeLock::acquire(path)?;
-    let store = SqliteStore::open(path, options)?;
-    Ok(OpenedStore { store: Arc::new(store), durability_max: Durability::Fsync, _lock: Some(lock) })
 }
 
 #[cfg(test)]

@@ -1,0 +1,53 @@
+//! Why something was not done, in words that say what to do next.
+
+use bytes::Bytes;
+
+/// Why a commit was refused. Nothing of it was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    #[error("the lease has run out: somebody else may have the event now, so nothing was written")]
+    LeaseExpired,
+    #[error(
+        "the event would be number {depth} of its chain: at most {limit} are allowed (max_event_chain_depth)"
+    )]
+    EventLoopLimit { depth: u32, limit: u32 },
+    #[error("{count} changes in one commit: at most {limit} are allowed (max_batch_size); split it")]
+    BatchSizeExceeded { count: usize, limit: usize },
+    #[error("the commit has {bytes} bytes: at most {limit} are allowed; split it")]
+    TooLarge { bytes: usize, limit: usize },
+    /// One of the caller's own checks failed: a schema was changed by somebody else.
+    #[error("check {check} of the commit does not hold any more: read the row again")]
+    Refused { check: usize, found: Option<Bytes> },
+    #[error("the store failed, whether the commit was written is unknown: {reason}")]
+    StorageFailed { reason: String },
+    #[error("the session has stopped")]
+    Stopped,
+}
+
+/// How a handler's run went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// Try again later, as often as the configuration allows.
+    #[error("{0}")]
+    Failed(String),
+    /// Trying again is pointless (the event cannot be decoded): straight to the dead letters.
+    #[error("{0}")]
+    Hopeless(String),
+}
+
+/// Why a schedule or a worker cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    #[error("schedule {name:?}: {cron:?} is not a cron expression of five fields: {reason}")]
+    Cron { name: String, cron: String, reason: String },
+    #[error("schedule {name:?}: the time zone {zone:?} is not known")]
+    Zone { name: String, zone: String },
+    #[error("schedule {name:?}: {cron:?} never fires within {years} years")]
+    NeverFires { name: String, cron: String, years: u64 },
+    #[error("there are two schedules named {0:?}: give each its own name")]
+    DoubledSchedule(String),
+    #[error("there are two handlers with the id {0:?}: give each its own id")]
+    DoubledHandler(String),
+    #[error("{name} is 0: give at least 1")]
+    Zero { name: &'static str },
+}

@@ -1,0 +1,247 @@
+//! Flights: one commit at a time that takes along every act that gathered, and the claims of handlers that want more.
+
+use std::collections::VecDeque;
+
+use millrace_model::{
+    BATCH_BYTES_MAX, Batch, Claim, Done, Durability, Mono, Now, Op, Outcome, Refusal, TopicKey,
+};
+
+use crate::act::{Act, Then};
+use crate::effect::{Effect, Note};
+use crate::worker::{Pending, Phase, Worker};
+
+/// Acts of one flight; the rest take the next.
+const ACTS_MAX: usize = 1024;
+/// Room left in a flight for what its claims write.
+const ACT_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
+
+/// Under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    acts: Vec<Act>,
+    /// Handler and how many events it asked for.
+    claims: Vec<(usize, usize)>,
+}
+
+/// Acts that wait for the next flight.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    waiting: VecDeque<Act>,
+    /// When the oldest one will wait no longer for company.
+    leave_at: Option<Mono>,
+}
+
+impl Gate {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn leave_at(&self) -> Option<Mono> {
+        self.leave_at
+    }
+}
+
+impl Worker {
+    /// Leaves with the next flight, which goes as soon as the last one is back.
+    pub(crate) fn send(&mut self, now: Now, act: Act) {
+        self.gate.waiting.push_back(act);
+        self.gate.leave_at = Some(now.mono);
+    }
+
+    /// May wait a little for a claim to ride with.
+    pub(crate) fn send_later(&mut self, now: Now, act: Act) {
+        self.gate.waiting.push_back(act);
+        self.gate.leave_at.get_or_insert(now.mono + self.config.ack_linger_ms);
+    }
+
+    pub(crate) fn depart(&mut self, now: Now) {
+        if self.flight.is_some() || matches!(self.phase, Phase::Fresh | Phase::Failed | Phase::Stopped) {
+            return;
+        }
+        let claims = self.wishes(now);
+        let nothing_else = self.runs.is_empty() && self.queued() == 0;
+        let acts_leave =
+            !self.gate.is_empty() && (nothing_else || self.gate.leave_at.is_some_and(|at| at <= now.mono));
+        if claims.is_empty() && !acts_leave {
+            return;
+        }
+        let (mut acts, mut bytes) = (Vec::new(), 0);
+        while let Some(act) = self.gate.waiting.pop_front() {
+            bytes += act.bytes();
+            if !acts.is_empty() && (acts.len() >= ACTS_MAX || bytes > ACT_BYTES_MAX) {
+                self.gate.waiting.push_front(act);
+                break;
+            }
+            acts.push(act);
+        }
+        self.gate.leave_at = (!self.gate.waiting.is_empty()).then_some(now.mono);
+        self.fly(now, Flight { acts, claims });
+    }
+
+    fn wishes(&self, now: Now) -> Vec<(usize, usize)> {
+        if self.phase != Phase::Working || self.paused_until.is_some_and(|until| now.mono < until) {
+            return Vec::new();
+        }
+        let place_free = self.runs.len() < self.config.handler_concurrency;
+        // All places are taken by slow handlers: others may be faster.
+        if !place_free && self.runs.values().all(|run| self.is_stale(now, &run.ticket)) {
+            return Vec::new();
+        }
+        let wishes = self.order.iter().map(|at| (*at, self.handlers[*at].wish(place_free)));
+        wishes.filter(|(_, wish)| *wish > 0).collect()
+    }
+
+    fn fly(&mut self, now: Now, mut flight: Flight) {
+        // The clock was set back since: a fire is never early, it comes again in its time.
+        flight.acts.retain(|act| match &act.then {
+            Then::Fired { schedule, at, .. } if at.last().is_some_and(|fire| *fire > now.wall) => {
+                self.not_yet(*schedule);
+                false
+            }
+            _ => true,
+        });
+        let mut batch = Batch {
+            nonce: self.draw.next(),
+            now: now.wall,
+            durability: Durability::Fsync,
+            ..Batch::default()
+        };
+        for act in &flight.acts {
+            batch.checks.extend(act.checks.iter().cloned());
+            batch.ops.extend(act.ops.iter().cloned());
+        }
+        for (at, events_max) in &flight.claims {
+            let handler = &mut self.handlers[*at];
+            // What becomes ready from here on is not in this claim.
+            handler.hungry = false;
+            batch.ops.push(Op::Claim(Claim {
+                topic: handler.topic.clone(),
+                handler: handler.spec.id.clone(),
+                session: self.identity.session.clone(),
+                events_max: *events_max,
+                bytes_max: self.config.claim_bytes_max,
+                lease_until: now.wall + self.config.event_claim_lease_ms,
+            }));
+        }
+        let token = self.token(Pending::Flight);
+        self.flight = Some(flight);
+        self.effects.push(Effect::Commit { token, batch });
+    }
+
+    pub(crate) fn flight_back(&mut self, now: Now, outcome: Outcome) {
+        let Some(mut flight) = self.flight.take() else { return };
+        match outcome {
+            Outcome::Done(done) => self.landed(now, flight, done),
+            Outcome::Refused(refusal) => {
+                self.leave_out(now, &mut flight, &refusal);
+                if !flight.acts.is_empty() || !flight.claims.is_empty() {
+                    self.fly(now, flight);
+                }
+            }
+        }
+    }
+
+    /// One act's proof does not hold any more: the others go again without it.
+    fn leave_out(&mut self, now: Now, flight: &mut Flight, refusal: &Refusal) {
+        let mut first = 0;
+        let at = flight.acts.iter().position(|act| {
+            first += act.checks.len();
+            refusal.check < first
+        });
+        if let Some(at) = at {
+            let act = flight.acts.remove(at);
+            self.refused(now, act, refusal);
+        }
+    }
+
+    fn refused(&mut self, now: Now, act: Act, refusal: &Refusal) {
+        match act.then {
+            Then::Acked { handler, event }
+            | Then::Released { handler, event, .. }
+            | Then::DeadLettered { handler, event, .. } => {
+                self.effects.push(Effect::Note(Note::LeaseExpired { handler, event: event.id.clone() }));
+            }
+            Then::Renewed { run, .. } => self.renewal_refused(now, run),
+            Then::Fired { schedule, .. } => self.fire_refused(now, schedule, refusal.found.as_ref()),
+            // Somebody else has it, or registered first.
+            Then::GivenBack { .. } | Then::Nothing => {}
+        }
+    }
+
+    fn landed(&mut self, now: Now, flight: Flight, done: Done) {
+        for act in flight.acts {
+            self.note_appends(&act.ops);
+            self.carried(now, act.then);
+        }
+        let mut got = vec![0; flight.claims.len()];
+        for claimed in done.claimed {
+            let owner = flight.claims.iter().position(|(at, _)| {
+                let handler = &self.handlers[*at];
+                handler.spec.id == claimed.ticket.handler
+            });
+            if let Some(owner) = owner {
+                got[owner] += 1;
+                let at = flight.claims[owner].0;
+                self.handlers[at].queue.push_back(claimed);
+            }
+        }
+        // One flag for all claims: it means those that got all they asked for, if there are any.
+        let some_full = flight.claims.iter().zip(&got).any(|((_, asked), got)| got >= asked);
+        for ((at, asked), got) in flight.claims.iter().zip(&got) {
+            let look_at = now.mono + self.config.event_poll_interval_ms;
+            let handler = &mut self.handlers[*at];
+            let already = handler.hungry;
+            handler.fed(*asked, *got, done.more && !some_full, look_at);
+            handler.hungry |= already;
+            if std::mem::take(&mut handler.unsure) && !handler.hungry {
+                self.ask_due(*at);
+            }
+        }
+        if self.phase == Phase::Stopping {
+            self.give_all_back(now);
+        }
+    }
+
+    fn carried(&mut self, now: Now, then: Then) {
+        match then {
+            Then::Acked { .. } | Then::Nothing => {}
+            Then::Released { handler, event, attempts, due, error } => {
+                self.handlers[handler].expect(due);
+                let event = event.id.clone();
+                self.effects.push(Effect::Note(Note::Failed {
+                    handler,
+                    event,
+                    attempts,
+                    retry_at: due,
+                    error,
+                }));
+            }
+            Then::DeadLettered { handler, event, attempts, error } => {
+                let event = event.id.clone();
+                self.effects.push(Effect::Note(Note::DeadLettered { handler, event, attempts, error }));
+            }
+            Then::GivenBack { handler } => self.handlers[handler].hungry = true,
+            Then::Renewed { run, ticket } => self.renewed(now, run, ticket),
+            Then::Fired { schedule, row, at } => self.fired(schedule, row, &at),
+        }
+    }
+
+    /// Handlers of these topics have something to claim.
+    pub(crate) fn note_appends(&mut self, ops: &[Op]) {
+        for op in ops {
+            if let Op::Append(append) = op {
+                self.news_of(&append.stream.topic);
+            }
+        }
+    }
+
+    pub(crate) fn news_of(&mut self, topic: &TopicKey) {
+        for handler in self.handlers.iter_mut().filter(|handler| handler.topic == *topic) {
+            handler.hungry = true;
+        }
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.handlers.iter().map(|handler| handler.queue.len()).sum()
+    }
+}

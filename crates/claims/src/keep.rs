@@ -1,0 +1,67 @@
+//! The worker's own retention: one sweep after another, a step at a time, at intervals.
+
+use millrace_model::Now;
+
+use crate::effect::Effect;
+use crate::input::Seen;
+use crate::sweep::{Sweep, SweepRule, SweepStep};
+use crate::worker::{Pending, Phase, Worker};
+
+impl Worker {
+    pub(crate) fn wake_sweep(&mut self, now: Now) {
+        if self.sweep.is_some() || self.config.retention_interval_ms == 0 || now.mono < self.sweep_at {
+            return;
+        }
+        let events_before = now.wall.saturating_sub(self.config.event_retention_ms);
+        let rule = SweepRule {
+            namespace: self.identity.namespace.clone(),
+            now: now.wall,
+            events_before,
+            unfinished_too: false,
+            own_retention: true,
+            dead_letters_before: None,
+            sessions_before: events_before.min(now.wall.saturating_sub(self.config.session_ttl_ms)),
+            rows_max: self.config.retention_rows_max,
+        };
+        self.sweep = Some(Box::new(Sweep::new(rule)));
+        self.drive_sweep(now);
+    }
+
+    pub(crate) fn drive_sweep(&mut self, now: Now) {
+        let Some(sweep) = self.sweep.as_mut().filter(|_| self.phase == Phase::Working) else {
+            self.sweep = None;
+            return;
+        };
+        match sweep.step() {
+            SweepStep::Look(look) => {
+                let token = self.token(Pending::SweepLook);
+                self.effects.push(Effect::Look { token, look });
+            }
+            SweepStep::Commit(mut batch) => {
+                batch.nonce = self.draw.next();
+                let token = self.token(Pending::SweepCommit);
+                self.effects.push(Effect::Commit { token, batch });
+            }
+            SweepStep::Done(_) => {
+                self.sweep = None;
+                // Sessions that began together need not sweep together.
+                let interval = self.config.retention_interval_ms;
+                self.sweep_at = now.mono + interval + self.draw.below(interval / 4 + 1);
+            }
+        }
+    }
+
+    pub(crate) fn sweep_seen(&mut self, now: Now, seen: Option<Seen>) {
+        match (seen, self.sweep.as_mut()) {
+            (Some(seen), Some(sweep)) => {
+                sweep.seen(seen);
+                self.drive_sweep(now);
+            }
+            // Not readable just now: another time.
+            _ => {
+                self.sweep = None;
+                self.sweep_at = now.mono + self.config.retention_interval_ms;
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Schedules: when they fire, who fires, and how often. The row in the store decides: a fire is a change of that row
+//! and an event with an id made from the fire's time, so of many sessions one wins and the others see it.
+
+use bytes::Bytes;
+use millrace_model::{Check, Mono, Now, Op, ScheduleRow, Space, Timestamp, keys};
+
+use crate::act::{Act, Then};
+use crate::build::{append, derived_id};
+use crate::cron::{NEVER_YEARS, Times};
+use crate::effect::{Effect, Note};
+use crate::error::SpecError;
+use crate::spec::{CatchUp, ScheduleSpec};
+use crate::worker::{Phase, Worker};
+
+/// Fires made up for in one act.
+const FIRES_PER_ACT_MAX: usize = 100;
+
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(crate) spec: ScheduleSpec,
+    times: Times,
+    /// As it was last seen, and its bytes for the check.
+    row: Option<(ScheduleRow, Bytes)>,
+    /// The row says something else than the session that brought this schedule: it is left to others.
+    foreign: bool,
+    /// The next fire and when it happens, jitter included.
+    next: Option<(Timestamp, Timestamp)>,
+    /// An act about it is under way.
+    busy: bool,
+}
+
+impl Schedule {
+    pub(crate) fn new(spec: ScheduleSpec) -> Result<Schedule, SpecError> {
+        let times = Times::parse(&spec.name, &spec.cron, &spec.zone)?;
+        // Any moment will do: what never fires within so many years from one does not from another.
+        if times.next(Timestamp(4_070_908_800_000)).is_none() {
+            let (name, cron) = (spec.name, spec.cron);
+            return Err(SpecError::NeverFires { name, cron, years: NEVER_YEARS });
+        }
+        Ok(Schedule { spec, times, row: None, foreign: false, next: None, busy: false })
+    }
+
+    fn is_mine(&self, row: &ScheduleRow) -> bool {
+        let ScheduleSpec { cron, zone, event, .. } = &self.spec;
+        row.cron == *cron && row.zone == *zone && row.event_type == event.topic.as_str()
+    }
+
+    fn fresh_row(&self, now: Timestamp, old: Option<&ScheduleRow>) -> ScheduleRow {
+        ScheduleRow {
+            cron: self.spec.cron.clone(),
+            zone: self.spec.zone.clone(),
+            event_type: self.spec.event.topic.as_str().to_owned(),
+            enabled: old.is_none_or(|old| old.enabled),
+            last: now,
+            fires: old.map_or(0, |old| old.fires),
+        }
+    }
+
+    /// The same in every session, so that their order does not matter.
+    fn jitter_ms(&self, at: Timestamp) -> u64 {
+        let name = self.spec.name.bytes();
+        let hash = name.fold(at.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        if self.spec.jitter_ms == 0 { 0 } else { (hash ^ hash >> 32) % (self.spec.jitter_ms + 1) }
+    }
+
+    fn know(&mut self, row: ScheduleRow, raw: Bytes) {
+        self.foreign = !self.is_mine(&row);
+        let fires = row.enabled && !self.foreign;
+        let next = fires.then(|| self.times.next(row.last)).flatten();
+        self.next = next.map(|at| (at, at + self.jitter_ms(at)));
+        self.row = Some((row, raw));
+    }
+
+    /// Which fires are to be made now, and up to when the schedule has then been seen to.
+    fn due(&self, now: Timestamp, grace_ms: u64) -> Option<(Vec<Timestamp>, Timestamp)> {
+        let (first, happens) = self.next?;
+        if now < happens {
+            return None;
+        }
+        let ready = |at: &Timestamp| *at + self.jitter_ms(*at) <= now;
+        match self.spec.catch_up {
+            CatchUp::One => {
+                let latest = self.times.latest(first, now).filter(ready).unwrap_or(first);
+                Some((vec![latest], latest))
+            }
+            CatchUp::All => {
+                let fires = self.fires_from(first, ready);
+                let last = fires.last().copied()?;
+                Some((fires, last))
+            }
+            CatchUp::None => {
+                // What is older than the grace was missed; the newest of these is where counting goes on.
+                let missed = self.times.latest(first, now.saturating_sub(grace_ms).saturating_sub(1));
+                let first = match missed {
+                    Some(missed) => self.times.next(missed),
+                    None => Some(first),
+                };
+                let fires = first.map_or_else(Vec::new, |first| self.fires_from(first, ready));
+                let last = fires.last().copied().or(missed)?;
+                Some((fires, last))
+            }
+        }
+    }
+
+    fn fires_from(&self, first: Timestamp, ready: impl Fn(&Timestamp) -> bool) -> Vec<Timestamp> {
+        let fires = std::iter::successors(Some(first), |at| self.times.next(*at));
+        fires.take_while(ready).take(FIRES_PER_ACT_MAX).collect()
+    }
+}
+
+impl Worker {
+    /// What stands in the store, at the start and now and then after it.
+    pub(crate) fn schedules_seen(&mut self, now: Now, rows: &[(String, Bytes)]) {
+        for at in 0..self.schedules.len() {
+            if self.schedules[at].busy {
+                continue;
+            }
+            let key = keys::schedule(&self.identity.namespace, &self.schedules[at].spec.name);
+            let found = rows.iter().find(|(found, _)| *found == key).map(|(_, value)| value);
+            self.schedule_seen(now, at, found);
+        }
+    }
+
+    fn schedule_seen(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
+        let key = keys::schedule(&self.identity.namespace, &self.schedules[at].spec.name);
+        let row = found.map(|value| ScheduleRow::decode(&key, value));
+        let starting = self.schedules[at].row.is_none();
+        let schedule = &mut self.schedules[at];
+        match row {
+            Some(Ok(row)) if schedule.is_mine(&row) || !starting => {
+                let was_foreign = schedule.foreign;
+                schedule.know(row, found.cloned().unwrap_or_default());
+                if schedule.foreign && !was_foreign {
+                    let reason = "another session gave it another time or event".to_owned();
+                    self.effects.push(Effect::Note(Note::ScheduleSkipped { schedule: at, reason }));
+                }
+            }
+            Some(Err(error)) => {
+                schedule.next = None;
+                let reason = error.to_string();
+                self.effects.push(Effect::Note(Note::ScheduleSkipped { schedule: at, reason }));
+            }
+            // Nobody has it yet, or the session that starts now brings it with a new time or event.
+            row => {
+                let old = row.and_then(Result::ok);
+                let fresh = schedule.fresh_row(now.wall, old.as_ref());
+                schedule.busy = true;
+                let check = match found {
+                    Some(value) => Check::Equals { space: Space::Schedules, key, value: value.clone() },
+                    None => Check::Absent { space: Space::Schedules, key },
+                };
+                let act = self.schedule_act(at, Some(check), fresh, Vec::new(), Vec::new());
+                self.send(now, act);
+            }
+        }
+    }
+
+    fn schedule_act(
+        &self,
+        at: usize,
+        check: Option<Check>,
+        row: ScheduleRow,
+        mut ops: Vec<Op>,
+        fires: Vec<Timestamp>,
+    ) -> Act {
+        let key = keys::schedule(&self.identity.namespace, &self.schedules[at].spec.name);
+        ops.push(Op::Put { space: Space::Schedules, key, value: row.encode() });
+        let then = Then::Fired { schedule: at, row, at: fires };
+        Act { checks: check.into_iter().collect(), ops, then }
+    }
+
+    pub(crate) fn fire_schedules(&mut self, now: Now) {
+        if self.phase != Phase::Working {
+            return;
+        }
+        for at in 0..self.schedules.len() {
+            let schedule = &self.schedules[at];
+            let due = schedule.next.is_some_and(|(_, happens)| happens <= now.wall);
+            if schedule.busy || !due {
+                continue;
+            }
+            let grace_ms = self.config.session_ttl_ms;
+            let Some((fires, last)) = schedule.due(now.wall, grace_ms) else { continue };
+            let Some((old, raw)) = schedule.row.clone() else { continue };
+            self.fire(now, at, &old, raw, fires, last);
+        }
+    }
+
+    fn fire(
+        &mut self,
+        now: Now,
+        at: usize,
+        old: &ScheduleRow,
+        raw: Bytes,
+        fires: Vec<Timestamp>,
+        last: Timestamp,
+    ) {
+        let namespace = self.identity.namespace.clone();
+        let spec = self.schedules[at].spec.clone();
+        let key = keys::schedule(&namespace, &spec.name);
+        let row = ScheduleRow { last, fires: old.fires + fires.len() as u64, ..old.clone() };
+        let mut ops = Vec::new();
+        for fire in &fires {
+            let parts = [namespace.as_str(), &spec.name, &fire.0.to_string()];
+            let (id, nonce) = (derived_id("schedule", &parts), self.draw.next());
+            ops.extend(append(&namespace, &self.topics, &spec.event, id, Default::default(), nonce));
+        }
+        let check = Check::Equals { space: Space::Schedules, key, value: raw };
+        #[cfg(feature = "sabotage")]
+        let check = Some(check).filter(|_| self.config.sabotage != Some(crate::Sabotage::FireWithoutFence));
+        #[cfg(not(feature = "sabotage"))]
+        let check = Some(check);
+        self.schedules[at].busy = true;
+        let act = self.schedule_act(at, check, row, ops, fires);
+        self.send(now, act);
+    }
+
+    pub(crate) fn fired(&mut self, at: usize, row: ScheduleRow, fires: &[Timestamp]) {
+        let schedule = &mut self.schedules[at];
+        schedule.busy = false;
+        let raw = row.encode();
+        schedule.know(row, raw);
+        for fire in fires {
+            self.effects.push(Effect::Note(Note::Fired { schedule: at, at: *fire }));
+        }
+    }
+
+    pub(crate) fn not_yet(&mut self, at: usize) {
+        self.schedules[at].busy = false;
+    }
+
+    /// Somebody else changed the row first: fired, disabled or replaced it.
+    pub(crate) fn fire_refused(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
+        self.schedules[at].busy = false;
+        if found.is_none() {
+            self.schedules[at].row = None;
+        }
+        self.schedule_seen(now, at, found);
+    }
+
+    pub(crate) fn next_fire(&self, now: Now) -> Option<Mono> {
+        let next = self.schedules.iter().filter(|schedule| !schedule.busy);
+        next.filter_map(|schedule| schedule.next).map(|(_, happens)| now.mono_at(happens)).min()
+    }
+}

@@ -1,0 +1,252 @@
+//! Beginning and end of a session: what it must know, how it makes itself known, and how it leaves.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use millrace_model::{Check, ClaimRow, HandlerRow, LaneRow, Mono, Now, Op, SessionRow, Space, keys};
+
+use crate::act::{Act, Then};
+use crate::build::Topics;
+use crate::effect::Effect;
+use crate::input::{Look, Seen, StreamSpan, Token};
+use crate::spec::From;
+use crate::worker::{Pending, Phase, Worker};
+
+/// Topics, handlers and schedules of a namespace that a session knows at once; others it meets as it goes.
+const ROWS_MAX: usize = 20_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reading {
+    Topics,
+    Handlers,
+    Schedules,
+    Streams,
+}
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+pub(crate) struct Starting {
+    wanted: Vec<Reading>,
+    under_way: usize,
+    retry_at: Option<Mono>,
+    handlers: BTreeMap<String, Bytes>,
+    streams: Vec<StreamSpan>,
+}
+
+impl Starting {
+    pub(crate) fn retry_at(&self) -> Option<Mono> {
+        self.retry_at
+    }
+}
+
+impl Worker {
+    pub(crate) fn begin(&mut self, now: Now) {
+        self.phase = Phase::Starting;
+        self.began = now.wall;
+        self.starting.wanted = vec![Reading::Topics, Reading::Handlers, Reading::Schedules];
+        if self.handlers.iter().any(|handler| handler.spec.from == From::Now) {
+            self.starting.wanted.push(Reading::Streams);
+        }
+        self.ask_wanted();
+    }
+
+    fn ask_wanted(&mut self) {
+        self.starting.retry_at = None;
+        for reading in std::mem::take(&mut self.starting.wanted) {
+            self.starting.under_way += 1;
+            self.ask(reading);
+        }
+    }
+
+    fn ask(&mut self, reading: Reading) {
+        let namespace = &self.identity.namespace;
+        let rows = |space| Look::Rows {
+            space,
+            from: format!("{namespace}/"),
+            // The character after the slash.
+            to: format!("{namespace}0"),
+            rows_max: ROWS_MAX,
+        };
+        let look = match reading {
+            Reading::Topics => rows(Space::Topics),
+            Reading::Handlers => rows(Space::Handlers),
+            Reading::Schedules => rows(Space::Schedules),
+            Reading::Streams => Look::Streams { namespace: namespace.clone(), topic: None },
+        };
+        let token = self.token(Pending::Reading(reading));
+        self.effects.push(Effect::Look { token, look });
+    }
+
+    pub(crate) fn seen(&mut self, now: Now, token: Token, seen: Option<Seen>) {
+        match self.pending.remove(&token) {
+            Some(Pending::Reading(reading)) => self.read(now, reading, seen),
+            Some(Pending::Due(handler)) => self.due_seen(handler, seen),
+            Some(Pending::SweepLook) => self.sweep_seen(now, seen),
+            Some(other) => {
+                self.pending.insert(token, other);
+            }
+            None => {}
+        }
+    }
+
+    /// When will the first of a handler's open claims, whoever has it, be ready?
+    pub(crate) fn ask_due(&mut self, handler: usize) {
+        let id = &self.handlers[handler].spec.id;
+        let from = keys::claims_of(self.identity.namespace.as_str(), id);
+        let to = format!("{}0", from.trim_end_matches('/'));
+        let look = Look::Rows { space: Space::Claims, from, to, rows_max: 1 };
+        let token = self.token(Pending::Due(handler));
+        self.effects.push(Effect::Look { token, look });
+    }
+
+    fn due_seen(&mut self, handler: usize, seen: Option<Seen>) {
+        let Some(Seen::Rows(rows)) = seen else { return };
+        let due = rows.first().and_then(|(key, value)| ClaimRow::decode(key, value).ok()).map(|row| row.due);
+        if let Some(due) = due {
+            self.handlers[handler].expect(due);
+        }
+    }
+
+    fn read(&mut self, now: Now, reading: Reading, seen: Option<Seen>) {
+        let starting = self.phase == Phase::Starting;
+        if starting {
+            self.starting.under_way -= 1;
+        }
+        match (reading, seen) {
+            (Reading::Topics, Some(Seen::Rows(rows))) => self.topics = Topics::from_rows(&rows),
+            (Reading::Handlers, Some(Seen::Rows(rows))) => {
+                self.starting.handlers = rows.into_iter().collect();
+            }
+            (Reading::Schedules, Some(Seen::Rows(rows))) => self.schedules_seen(now, &rows),
+            (Reading::Streams, Some(Seen::Streams(streams))) => self.starting.streams = streams,
+            // Not readable just now. A session that works will ask again anyway.
+            _ if starting => {
+                self.starting.wanted.push(reading);
+                self.starting.retry_at = Some(now.mono + self.config.event_poll_interval_ms);
+            }
+            _ => {}
+        }
+        if starting && self.starting.under_way == 0 && self.starting.wanted.is_empty() {
+            self.register(now);
+        }
+    }
+
+    pub(crate) fn retry_start(&mut self, now: Now) {
+        if self.starting.retry_at.is_some_and(|at| at <= now.mono) {
+            self.ask_wanted();
+        }
+    }
+
+    /// The session's row, and a row for each handler that was never seen. The first claims go in the same commit.
+    fn register(&mut self, now: Now) {
+        self.phase = Phase::Working;
+        self.refresh_at = now.mono + self.config.refresh_interval_ms;
+        self.sweep_at = now.mono + self.config.retention_interval_ms;
+        self.beat(now);
+        let Starting { handlers, streams, .. } = std::mem::take(&mut self.starting);
+        for at in 0..self.handlers.len() {
+            let handler = &self.handlers[at];
+            let key = keys::handler(&self.identity.namespace, &handler.spec.id);
+            let topic = handler.spec.topic.as_str().to_owned();
+            let known = handlers.get(&key);
+            let as_before = known
+                .and_then(|value| HandlerRow::decode(&key, value).ok())
+                .is_some_and(|row| row.topic == topic);
+            if as_before {
+                continue;
+            }
+            let row = HandlerRow { topic, registered: now.wall };
+            let check = match known {
+                Some(value) => {
+                    Check::Equals { space: Space::Handlers, key: key.clone(), value: value.clone() }
+                }
+                None => Check::Absent { space: Space::Handlers, key: key.clone() },
+            };
+            let mut ops = vec![Op::Put { space: Space::Handlers, key, value: row.encode() }];
+            if handler.spec.from == From::Now {
+                let mine = streams.iter().filter(|span| span.stream.topic == handler.topic);
+                ops.extend(mine.map(|span| Op::PutNew {
+                    space: Space::Lanes,
+                    key: keys::lane(&handler.spec.id, &span.stream, None),
+                    value: LaneRow::from_now(span.next).encode(),
+                }));
+            }
+            self.send(now, Act { checks: vec![check], ops, then: Then::Nothing });
+        }
+    }
+
+    pub(crate) fn beat(&mut self, now: Now) {
+        if now.mono < self.heartbeat_at {
+            return;
+        }
+        self.heartbeat_at = now.mono + self.config.session_heartbeat_interval_ms;
+        let act = self.session_act(now, false);
+        self.send(now, act);
+    }
+
+    fn session_act(&self, now: Now, stopped: bool) -> Act {
+        let row = SessionRow {
+            started: self.began,
+            heartbeat: now.wall,
+            stopped: stopped.then_some(now.wall),
+            metadata: self.identity.metadata.clone(),
+        };
+        let key = keys::session(&self.identity.namespace, &self.identity.session);
+        let ops = vec![Op::Put { space: Space::Sessions, key, value: row.encode() }];
+        Act { checks: Vec::new(), ops, then: Then::Nothing }
+    }
+
+    /// Topics may have got partitions, schedules may have been switched off.
+    pub(crate) fn refresh(&mut self, now: Now) {
+        if now.mono < self.refresh_at {
+            return;
+        }
+        self.refresh_at = now.mono + self.config.refresh_interval_ms;
+        let under_way = |worker: &Worker, what| {
+            worker
+                .pending
+                .values()
+                .any(|pending| matches!(pending, Pending::Reading(reading) if *reading == what))
+        };
+        if !under_way(self, Reading::Topics) {
+            self.ask(Reading::Topics);
+        }
+        if !self.schedules.is_empty() && !under_way(self, Reading::Schedules) {
+            self.ask(Reading::Schedules);
+        }
+    }
+
+    pub(crate) fn stop(&mut self, now: Now) {
+        match self.phase {
+            Phase::Working => {
+                self.phase = Phase::Stopping;
+                self.give_all_back(now);
+            }
+            // Nothing was promised to anybody yet.
+            Phase::Fresh | Phase::Starting => {
+                self.phase = Phase::Stopped;
+                self.effects.push(Effect::Stopped { failed: None });
+            }
+            Phase::Stopping | Phase::Leaving | Phase::Stopped | Phase::Failed => {}
+        }
+    }
+
+    /// When everything else is done: the mark that this session has stopped, then the end.
+    pub(crate) fn leave(&mut self, now: Now) {
+        let done = self.runs.is_empty() && self.flight.is_none() && self.gate.is_empty();
+        match self.phase {
+            Phase::Stopping if done => {
+                self.phase = Phase::Leaving;
+                let act = self.session_act(now, true);
+                self.heartbeat_at = Mono(u64::MAX);
+                self.send(now, act);
+                self.depart(now);
+            }
+            Phase::Leaving if done => {
+                self.phase = Phase::Stopped;
+                self.effects.push(Effect::Stopped { failed: None });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The engine's outer shape: its state, the verbs of the loop, and the table that forwards each input.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_model::{Mono, Now, Outcome, Timestamp, TopicKey};
+
+use crate::build::Topics;
+use crate::config::WorkerConfig;
+use crate::draw::Draw;
+use crate::effect::Effect;
+use crate::error::{CommitError, SpecError};
+use crate::flight::{Flight, Gate};
+use crate::handler::Handler;
+use crate::input::{Input, RunId, Token};
+use crate::run::{Active, CommitUnderWay};
+use crate::schedule::Schedule;
+use crate::spec::{HandlerSpec, ScheduleSpec, WorkerIdentity};
+use crate::start::{Reading, Starting};
+use crate::sweep::Sweep;
+
+/// One session's worker. Owned by one loop:
+///
+/// ```text
+/// worker.handle(now, input)           // Input::Tick when the deadline has come, and once at the beginning
+/// for effect in worker.drain() { ... }
+/// wait until worker.next_deadline() or the next input
+/// ```
+#[derive(Debug)]
+pub struct Worker {
+    pub(crate) config: WorkerConfig,
+    pub(crate) identity: WorkerIdentity,
+    /// As they were given; `order` is by priority, then id.
+    pub(crate) handlers: Vec<Handler>,
+    pub(crate) order: Vec<usize>,
+    /// The place in `order` that comes next.
+    pub(crate) turn: usize,
+    pub(crate) schedules: Vec<Schedule>,
+    pub(crate) topics: Topics,
+    pub(crate) draw: Draw,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) phase: Phase,
+    pub(crate) starting: Starting,
+    pub(crate) gate: Gate,
+    pub(crate) flight: Option<Flight>,
+    pub(crate) runs: BTreeMap<RunId, Active>,
+    pub(crate) run_ids: u64,
+    pub(crate) pending: BTreeMap<Token, Pending>,
+    tokens: u64,
+    /// Runs begun in this iteration, and until when to pause before the next.
+    pub(crate) started: usize,
+    pub(crate) paused_until: Option<Mono>,
+    pub(crate) began: Timestamp,
+    pub(crate) heartbeat_at: Mono,
+    pub(crate) refresh_at: Mono,
+    pub(crate) sweep_at: Mono,
+    pub(crate) sweep: Option<Box<Sweep>>,
+    pub(crate) failed: Option<String>,
+    now: Now,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Fresh,
+    /// Waits for what it must know before it can work.
+    Starting,
+    Working,
+    Stopping,
+    /// The mark that the session has stopped is on its way.
+    Leaving,
+    Stopped,
+    Failed,
+}
+
+#[derive(Debug)]
+pub(crate) enum Pending {
+    Flight,
+    Commit(Box<CommitUnderWay>),
+    Reading(Reading),
+    /// The first open claim of this handler, for when it is due.
+    Due(usize),
+    SweepLook,
+    SweepCommit,
+    #[cfg(feature = "sabotage")]
+    Apart,
+}
+
+impl Worker {
+    /// `seed` is drawn at random: jitter and the nonces of batches come from it.
+    pub fn new(
+        config: WorkerConfig,
+        identity: WorkerIdentity,
+        handlers: Vec<HandlerSpec>,
+        schedules: Vec<ScheduleSpec>,
+        seed: u64,
+    ) -> Result<Worker, SpecError> {
+        check(&config, &handlers, &schedules)?;
+        let mut order: Vec<usize> = (0..handlers.len()).collect();
+        order.sort_by_key(|at| (std::cmp::Reverse(handlers[*at].priority), handlers[*at].id.clone()));
+        let handlers = handlers.into_iter().map(|spec| {
+            let topic = TopicKey::new(&identity.namespace, &spec.topic);
+            Handler::new(spec, topic, config.event_claim_limit)
+        });
+        Ok(Worker {
+            handlers: handlers.collect(),
+            order,
+            turn: 0,
+            schedules: schedules.into_iter().map(Schedule::new).collect::<Result<_, _>>()?,
+            topics: Topics::default(),
+            draw: Draw::new(seed),
+            effects: Vec::new(),
+            phase: Phase::Fresh,
+            starting: Starting::default(),
+            gate: Gate::default(),
+            flight: None,
+            runs: BTreeMap::new(),
+            run_ids: 0,
+            pending: BTreeMap::new(),
+            tokens: 0,
+            started: 0,
+            paused_until: None,
+            began: Timestamp(0),
+            heartbeat_at: Mono(0),
+            refresh_at: Mono(0),
+            sweep_at: Mono(0),
+            sweep: None,
+            failed: None,
+            now: Now::default(),
+            config,
+            identity,
+        })
+    }
+
+    /// Takes one input. Effects gather until they are drained.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        self.now = now;
+        if self.phase == Phase::Fresh && !matches!(input, Input::Failed { .. }) {
+            self.begin(now);
+        }
+        match input {
+            Input::News { topics: Some(topics) } => topics.iter().for_each(|topic| self.news_of(topic)),
+            Input::News { topics: None } => {
+                self.handlers.iter_mut().for_each(|handler| handler.hungry = true);
+            }
+            Input::Committed { token, outcome } => self.committed(now, token, outcome),
+            Input::Failed { reason } => self.storage_failed(reason),
+            Input::Seen { token, seen } => self.seen(now, token, seen),
+            Input::Commit { run, commit } => self.handler_commit(now, run, commit),
+            Input::Finished { run, result } => self.finished(now, run, result),
+            Input::Stop => self.stop(now),
+            Input::Tick => {}
+        }
+        self.settle(now);
+    }
+
+    pub fn drain(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`Input::Tick`] must be given at the latest; `None` = not before the next input.
+    pub fn next_deadline(&self) -> Option<Mono> {
+        let now = self.now;
+        match self.phase {
+            Phase::Fresh => return Some(now.mono),
+            Phase::Stopped | Phase::Failed => return None,
+            Phase::Starting => return self.starting.retry_at(),
+            Phase::Working | Phase::Stopping | Phase::Leaving => {}
+        }
+        let stale_at = |due: Timestamp| {
+            // The first moment at which `is_stale` holds.
+            now.mono_at(due.saturating_sub(self.config.event_claim_lease_ms / 2) + 1)
+        };
+        let polls = !self.config.alone;
+        let mut wakes = Vec::with_capacity(8);
+        wakes.extend(polls.then_some(self.heartbeat_at));
+        wakes.extend(self.gate.leave_at().filter(|_| self.flight.is_none()));
+        if self.config.lease_renewal {
+            let held = self.runs.values().filter(|run| !run.busy && run.ticket.is_held(now.wall));
+            wakes.extend(held.map(|run| stale_at(run.ticket.row.due)));
+        }
+        if self.phase == Phase::Working {
+            wakes.extend(polls.then_some(self.refresh_at));
+            wakes.extend(self.paused_until);
+            wakes.extend(self.next_fire(now));
+            wakes.extend(self.handlers.iter().filter_map(|handler| handler.next_wake(now, polls)));
+            let queued = self.handlers.iter().filter_map(|handler| handler.queue.front());
+            wakes.extend(queued.map(|claimed| stale_at(claimed.ticket.row.due)));
+            let sweeps = self.sweep.is_none() && self.config.retention_interval_ms > 0;
+            wakes.extend(sweeps.then_some(self.sweep_at));
+        }
+        wakes.into_iter().min()
+    }
+
+    /// Nothing runs, nothing is on its way, and the last look at every handler's events found nothing to do now.
+    /// Events that wait for a retry and fires of schedules may still come.
+    pub fn is_idle(&self) -> bool {
+        let settled = self.runs.is_empty() && self.flight.is_none() && self.gate.is_empty();
+        let quiet = self.handlers.iter().all(|handler| !handler.hungry && handler.queue.is_empty());
+        settled && quiet && self.pending.is_empty() && matches!(self.phase, Phase::Working | Phase::Stopped)
+    }
+
+    fn settle(&mut self, now: Now) {
+        match self.phase {
+            Phase::Starting => self.retry_start(now),
+            Phase::Working => {
+                let polls = !self.config.alone;
+                self.handlers.iter_mut().for_each(|handler| handler.wake(now, polls));
+                self.beat(now);
+                self.fire_schedules(now);
+                self.give_stale_back(now);
+                self.renew_leases(now);
+                self.start_runs(now);
+                self.refresh(now);
+                self.wake_sweep(now);
+            }
+            Phase::Stopping | Phase::Leaving => {
+                self.beat(now);
+                self.renew_leases(now);
+            }
+            Phase::Fresh | Phase::Stopped | Phase::Failed => return,
+        }
+        self.depart(now);
+        self.leave(now);
+    }
+
+    pub(crate) fn token(&mut self, pending: Pending) -> Token {
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        self.pending.insert(token, pending);
+        token
+    }
+
+    fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
+        match self.pending.remove(&token) {
+            Some(Pending::Flight) => self.flight_back(now, outcome),
+            Some(Pending::Commit(under_way)) => self.commit_back(now, *under_way, outcome),
+            Some(Pending::SweepCommit) => self.drive_sweep(now),
+            #[cfg(feature = "sabotage")]
+            Some(Pending::Apart) => {}
+            // An answer to a look, or to nothing: not a commit of this worker.
+            Some(other) => {
+                self.pending.insert(token, other);
+            }
+            None => {}
+        }
+    }
+
+    fn storage_failed(&mut self, reason: String) {
+        if matches!(self.phase, Phase::Failed | Phase::Stopped) {
+            return;
+        }
+        for pending in std::mem::take(&mut self.pending).into_values() {
+            if let Pending::Commit(under_way) = pending {
+                let result = Err(CommitError::StorageFailed { reason: reason.clone() });
+                self.effects.push(Effect::Answer { run: under_way.run(), result });
+            }
+        }
+        self.phase = Phase::Failed;
+        self.flight = None;
+        self.handlers.iter_mut().for_each(|handler| handler.queue.clear());
+        self.failed = Some(reason.clone());
+        self.effects.push(Effect::Stopped { failed: Some(reason) });
+    }
+}
+
+fn check(
+    config: &WorkerConfig,
+    handlers: &[HandlerSpec],
+    schedules: &[ScheduleSpec],
+) -> Result<(), SpecError> {
+    let numbers = [
+        ("event_poll_interval_ms", config.event_poll_interval_ms),
+        ("event_claim_limit", config.event_claim_limit as u64),
+        ("max_events_per_iteration", config.max_events_per_iteration as u64),
+        ("event_claim_lease_ms", config.event_claim_lease_ms),
+        ("session_heartbeat_interval_ms", config.session_heartbeat_interval_ms),
+        ("session_ttl_ms", config.session_ttl_ms),
+        ("event_max_attempts", u64::from(config.event_max_attempts)),
+        ("max_batch_size", config.max_batch_size as u64),
+        ("handler_concurrency", config.handler_concurrency as u64),
+        ("refresh_interval_ms", config.refresh_interval_ms),
+        ("retention_rows_max", config.retention_rows_max as u64),
+    ];
+    if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
+        return Err(SpecError::Zero { name });
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = handlers.iter().find(|handler| !seen.insert(handler.id.as_str())) {
+        return Err(SpecError::DoubledHandler(twice.id.as_str().to_owned()));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = schedules.iter().find(|schedule| !seen.insert(schedule.name.as_str())) {
+        return Err(SpecError::DoubledSchedule(twice.name.clone()));
+    }
+    Ok(())
+}

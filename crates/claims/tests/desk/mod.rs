@@ -1,0 +1,302 @@
+//! A desk to try workers on: several of them on one memory store, a clock that is moved by hand.
+
+// Each test file uses its own part of the desk.
+#![allow(dead_code, unreachable_pub)]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use millrace_claims::*;
+use millrace_model::*;
+use millrace_store::{KeyRange, MemoryStore, ReadLimit, Retention, Store};
+
+/// Eight in the morning of 1 March 2026, UTC.
+pub const START: Timestamp = Timestamp(1_772_352_000_000);
+
+pub struct Desk {
+    pub store: MemoryStore,
+    pub now: Now,
+    pub workers: BTreeMap<&'static str, Worker>,
+    /// Runs that were asked for and not yet ended.
+    pub runs: BTreeMap<&'static str, VecDeque<Run>>,
+    pub answers: Vec<Result<Option<StateCommit>, CommitError>>,
+    pub notes: Vec<Note>,
+    pub stopped: Vec<&'static str>,
+    /// Commits are kept back while set.
+    pub hold: bool,
+    pub held: Vec<(&'static str, Token, Batch)>,
+    pub commits: usize,
+    nonces: u64,
+}
+
+pub fn name(text: &str) -> TopicName {
+    TopicName::new(text).expect("a sound desk")
+}
+
+pub fn key(text: &str) -> TopicKey {
+    TopicKey::parse(&format!("default/{text}")).expect("a sound desk")
+}
+
+pub fn handler(id: &str, topic: &str) -> HandlerSpec {
+    HandlerSpec {
+        id: HandlerId::new(id).expect("a sound desk"),
+        topic: name(topic),
+        priority: 0,
+        from: From::Backlog,
+    }
+}
+
+pub fn out(topic: &str, payload: &str) -> OutEvent {
+    let payload = JsonText::parse(payload).or_else(|_| JsonText::from_value(&payload));
+    OutEvent::new(name(topic), payload.expect("a sound desk"))
+}
+
+pub fn identity(session: &str) -> WorkerIdentity {
+    WorkerIdentity {
+        namespace: Namespace::default(),
+        session: SessionId::new(session).expect("a sound desk"),
+        metadata: BTreeMap::new(),
+    }
+}
+
+/// Sets one entity.
+pub fn ensure(entity: &str, fields: &str) -> StateChanges {
+    let identity = Identity::Entity { type_name: "Thing".into(), key: entity.into() };
+    let fields = Some(JsonText::parse(fields).expect("a sound desk"));
+    StateChanges { intents: vec![Intent { identity, fields, schema: 1 }], ..StateChanges::default() }
+}
+
+pub fn failed(text: &str) -> Result<Vec<OutEvent>, RunError> {
+    Err(RunError::Failed(text.to_owned()))
+}
+
+/// One attempt less waiting: retention and heartbeats are out of the way of tests that count commits.
+pub fn config() -> WorkerConfig {
+    WorkerConfig { retention_interval_ms: 0, ..WorkerConfig::default() }
+}
+
+impl Desk {
+    pub fn new() -> Desk {
+        Desk {
+            store: MemoryStore::new(),
+            now: Now { mono: Mono(1), wall: START },
+            workers: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            answers: Vec::new(),
+            notes: Vec::new(),
+            stopped: Vec::new(),
+            hold: false,
+            held: Vec::new(),
+            commits: 0,
+            nonces: 0,
+        }
+    }
+
+    /// One worker named `a` with these handlers.
+    pub fn with(handlers: Vec<HandlerSpec>) -> Desk {
+        let mut desk = Desk::new();
+        desk.join("a", config(), handlers, Vec::new());
+        desk
+    }
+
+    pub fn join(
+        &mut self,
+        who: &'static str,
+        config: WorkerConfig,
+        handlers: Vec<HandlerSpec>,
+        schedules: Vec<ScheduleSpec>,
+    ) {
+        let worker =
+            Worker::new(config, identity(who), handlers, schedules, self.nonces + 7).expect("a sound desk");
+        self.workers.insert(who, worker);
+        self.runs.insert(who, VecDeque::new());
+        self.input(who, Input::Tick);
+    }
+
+    /// The process dies with all it had in memory.
+    pub fn crash(&mut self, who: &'static str) {
+        self.workers.remove(who);
+        self.runs.remove(who);
+        self.held.retain(|(held, _, _)| *held != who);
+    }
+
+    pub fn publish(&mut self, event: OutEvent) -> EventId {
+        let changes = StateChanges { event: Some(event), ..StateChanges::default() };
+        self.nonces += 1;
+        let (topics, namespace) = (Topics::default(), Namespace::default());
+        let batch = imperative(&config(), &namespace, &topics, changes, self.now.wall, self.nonces << 20)
+            .expect("a sound desk");
+        let outcome = self.store.commit(&[batch]).expect("a sound desk").remove(0);
+        let Outcome::Done(done) = outcome else { panic!("{outcome:?}") };
+        self.news();
+        done.appended[0].id.clone()
+    }
+
+    pub fn news(&mut self) {
+        for who in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.input(who, Input::News { topics: None });
+        }
+    }
+
+    pub fn input(&mut self, who: &'static str, input: Input) {
+        let Some(worker) = self.workers.get_mut(who) else { return };
+        worker.handle(self.now, input);
+        for effect in worker.drain() {
+            self.effect(who, effect);
+        }
+    }
+
+    fn effect(&mut self, who: &'static str, effect: Effect) {
+        match effect {
+            Effect::Commit { token, batch } if self.hold => self.held.push((who, token, batch)),
+            Effect::Commit { token, batch } => self.commit(who, token, &batch),
+            Effect::Look { token, look } => {
+                let seen = Some(self.look(&look));
+                self.input(who, Input::Seen { token, seen });
+            }
+            Effect::Run(run) => self.runs.entry(who).or_default().push_back(run),
+            Effect::Answer { result, .. } => self.answers.push(result),
+            Effect::Note(note) => self.notes.push(note),
+            Effect::Stopped { .. } => self.stopped.push(who),
+        }
+    }
+
+    fn commit(&mut self, who: &'static str, token: Token, batch: &Batch) {
+        assert!(batch.bytes() <= BATCH_BYTES_MAX);
+        self.commits += 1;
+        let outcome = self.store.commit(std::slice::from_ref(batch)).expect("a sound desk").remove(0);
+        self.input(who, Input::Committed { token, outcome });
+    }
+
+    pub fn let_go(&mut self) {
+        self.hold = false;
+        for (who, token, batch) in std::mem::take(&mut self.held) {
+            self.commit(who, token, &batch);
+        }
+    }
+
+    fn look(&self, look: &Look) -> Seen {
+        match look {
+            Look::Rows { space, from, to, rows_max } => {
+                let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
+                let rows = self.store.scan(*space, &range, *rows_max).expect("a sound desk");
+                Seen::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect())
+            }
+            Look::Streams { namespace, .. } => {
+                let streams = self.store.streams().expect("a sound desk").into_iter();
+                let mine = streams.filter(|bounds| bounds.stream.topic.namespace() == namespace.as_str());
+                Seen::Streams(
+                    mine.map(|b| StreamSpan { stream: b.stream, start: b.start, next: b.next }).collect(),
+                )
+            }
+            Look::RetentionStart { stream, older_than, bytes_max } => {
+                let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
+                Seen::Start(self.store.retention_start(stream, rule).expect("a sound desk"))
+            }
+        }
+    }
+
+    /// The next run that waits at this worker; it stays open until it is finished.
+    pub fn take(&mut self, who: &'static str) -> Run {
+        self.runs.get_mut(who).and_then(VecDeque::pop_front).expect("a run")
+    }
+
+    pub fn waiting(&self, who: &'static str) -> usize {
+        self.runs.get(who).map_or(0, VecDeque::len)
+    }
+
+    pub fn finish(&mut self, who: &'static str, run: &Run, result: Result<Vec<OutEvent>, RunError>) {
+        self.input(who, Input::Finished { run: run.run, result });
+    }
+
+    pub fn ok(&mut self, who: &'static str) -> Run {
+        let run = self.take(who);
+        self.finish(who, &run, Ok(Vec::new()));
+        run
+    }
+
+    pub fn fail(&mut self, who: &'static str) -> Run {
+        let run = self.take(who);
+        self.finish(who, &run, failed("no luck"));
+        run
+    }
+
+    /// A handler's `commit()`, and its answer.
+    pub fn commit_run(
+        &mut self,
+        who: &'static str,
+        run: &Run,
+        commit: StateChanges,
+    ) -> Result<Option<StateCommit>, CommitError> {
+        self.input(who, Input::Commit { run: run.run, commit });
+        self.answers.pop().expect("an answer")
+    }
+
+    /// Time passes; workers are woken when they asked to be.
+    pub fn pass(&mut self, ms: u64) {
+        let end = self.now.mono + ms;
+        loop {
+            let next =
+                self.workers.iter().filter_map(|(who, worker)| Some((worker.next_deadline()?, *who))).min();
+            let Some((at, who)) = next.filter(|(at, _)| *at <= end) else { break };
+            self.to(at.max(self.now.mono));
+            self.input(who, Input::Tick);
+        }
+        self.to(end);
+    }
+
+    fn to(&mut self, at: Mono) {
+        self.now.wall = self.now.wall + (at.0 - self.now.mono.0);
+        self.now.mono = at;
+    }
+
+    /// Time passes and all runs succeed until then.
+    pub fn pass_working(&mut self, ms: u64) -> usize {
+        let (end, mut done) = (self.now.mono + ms, 0);
+        loop {
+            for who in self.workers.keys().copied().collect::<Vec<_>>() {
+                while self.waiting(who) > 0 {
+                    self.ok(who);
+                    done += 1;
+                }
+            }
+            let next = self.workers.values().filter_map(Worker::next_deadline).min();
+            let Some(at) = next.filter(|at| *at <= end) else { break };
+            let wait = at.0.saturating_sub(self.now.mono.0);
+            self.pass(wait);
+        }
+        self.to(end);
+        done
+    }
+
+    pub fn rows(&self, space: Space) -> Vec<(String, String)> {
+        let rows = self.store.scan(space, &KeyRange::all(), usize::MAX).expect("a sound desk");
+        rows.into_iter()
+            .map(|row| (row.key, String::from_utf8(row.value.to_vec()).expect("a sound desk")))
+            .collect()
+    }
+
+    pub fn claims(&self) -> Vec<ClaimRow> {
+        let rows = self.store.scan(Space::Claims, &KeyRange::all(), usize::MAX).expect("a sound desk");
+        rows.iter().map(|row| ClaimRow::decode(&row.key, &row.value).expect("a sound desk")).collect()
+    }
+
+    pub fn endings(&self) -> Vec<Ending> {
+        let rows = self.store.scan(Space::Finished, &KeyRange::all(), usize::MAX).expect("a sound desk");
+        rows.iter()
+            .map(|row| FinishedRow::decode(&row.key, &row.value).expect("a sound desk").ending)
+            .collect()
+    }
+
+    pub fn events(&self, topic: &str) -> Vec<std::sync::Arc<Event>> {
+        let limit = ReadLimit { events_max: usize::MAX, bytes_max: usize::MAX };
+        let stream = key(topic).stream(Partition(0));
+        self.store.read(&stream, Offset::FIRST, limit).expect("a sound desk").events
+    }
+
+    pub fn payloads(&self, topic: &str) -> Vec<String> {
+        self.events(topic)
+            .iter()
+            .map(|event| event.body.payload.as_str().trim_matches('"').to_owned())
+            .collect()
+    }
+}

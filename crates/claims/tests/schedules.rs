@@ -1,0 +1,236 @@
+//! Schedules: on time, once over many sessions, and what becomes of missed fires.
+
+mod desk;
+
+use desk::*;
+use millrace_claims::*;
+use millrace_model::*;
+
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+
+fn every(cron: &str, zone: &str, catch_up: CatchUp) -> ScheduleSpec {
+    ScheduleSpec {
+        name: "tick/tock".into(),
+        cron: cron.into(),
+        zone: zone.into(),
+        catch_up,
+        jitter_ms: 0,
+        event: out("tick", "{}"),
+    }
+}
+
+fn fires(desk: &Desk) -> Vec<u64> {
+    desk.events("tick").iter().map(|event| (event.ts.0 - START.0) / 1000).collect()
+}
+
+fn times(cron: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+    let times = Times::parse("x", cron, zone).expect("a sound schedule");
+    let from: jiff::Timestamp = from.parse().expect("a time");
+    let mut at = Timestamp(from.as_millisecond() as u64);
+    (0..count)
+        .map(|_| {
+            at = times.next(at).expect("another fire");
+            at.to_string()[..16].to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn a_schedule_fires_on_time_and_its_handlers_run() {
+    let mut desk = Desk::new();
+    let schedule = every("*/5 * * * *", "UTC", CatchUp::One);
+    desk.join("a", config(), vec![handler("m:h", "tick")], vec![schedule]);
+    assert_eq!(desk.pass_working(16 * MINUTE), 3);
+    assert_eq!(fires(&desk), [300, 600, 900]);
+}
+
+#[test]
+fn many_sessions_fire_once() {
+    let mut desk = Desk::new();
+    for who in ["a", "b", "c", "d"] {
+        desk.join(who, config(), vec![handler("m:h", "tick")], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    }
+    desk.pass_working(10 * MINUTE);
+    assert_eq!(fires(&desk), (1..=10).map(|n| n * 60).collect::<Vec<_>>());
+}
+
+#[test]
+fn many_sessions_that_fire_at_the_same_moment_fire_once() {
+    let mut desk = Desk::new();
+    for who in ["a", "b", "c"] {
+        desk.join(who, config(), vec![], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    }
+    desk.pass(MINUTE - 1);
+    desk.hold = true;
+    desk.pass(1);
+    let firing = |batch: &Batch| batch.ops.iter().any(|op| matches!(op, Op::Append(_)));
+    assert!(desk.held.iter().filter(|(_, _, batch)| firing(batch)).count() >= 2, "they race");
+    desk.let_go();
+    desk.pass(10);
+    assert_eq!(desk.events("tick").len(), 1);
+    desk.pass(MINUTE);
+    assert_eq!(desk.events("tick").len(), 2);
+}
+
+#[test]
+fn missed_fires_are_made_up_for_by_one_all_or_none() {
+    for (catch_up, expected) in [(CatchUp::One, 1), (CatchUp::All, 300), (CatchUp::None, 0)] {
+        let mut desk = Desk::new();
+        desk.join("a", config(), vec![], vec![every("*/2 * * * *", "UTC", catch_up)]);
+        desk.crash("a");
+        desk.pass(600 * MINUTE + 90_000);
+        desk.join("b", config(), vec![], vec![every("*/2 * * * *", "UTC", catch_up)]);
+        desk.pass(1000);
+        assert_eq!(desk.events("tick").len(), expected, "{catch_up:?}");
+        desk.pass(2 * MINUTE);
+        assert_eq!(desk.events("tick").len(), expected + 1, "{catch_up:?}");
+    }
+}
+
+#[test]
+fn a_schedule_can_be_switched_off_and_on_while_sessions_run() {
+    let mut desk = Desk::new();
+    desk.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::All)]);
+    desk.pass(2 * MINUTE);
+    let switch = |desk: &mut Desk, enabled, nonce| {
+        let (key, value) = desk.rows(Space::Schedules).remove(0);
+        assert_eq!(key, keys::schedule(&Namespace::default(), "tick/tock"));
+        let value = value.into_bytes().into();
+        let now = desk.now.wall;
+        let batch =
+            set_schedule_enabled(&Namespace::default(), "tick/tock", &value, enabled, now, nonce).unwrap();
+        millrace_store::Store::commit(&desk.store, &[batch]).unwrap();
+    };
+    switch(&mut desk, false, 1);
+    desk.pass(5 * MINUTE);
+    assert_eq!(desk.events("tick").len(), 2);
+    switch(&mut desk, true, 2);
+    desk.pass(2 * MINUTE);
+    assert_eq!(desk.events("tick").len(), 4, "what was missed while it was off stays missed");
+}
+
+#[test]
+fn a_session_with_a_new_time_takes_the_schedule_over() {
+    let mut desk = Desk::new();
+    desk.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::All)]);
+    desk.pass(90_000);
+    desk.join("b", config(), vec![], vec![every("0 * * * *", "UTC", CatchUp::All)]);
+    desk.pass(30 * MINUTE);
+    assert_eq!(desk.events("tick").len(), 1);
+    assert!(desk.notes.iter().any(|note| matches!(note, Note::ScheduleSkipped { .. })));
+}
+
+#[test]
+fn jitter_delays_by_the_same_amount_everywhere() {
+    let mut desk = Desk::new();
+    let jittered = ScheduleSpec { jitter_ms: 20_000, ..every("* * * * *", "UTC", CatchUp::One) };
+    for who in ["a", "b"] {
+        desk.join(who, config(), vec![], vec![jittered.clone()]);
+    }
+    desk.pass(30 * MINUTE);
+    let late: Vec<u64> = desk.events("tick").iter().map(|event| event.ts.0 % MINUTE).collect();
+    assert!(late.len() >= 29 && late.iter().all(|ms| *ms <= 20_000), "{late:?}");
+    assert!(late.iter().collect::<std::collections::BTreeSet<_>>().len() > 5, "{late:?}");
+}
+
+#[test]
+fn a_time_that_the_clock_skips_fires_once_at_the_shift() {
+    let fires = times("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 4);
+    assert_eq!(fires, ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30", "2026-03-31T00:30"]);
+}
+
+#[test]
+fn the_shift_is_noticed_from_every_second_before_it() {
+    for from in ["2026-03-29T00:58:59.5Z", "2026-03-29T00:59:00Z", "2026-03-29T00:59:59.999Z"] {
+        assert_eq!(times("30 2 * * *", "Europe/Berlin", from, 1), ["2026-03-29T01:00"], "{from}");
+    }
+    assert_eq!(times("30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00Z", 1), ["2026-03-30T00:30"]);
+}
+
+#[test]
+fn a_time_that_comes_twice_fires_once() {
+    let fires = times("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 3);
+    assert_eq!(fires, ["2026-10-25T00:30", "2026-10-26T01:30", "2026-10-27T01:30"]);
+}
+
+#[test]
+fn intervals_go_by_elapsed_time_through_both_shifts() {
+    let spring = times("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z", 4);
+    assert_eq!(spring, ["2026-03-29T00:30", "2026-03-29T01:00", "2026-03-29T01:30", "2026-03-29T02:00"]);
+    let autumn = times("*/30 * * * *", "Europe/Berlin", "2026-10-25T00:20:00Z", 4);
+    assert_eq!(autumn, ["2026-10-25T00:30", "2026-10-25T01:00", "2026-10-25T01:30", "2026-10-25T02:00"]);
+}
+
+#[test]
+fn the_engine_fires_once_through_the_hour_that_comes_twice() {
+    let mut desk = Desk::new();
+    // 24 October 2026, noon.
+    desk.now.wall = Timestamp(1_792_843_200_000);
+    desk.join("a", config(), vec![], vec![every("30 2 * * *", "Europe/Berlin", CatchUp::One)]);
+    desk.pass(24 * HOUR);
+    assert_eq!(desk.events("tick").len(), 1);
+}
+
+#[test]
+fn the_29th_of_february_is_found_over_2100() {
+    assert_eq!(times("0 0 29 2 *", "UTC", "2096-03-01T00:00:00Z", 1), ["2104-02-29T00:00"]);
+    assert_eq!(times("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", 1), ["2028-02-29T00:00"]);
+}
+
+#[test]
+fn day_of_month_or_weekday_is_enough() {
+    // 13 of the month, or Friday.
+    let fires = times("0 0 13 * 5", "UTC", "2026-10-01T00:00:00Z", 4);
+    assert_eq!(fires, ["2026-10-02T00:00", "2026-10-09T00:00", "2026-10-13T00:00", "2026-10-16T00:00"]);
+}
+
+#[test]
+fn bad_schedules_say_what_is_wrong() {
+    let make =
+        |schedule| Worker::new(config(), identity("x"), vec![], vec![schedule], 1).unwrap_err().to_string();
+    for cron in ["", "* * * *", "0 * * * * *", "60 * * * *", "* * * * * * *", "nonsense"] {
+        let text = make(every(cron, "UTC", CatchUp::One));
+        assert!(text.contains("is not a cron expression of five fields"), "{cron:?}: {text}");
+    }
+    let text = make(every("* * * * *", "Europe/Atlantis", CatchUp::One));
+    assert!(text.contains("\"Europe/Atlantis\" is not known"), "{text}");
+    let text = make(every("0 0 30 2 *", "UTC", CatchUp::One));
+    assert!(text.contains("never fires"), "{text}");
+}
+
+#[test]
+fn a_clock_that_steps_back_fires_nothing_twice() {
+    let mut desk = Desk::new();
+    desk.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    desk.pass(3 * MINUTE);
+    desk.now.wall = Timestamp(desk.now.wall.0 - 2 * MINUTE);
+    desk.pass(2 * MINUTE);
+    assert_eq!(desk.events("tick").len(), 3);
+    desk.pass(MINUTE);
+    assert_eq!(desk.events("tick").len(), 4);
+}
+
+#[test]
+fn a_fire_that_waits_while_the_clock_steps_back_is_not_early() {
+    let mut desk = Desk::new();
+    desk.join("a", config(), vec![handler("m:h", "t")], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    desk.pass(MINUTE - 1);
+    desk.hold = true;
+    desk.publish(out("t", "1"));
+    assert_eq!(desk.held.len(), 1, "a claim is on its way, the fire must wait for it");
+    desk.pass(1);
+    desk.now.wall = Timestamp(desk.now.wall.0 - 5000);
+    desk.let_go();
+    assert!(desk.events("tick").is_empty(), "too early");
+    desk.pass(5000);
+    assert_eq!(fires(&desk), [60]);
+}
+
+#[test]
+fn days_of_minutes_come_by_without_polling() {
+    let mut desk = Desk::new();
+    let alone = WorkerConfig { alone: true, ..config() };
+    desk.join("a", alone, vec![handler("m:h", "tick")], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    assert_eq!(desk.pass_working(3 * 24 * HOUR), 3 * 24 * 60);
+}

@@ -1,0 +1,160 @@
+//! Retention, and what people do by hand.
+
+mod desk;
+
+use desk::*;
+use millrace_claims::*;
+use millrace_model::*;
+use millrace_store::Store;
+
+const DAY: u64 = 24 * 3600 * 1000;
+
+fn keeping() -> WorkerConfig {
+    WorkerConfig {
+        retention_rows_max: 7,
+        alone: true,
+        retention_interval_ms: 3_600_000,
+        ..WorkerConfig::default()
+    }
+}
+
+#[test]
+fn finished_events_go_after_their_time_and_their_rows_with_them() {
+    let mut desk = Desk::new();
+    desk.join("a", keeping(), vec![handler("m:h", "t"), handler("m:i", "t")], Vec::new());
+    for n in 0..20 {
+        desk.publish(out("t", &n.to_string()));
+    }
+    assert_eq!(desk.pass_working(6 * DAY), 40);
+    assert_eq!((desk.events("t").len(), desk.endings().len()), (20, 40));
+    desk.pass_working(DAY + 3 * 3_600_000);
+    assert_eq!((desk.events("t").len(), desk.endings().len()), (0, 0));
+}
+
+#[test]
+fn nothing_goes_that_a_handler_has_not_finished() {
+    let mut desk = Desk::new();
+    desk.join("a", keeping(), vec![handler("m:h", "t")], Vec::new());
+    desk.publish(out("t", "1"));
+    desk.ok("a");
+    desk.publish(out("t", "2"));
+    desk.crash("a");
+    desk.publish(out("t", "3"));
+    desk.join("b", keeping(), vec![], Vec::new());
+    desk.pass(20 * DAY);
+    assert_eq!(desk.payloads("t"), ["2", "3"]);
+    // A handler that has not looked yet needs everything.
+    let (other, batch) = (HandlerId::new("m:gone").unwrap(), Batch::default());
+    let row = HandlerRow { topic: "u".into(), registered: START };
+    let key = keys::handler(&Namespace::default(), &other);
+    desk.publish(out("u", "1"));
+    let ops = vec![Op::Put { space: Space::Handlers, key, value: row.encode() }];
+    desk.store.commit(&[Batch { ops, ..batch }]).unwrap();
+    desk.pass(20 * DAY);
+    assert_eq!(desk.payloads("u"), ["1"]);
+}
+
+#[test]
+fn nothing_goes_that_a_group_has_not_committed() {
+    let mut desk = Desk::new();
+    desk.publish(out("t", "1"));
+    desk.publish(out("t", "2"));
+    let group = Group::new("g").unwrap();
+    let cursor = CursorRow { committed: Offset(1), delivered: Offset(2), ..CursorRow::default() };
+    let key = keys::cursor(&key("t").stream(Partition(0)), &group);
+    let ops = vec![Op::Put { space: Space::Cursors, key, value: cursor.encode() }];
+    desk.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
+    desk.join("a", keeping(), vec![], Vec::new());
+    desk.pass(20 * DAY);
+    assert_eq!(desk.payloads("t"), ["2"]);
+}
+
+#[test]
+fn a_topics_own_retention_wins() {
+    let mut desk = Desk::new();
+    desk.publish(out("t", "1"));
+    let config = TopicConfig { partitions: 1, retention_ms: Some(30 * DAY), ..TopicConfig::default() };
+    let (space, value) = (Space::Topics, TopicRow { config, made: 1 }.encode());
+    let ops = vec![Op::Put { space, key: keys::topic(&key("t")), value }];
+    desk.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
+    desk.join("a", keeping(), vec![], Vec::new());
+    desk.pass(20 * DAY);
+    assert_eq!(desk.events("t").len(), 1);
+    desk.pass(11 * DAY);
+    assert_eq!(desk.events("t").len(), 0);
+}
+
+#[test]
+fn rows_of_sessions_long_gone_are_removed() {
+    let mut desk = Desk::with(vec![]);
+    desk.crash("a");
+    desk.join("b", keeping(), vec![], Vec::new());
+    desk.pass(8 * DAY);
+    let left: Vec<String> = desk.rows(Space::Sessions).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(left, ["default/b"]);
+}
+
+#[test]
+fn a_dead_letter_is_replayed_once_as_a_new_event() {
+    let mut desk = Desk::new();
+    let config = WorkerConfig { event_max_attempts: 1, ..config() };
+    desk.join("a", config, vec![handler("m:h", "t")], Vec::new());
+    let id = desk.publish(OutEvent { key: Some("k".into()), ..out("t", "1") });
+    desk.fail("a");
+    let (row, value) = desk.rows(Space::DeadLetters).remove(0);
+    let value = value.into_bytes().into();
+    let (namespace, topics) = (Namespace::default(), Topics::default());
+    let make = |nonce| replay_dead_letter(&namespace, &topics, &row, &value, START, nonce).unwrap();
+    let ((new, first), (_, second)) = (make(77), make(78));
+    let outcomes = desk.store.commit(&[first, second]).unwrap();
+    assert!(matches!(outcomes[..], [Outcome::Done(_), Outcome::Refused(_)]), "{outcomes:?}");
+    assert!(desk.rows(Space::DeadLetters).is_empty());
+    desk.news();
+    let run = desk.ok("a");
+    let body = &run.event.body;
+    assert_eq!((run.attempt, &run.event.id, body.key.as_deref()), (1, &new, Some("k")));
+    assert_eq!(body.lineage, Lineage::default());
+    assert_eq!(body.headers.as_ref().unwrap().get(REPLAYED_FROM), Some(id.to_string()));
+}
+
+#[test]
+fn any_event_is_replayed_with_its_headers() {
+    let mut desk = Desk::new();
+    let headers = [("a".to_owned(), "b".to_owned())].into();
+    desk.publish(OutEvent { headers: Some(headers), ..out("t", "1") });
+    let event = desk.events("t").remove(0);
+    let (id, batch) = replay_event(&Namespace::default(), &Topics::default(), &event, START, 5).unwrap();
+    desk.store.commit(&[batch]).unwrap();
+    let copy = desk.events("t").remove(1);
+    assert!(copy.id == id && copy.id != event.id);
+    let headers = copy.body.headers.as_ref().unwrap().to_map();
+    assert_eq!((headers["a"].as_str(), &headers[REPLAYED_FROM]), ("b", &event.id.to_string()));
+}
+
+#[test]
+fn a_forgotten_handler_no_longer_holds_events_back() {
+    let mut desk = Desk::with(vec![handler("m:h", "t"), handler("m:keeps", "t")]);
+    for n in 0..30 {
+        desk.publish(out("t", &n.to_string()));
+    }
+    desk.crash("a");
+    let mut forget = Forget::new(Namespace::default(), HandlerId::new("m:h").unwrap(), 7);
+    loop {
+        let ops = match forget.step() {
+            ForgetStep::Done => break,
+            ForgetStep::Commit(ops) => ops,
+            ForgetStep::Look(Look::Rows { space, from, to, rows_max }) => {
+                let range = millrace_store::KeyRange { from, to: Some(to) };
+                let rows = desk.store.scan(space, &range, rows_max).unwrap();
+                let rows: Vec<_> = rows.into_iter().map(|row| (row.key, row.value)).collect();
+                forget.seen(&rows)
+            }
+            other => panic!("{other:?}"),
+        };
+        desk.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
+    }
+    for space in [Space::Handlers, Space::Lanes, Space::Claims] {
+        let rows = desk.rows(space);
+        assert!(!rows.is_empty() && rows.iter().all(|(key, _)| key.contains("m:keeps")), "{rows:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! `#[derive(Entity)]`, and what it shares with relations: the table of fields, names, roles.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::{DeriveInput, Error, LitStr, Result};
+
+use crate::rename::{Stored, stored_fields};
+
+pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+    let ident = &input.ident;
+    let type_name = read_name(input)?;
+    let fields = stored_fields(input, "an entity")?;
+    let key = exactly_one(input, &fields, "key")?;
+    let key_ident = key.ident;
+    let table = table(input, &fields);
+    let table_ident = table_ident(ident);
+    let schema = schema(&fields, &[(key, "key".to_owned())]);
+    Ok(quote! {
+        #table
+
+        #[automatically_derived]
+        impl ::millrace::Stateful for #ident {
+            const KIND: ::millrace::StateKind = ::millrace::StateKind::Entity;
+            const TYPE: &'static str = #type_name;
+            type Fields = #table_ident;
+
+            fn identity(&self) -> ::millrace::Identity {
+                ::millrace::Identity::Entity {
+                    type_name: ::std::string::String::from(#type_name),
+                    key: ::millrace::Entity::key(self),
+                }
+            }
+
+            fn schema() -> ::millrace::Schema {
+                ::millrace::Schema::new(#type_name, #schema)
+            }
+        }
+
+        #[automatically_derived]
+        impl ::millrace::Entity for #ident {
+            fn key(&self) -> ::std::string::String {
+                ::millrace::Key::into_key(&self.#key_ident)
+            }
+        }
+    })
+}
+
+fn read_name(input: &DeriveInput) -> Result<String> {
+    let mut name = None;
+    for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("entity")) {
+        attr.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("name") {
+                return Err(meta.error("expected `name = \"..\"`"));
+            }
+            name = Some(given_name(&meta.value()?.parse()?)?);
+            Ok(())
+        })?;
+    }
+    Ok(name.unwrap_or_else(|| plain_name(&input.ident)))
+}
+
+/// Names of entity and relation types may hold any text, but an empty one would read as a mistake everywhere.
+pub(crate) fn given_name(name: &LitStr) -> Result<String> {
+    if name.value().is_empty() {
+        return Err(Error::new(name.span(), "a type needs a name of at least one character"));
+    }
+    Ok(name.value())
+}
+
+pub(crate) fn plain_name(ident: &Ident) -> String {
+    let name = ident.to_string();
+    name.strip_prefix("r#").unwrap_or(&name).to_owned()
+}
+
+pub(crate) fn exactly_one<'f, 'a>(
+    input: &DeriveInput,
+    fields: &'f [Stored<'a>],
+    role: &str,
+) -> Result<&'f Stored<'a>> {
+    at_most_one(fields, role)?.ok_or_else(|| {
+        let message =
+            format!("`{}` has no #[{role}]: put it on the field that holds it", plain_name(&input.ident));
+        Error::new(input.ident.span(), message)
+    })
+}
+
+pub(crate) fn at_most_one<'f, 'a>(fields: &'f [Stored<'a>], role: &str) -> Result<Option<&'f Stored<'a>>> {
+    let mut bearers =
+        fields.iter().filter(|field| field.source.attrs.iter().any(|attr| attr.path().is_ident(role)));
+    let first = bearers.next();
+    match bearers.next() {
+        None => Ok(first),
+        Some(second) => {
+            let message = format!("a second #[{role}]: exactly one field may carry it");
+            Err(Error::new(second.ident.span(), message))
+        }
+    }
+}
+
+/// A struct with one typed [`Field`] per field, so that filters can name them and nothing else.
+pub(crate) fn table(input: &DeriveInput, fields: &[Stored<'_>]) -> TokenStream {
+    let (ident, visibility, table) = (&input.ident, &input.vis, table_ident(&input.ident));
+    let doc = format!("The fields of [`{ident}`], for filters and orders.");
+    let members = fields.iter().map(|Stored { ident: field, ty, source, .. }| {
+        let visibility = &source.vis;
+        quote!(#visibility #field: ::millrace::Field<#ident, #ty>)
+    });
+    let values =
+        fields.iter().map(|Stored { ident: field, name, .. }| quote!(#field: ::millrace::Field::new(#name)));
+    quote! {
+        #[doc = #doc]
+        #[allow(dead_code)]
+        #[derive(Clone, Copy, Debug)]
+        #visibility struct #table {
+            #(#members),*
+        }
+
+        #[automatically_derived]
+        impl ::std::default::Default for #table {
+            fn default() -> Self {
+                #table { #(#values),* }
+            }
+        }
+    }
+}
+
+pub(crate) fn table_ident(ident: &Ident) -> Ident {
+    format_ident!("{}Fields", plain_name(ident), span = ident.span())
+}
+
+/// The list that `Schema::new` takes. A field's role is part of its spelling: another key is another type.
+pub(crate) fn schema(fields: &[Stored<'_>], roles: &[(&Stored<'_>, String)]) -> TokenStream {
+    let entries = fields.iter().map(|Stored { name, spelled, ident, .. }| {
+        let role = roles.iter().find(|(bearer, _)| bearer.ident == *ident).map(|(_, role)| role);
+        let spelled = role.map_or_else(|| spelled.clone(), |role| format!("{spelled} as {role}"));
+        quote!((#name, #spelled))
+    });
+    quote!(&[#(#entries),*])
+}

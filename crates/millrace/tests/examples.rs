@@ -1,0 +1,62 @@
+//! Every example runs, on a file, and does what it says.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../examples/ex1_welcome_email.rs"]
+mod ex1_welcome_email;
+#[path = "../examples/ex2_order_chain.rs"]
+mod ex2_order_chain;
+#[path = "../examples/ex3_nightly_cleanup.rs"]
+mod ex3_nightly_cleanup;
+#[path = "../examples/ex4_bulk_import.rs"]
+mod ex4_bulk_import;
+#[path = "../examples/ex5_imperative_and_reactive.rs"]
+mod ex5_imperative_and_reactive;
+#[path = "../examples/ex6_two_namespaces.rs"]
+mod ex6_two_namespaces;
+#[path = "../examples/year_of_minutes.rs"]
+mod year_of_minutes;
+
+fn on_a_file<T>(run: impl FnOnce(&str) -> T) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    run(&format!("sqlite:///{}", folder.path().join("app.db").display()))
+}
+
+#[test]
+fn example_1_sends_one_mail() {
+    assert_eq!(on_a_file(|store| ex1_welcome_email::run(store).unwrap()), 1);
+}
+
+#[test]
+fn example_2_runs_the_chain_to_its_end() {
+    let done = on_a_file(|store| ex2_order_chain::run(store).unwrap());
+    assert_eq!(done, (Some("completed".to_owned()), Some(2)));
+}
+
+#[test]
+fn example_3_cleans_up_every_night() {
+    // The nights are at 02:00 on days 1 to 3; what is older than a day goes.
+    assert_eq!(ex3_nightly_cleanup::run().unwrap(), [48, 46, 22]);
+}
+
+#[test]
+fn example_4_commits_in_batches() {
+    assert_eq!(on_a_file(|store| ex4_bulk_import::run(store, 2500).unwrap()), (2500, 3));
+}
+
+#[test]
+fn example_5_goes_on_where_the_program_committed() {
+    let title = on_a_file(|store| ex5_imperative_and_reactive::run(store).unwrap());
+    assert_eq!(title.as_deref(), Some("workspace of user@example.com"));
+}
+
+#[test]
+fn example_6_serves_two_namespaces_of_one_file() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(on_a_file(|store| runtime.block_on(ex6_two_namespaces::run(store)).unwrap()), (20, 30));
+}
+
+/// The whole year takes seconds in a release build and is `cargo run`; two days are enough to count.
+#[test]
+fn a_schedule_of_every_minute_fires_every_minute() {
+    assert_eq!(year_of_minutes::run(2).unwrap(), 2 * 24 * 60);
+}

@@ -1,0 +1,209 @@
+//! What is asked for beyond the 17 points.
+
+use std::time::Duration;
+
+use millrace::{Config, Handler, Session, SessionError};
+
+use crate::words::*;
+
+#[test]
+fn two_intents_for_one_key_are_one_and_the_last_wins() {
+    let sim = simulation();
+    sim.ensure(Payment { order: 1, status: "begun".to_owned() }).unwrap();
+    sim.ensure(vec![paid(2), paid(1)]).unwrap();
+    assert_eq!(sim.commit().unwrap(), Some(1));
+    assert_eq!(sim.list_commit_changes(1).unwrap().len(), 2);
+    assert_eq!(sim.get::<Payment>(1_u64).unwrap().unwrap().status, "completed");
+    assert_eq!(sim.query::<Payment>().count().unwrap(), 2);
+}
+
+#[test]
+fn too_many_intents_are_refused_whole_and_kept() {
+    let session = Session::open("memory:").unwrap();
+    session.ensure((0..10_001).map(paid)).unwrap();
+    for _ in 0..2 {
+        let refused = session.commit_with(PaymentDone { order: 1 });
+        assert!(
+            matches!(refused, Err(SessionError::BatchSizeExceeded { count: 10_001, limit: 10_000 })),
+            "{refused:?}"
+        );
+        assert_eq!(session.query::<Payment>().count().unwrap(), 0);
+    }
+    // One fewer: two of them become one.
+    session.ensure(paid(0)).unwrap();
+    assert!(session.commit().is_err());
+    let roomy = session.config(Config { max_batch_size: 10_001, ..Config::default() });
+    roomy.ensure((0..10_001).map(paid)).unwrap();
+    assert_eq!(roomy.commit().unwrap(), Some(1));
+    assert_eq!(session.query::<Payment>().count().unwrap(), 10_001);
+}
+
+#[test]
+fn a_handler_may_split_what_was_too_much() {
+    let sim = simulation().config(Config { max_batch_size: 3, ..Config::default() });
+    let handler = on::<Ping>("splits", |ctx| {
+        ctx.ensure((0..4).map(paid))?;
+        assert!(matches!(ctx.commit(), Err(SessionError::BatchSizeExceeded { count: 4, limit: 3 })));
+        // Still there: taking one back leaves three changes and one that changes nothing.
+        ctx.retract::<Payment>(3_u64)?;
+        assert!(ctx.commit().is_err());
+        Err("four identities are four".into())
+    });
+    sim.publish(Ping { n: 1 }).unwrap();
+    sim.start(vec![handler], vec![]).unwrap();
+    sim.run_until_idle().unwrap();
+    assert_eq!(sim.query::<Payment>().count().unwrap(), 0);
+}
+
+#[test]
+fn what_is_retracted_is_gone_and_its_history_stays() {
+    let sim = simulation();
+    sim.ensure(paid(1)).unwrap();
+    sim.commit().unwrap();
+    sim.retract::<Payment>(1_u64).unwrap();
+    assert_eq!(sim.commit().unwrap(), Some(2));
+    assert_eq!(sim.get::<Payment>(1_u64).unwrap(), None);
+    assert!(sim.state().get_as_of::<Payment>(1_u64, millrace::StateCommit(1)).unwrap().is_some());
+    sim.retract::<Payment>(1_u64).unwrap();
+    assert_eq!(sim.commit().unwrap(), None, "there is nothing to take away");
+}
+
+/// The same session begins again with the same id while an old call of its handler still hangs: the old one cannot
+/// write, whatever the new one does.
+#[test]
+fn a_worker_that_reuses_an_id_is_somebody_else() {
+    let sim = simulation();
+    let seen = Seen::default();
+    let notes = seen.clone();
+    let new = on::<OrderPlaced>("pay", move |ctx| {
+        notes.add(format!("new {}", ctx.meta().attempt));
+        ctx.ensure(Payment { order: 1, status: "new".to_owned() })?;
+        ctx.commit()?;
+        Ok(())
+    });
+    let (again, clock, notes) = (sim.clone(), sim.clock(), seen.clone());
+    let old = on::<OrderPlaced>("pay", move |ctx| {
+        let id = again.id().clone();
+        clock.pass(Duration::from_secs(31));
+        again.start(vec![new.clone()], vec![])?;
+        again.run_until_idle()?;
+        assert_eq!(again.id(), &id);
+        ctx.ensure(Payment { order: 1, status: "old".to_owned() })?;
+        notes.add(format!("old {}", ctx.commit().is_err()));
+        Ok(())
+    });
+    sim.publish(OrderPlaced { order: 1 }).unwrap();
+    sim.start(vec![old], vec![]).unwrap();
+    sim.run_until_idle().unwrap();
+    sim.advance(Duration::from_secs(120)).unwrap();
+    assert_eq!(seen.all(), ["new 2", "old true"]);
+    assert_eq!(sim.get::<Payment>(1_u64).unwrap().unwrap().status, "new");
+}
+
+/// Failures of all kinds, at random moments, over many sessions that come and go: in the end every event was handled.
+#[test]
+fn a_retryable_failure_is_never_stranded() {
+    let sim = simulation().config(Config { event_max_attempts: 1000, ..Config::default() });
+    let seen = Seen::default();
+    sim.publish_all((0..50).map(|n| Ping { n })).unwrap();
+    for round in 0..20_u64 {
+        let session = sim.beside();
+        let (notes, crashing) = (seen.clone(), session.clone());
+        let handler = on::<Ping>("shaky", move |ctx| {
+            match (ctx.event.n * 7 + round * 13 + u64::from(ctx.meta().attempt)) % 5 {
+                0 => Err("fails".into()),
+                1 => panic!("panics"),
+                2 => {
+                    crashing.crash();
+                    Ok(())
+                }
+                _ => {
+                    notes.add(ctx.event.n.to_string());
+                    Ok(())
+                }
+            }
+        });
+        session.start(vec![handler], vec![]).unwrap();
+        session.advance(Duration::from_secs(20)).unwrap();
+        session.stop().unwrap();
+    }
+    let last = sim.beside();
+    let notes = seen.clone();
+    let handler = on::<Ping>("shaky", move |ctx| {
+        notes.add(ctx.event.n.to_string());
+        Ok(())
+    });
+    last.start(vec![handler], vec![]).unwrap();
+    last.advance(Duration::from_secs(120)).unwrap();
+    let mut handled: Vec<u64> = seen.all().iter().map(|n| n.parse().unwrap()).collect();
+    handled.sort_unstable();
+    // A crash may take the acknowledgement of what was handled a moment before: at least once.
+    handled.dedup();
+    assert_eq!(handled, (0..50).collect::<Vec<_>>());
+    assert_eq!(sim.dead_letters().unwrap(), []);
+}
+
+#[test]
+fn a_panic_is_a_failure_and_its_message_the_error() {
+    let sim = simulation().config(Config { event_max_attempts: 1, ..Config::default() });
+    sim.publish(Ping { n: 3 }).unwrap();
+    sim.publish(OrderPlaced { order: 3 }).unwrap();
+    let handlers = vec![
+        on::<Ping>("plain", |ctx| panic!("number {} is unlucky", ctx.event.n)),
+        Handler::from_async_fn::<OrderPlaced>("async", |_| Box::pin(async { panic!("async too") })),
+    ];
+    sim.start(handlers, vec![]).unwrap();
+    sim.run_until_idle().unwrap();
+    let mut errors: Vec<_> = sim.dead_letters().unwrap().into_iter().map(|dead| dead.error).collect();
+    errors.sort();
+    assert_eq!(errors, ["panicked: async too", "panicked: number 3 is unlucky"]);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = |seed| {
+        let sim = Session::open_simulated(seed);
+        let seen = Seen::default();
+        let notes = seen.clone();
+        let handler = on::<Ping>("fails", move |ctx| {
+            notes.add(format!("{} {} {}", ctx.meta().id, ctx.event.n, ctx.now()));
+            Err("always".into())
+        });
+        sim.publish_all((0..5).map(|n| Ping { n })).unwrap();
+        sim.start(vec![handler], vec![]).unwrap();
+        sim.advance(Duration::from_secs(60)).unwrap();
+        seen.all()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn a_new_handler_may_begin_with_what_comes() {
+    let sim = simulation();
+    let seen = Seen::default();
+    sim.publish(Ping { n: 1 }).unwrap();
+    sim.start(vec![noting::<Ping>("fresh", &seen).starting(millrace::Start::Now)], vec![]).unwrap();
+    sim.run_until_idle().unwrap();
+    sim.publish(Ping { n: 2 }).unwrap();
+    sim.run_until_idle().unwrap();
+    assert_eq!(seen.all(), [r#"fresh {"n":2}"#]);
+}
+
+#[test]
+fn lease_renewal_lets_slow_handlers_finish() {
+    // Real time: only a thread of its own can renew while the handler is busy.
+    let config = Config { event_claim_lease_ms: 200, lease_renewal: true, ..Config::default() };
+    let session = Session::open("memory:").unwrap().config(config);
+    session.publish(OrderPlaced { order: 1 }).unwrap();
+    let seen = Seen::default();
+    let notes = seen.clone();
+    let handler = on::<OrderPlaced>("slow", move |ctx| {
+        std::thread::sleep(Duration::from_millis(700));
+        ctx.ensure(paid(1))?;
+        notes.add(format!("{:?}", ctx.commit()?));
+        Ok(())
+    });
+    session.run_until_idle(vec![handler], vec![]).unwrap();
+    assert_eq!(seen.all(), ["Some(1)"]);
+}

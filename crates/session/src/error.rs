@@ -1,0 +1,98 @@
+//! What can go wrong in a session, by what the caller has to do next.
+
+use millrace_claims::{CommitError, SpecError};
+use millrace_model::{NameError, RowError};
+use millrace_store::StoreError;
+use millrace_stores::{OpenError, StoreUrlError};
+
+use crate::state::StateError;
+use crate::typed::EventError;
+
+pub type Result<T, E = SessionError> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Somebody else may be working on the event by now. Return the error: the event is tried again.
+    #[error(
+        "the lease on the event ran out before the commit: nothing was written, the event is tried again"
+    )]
+    LeaseExpired,
+    /// Handlers feed one another in a circle, or the chain is longer than was foreseen.
+    #[error(
+        "the event would be {depth} handlers away from its root, at most {limit} are allowed: look for handlers \
+         that feed one another, or raise max_event_chain_depth"
+    )]
+    EventLoopLimit { depth: u32, limit: u32 },
+    /// Nothing was written and everything is still queued.
+    #[error(
+        "{count} intents in one commit, at most {limit} are allowed: commit more often, or raise max_batch_size"
+    )]
+    BatchSizeExceeded { count: usize, limit: usize },
+    /// Nothing was written and everything is still queued.
+    #[error("the commit has {bytes} bytes, at most {limit} are allowed: commit more often")]
+    TooLarge { bytes: usize, limit: usize },
+    /// Nothing was written. Try again when the migration is through.
+    #[error("somebody kept changing the schema of what was to be committed: nothing was written, try again")]
+    SchemaChanging,
+    /// Nothing of this commit was written.
+    #[error("the session has stopped: nothing was written")]
+    Stopped,
+    #[error("this session runs on virtual time: use start and advance, or run_until_idle")]
+    Simulated,
+    #[error("there is no schedule named {0:?} in this namespace: run a session with it once")]
+    NoSuchSchedule(String),
+    #[error("the schedule {0:?} was changed by others at every try: try again")]
+    ScheduleBusy(String),
+    #[error("a thread could not be started: {0}")]
+    Thread(#[source] std::io::Error),
+    #[error("the thread of the session panicked: what it had claimed is tried again when its leases run out")]
+    Panicked,
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Event(#[from] EventError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    Url(#[from] StoreUrlError),
+    #[error(transparent)]
+    Damaged(#[from] RowError),
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for SessionError {
+    fn from(error: StoreError) -> SessionError {
+        match error {
+            StoreError::TooLarge { bytes, max } => SessionError::TooLarge { bytes, limit: max },
+            other => SessionError::Store(other),
+        }
+    }
+}
+
+impl From<OpenError> for SessionError {
+    fn from(error: OpenError) -> SessionError {
+        match error {
+            OpenError::Url(error) => SessionError::Url(error),
+            OpenError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<CommitError> for SessionError {
+    fn from(error: CommitError) -> SessionError {
+        match error {
+            CommitError::LeaseExpired => SessionError::LeaseExpired,
+            CommitError::EventLoopLimit { depth, limit } => SessionError::EventLoopLimit { depth, limit },
+            CommitError::BatchSizeExceeded { count, limit } => {
+                SessionError::BatchSizeExceeded { count, limit }
+            }
+            CommitError::TooLarge { bytes, limit } => SessionError::TooLarge { bytes, limit },
+            CommitError::Refused { .. } => SessionError::SchemaChanging,
+            CommitError::StorageFailed { reason } => SessionError::Store(StoreError::Poisoned(reason)),
+            CommitError::Stopped => SessionError::Stopped,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The session: a program's way into one namespace of a store.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_claims::{Topics, WorkerIdentity};
+use millrace_model::{Batch, EventId, Namespace, Outcome, SessionId, Space, Timestamp};
+use millrace_runtime::SystemClock;
+use millrace_store::{KeyRange, Store, StoreError};
+use millrace_store_sqlite::SqliteOptions;
+use millrace_stores::{StoreUrl, open_shared};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::Config;
+use crate::error::{Result, SessionError};
+use crate::shell::simulated::Ground;
+use crate::shell::{Clock, Committer};
+use crate::state::{Pending, SchemaBook, State};
+
+/// Rows of topics that are read to know their partitions. Topics past that count as having one.
+const TOPICS_MAX: usize = 10_000;
+
+/// One namespace of a store: state to declare and to read, events to publish, handlers to run.
+///
+/// Clones are the same session and may be used from many threads: they share what `ensure` has queued, and their commits
+/// share syncs. Sessions of other processes, and `millrace serve`, may use the same store at the same time.
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    /// As it was given; without one the configuration's default counts.
+    chosen: Option<Namespace>,
+    namespace: Namespace,
+    config: Config,
+    metadata: BTreeMap<String, String>,
+    id: SessionId,
+    state: State,
+    queued: Mutex<Queued>,
+    book: Mutex<SchemaBook>,
+    topics: Mutex<Option<(u64, Arc<Topics>)>>,
+}
+
+/// What sessions of one process share when one was made from the other.
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    commits: Commits,
+    draws: Mutex<SmallRng>,
+}
+
+/// Who makes batches durable.
+pub(crate) enum Commits {
+    Threaded(Arc<Committer>),
+    Inline(Arc<Ground>),
+}
+
+/// What waits for the next commit.
+#[derive(Debug, Default)]
+pub(crate) struct Queued {
+    pub(crate) pending: Pending,
+    pub(crate) meta: BTreeMap<String, String>,
+}
+
+impl Session {
+    /// Opens a store, making it if it is not there: `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db`
+    /// (absolute), or `memory:`.
+    ///
+    /// ```no_run
+    /// # fn main() -> millrace_session::Result<()> {
+    /// use millrace_session::{Config, Session};
+    /// let session = Session::open("sqlite:///app.db")?
+    ///     .namespace("orders")?
+    ///     .config(Config { handler_concurrency: 8, ..Config::default() })
+    ///     .metadata("version", "1.4.2");
+    /// # Ok(()) }
+    /// ```
+    pub fn open(url: &str) -> Result<Session> {
+        let opened = open_shared(&url.parse::<StoreUrl>()?, SqliteOptions::default())?;
+        let store = opened.store.clone();
+        let committer = Committer::start(opened).map_err(SessionError::Thread)?;
+        let commits = Commits::Threaded(Arc::new(committer));
+        Ok(Session::on(store, Clock::System(SystemClock::start()), commits, rand::rng().random()))
+    }
+
+    pub(crate) fn on(store: Arc<dyn Store>, clock: Clock, commits: Commits, seed: u64) -> Session {
+        let draws = Mutex::new(SmallRng::seed_from_u64(seed));
+        let shared = Arc::new(Shared { store, clock, commits, draws });
+        Session::make(shared, None, Config::default(), BTreeMap::new())
+    }
+
+    fn make(
+        shared: Arc<Shared>,
+        chosen: Option<Namespace>,
+        config: Config,
+        metadata: BTreeMap<String, String>,
+    ) -> Session {
+        let namespace = chosen.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let (state, id) = (State::new(shared.store.clone(), namespace.clone()), shared.new_id());
+        let inner = Inner {
+            shared,
+            chosen,
+            namespace,
+            config,
+            metadata,
+            id,
+            state,
+            queued: Mutex::default(),
+            book: Mutex::default(),
+            topics: Mutex::default(),
+        };
+        Session { inner: Arc::new(inner) }
+    }
+
+    /// A new session in that namespace, on the same store. Nothing is queued in it.
+    pub fn namespace(&self, namespace: &str) -> Result<Session> {
+        let Inner { shared, config, metadata, .. } = &*self.inner;
+        let namespace = Namespace::new(namespace)?;
+        Ok(Session::make(shared.clone(), Some(namespace), config.clone(), metadata.clone()))
+    }
+
+    /// A new session with that configuration, on the same store. Nothing is queued in it.
+    #[must_use]
+    pub fn config(&self, config: Config) -> Session {
+        let Inner { shared, chosen, metadata, .. } = &*self.inner;
+        Session::make(shared.clone(), chosen.clone(), config, metadata.clone())
+    }
+
+    /// A new session that says this about itself, besides host, process and namespace. Nothing is queued in it.
+    #[must_use]
+    pub fn metadata(&self, name: &str, value: &str) -> Session {
+        let Inner { shared, chosen, config, metadata, .. } = &*self.inner;
+        let mut metadata = metadata.clone();
+        metadata.insert(name.to_owned(), value.to_owned());
+        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata)
+    }
+
+    /// A new session like this one.
+    #[must_use]
+    pub fn beside(&self) -> Session {
+        let Inner { shared, chosen, config, metadata, .. } = &*self.inner;
+        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata.clone())
+    }
+
+    pub fn id(&self) -> &SessionId {
+        &self.inner.id
+    }
+
+    pub fn namespace_name(&self) -> &Namespace {
+        &self.inner.namespace
+    }
+
+    pub fn settings(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The state of this namespace, to be read.
+    pub fn state(&self) -> &State {
+        &self.inner.state
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.inner.shared.clock.now().wall
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.inner.shared.clock
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.inner.shared.store
+    }
+
+    pub(crate) fn commits(&self) -> &Commits {
+        &self.inner.shared.commits
+    }
+
+    pub(crate) fn queued(&self) -> MutexGuard<'_, Queued> {
+        self.inner.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn book(&self) -> MutexGuard<'_, SchemaBook> {
+        self.inner.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn draw(&self) -> u64 {
+        self.inner.shared.draw()
+    }
+
+    pub(crate) fn commit_batch(&self, batch: Batch) -> Result<Outcome, StoreError> {
+        match &self.inner.shared.commits {
+            Commits::Threaded(committer) => committer.commit(batch),
+            Commits::Inline(ground) => ground.commit_outside(batch),
+        }
+    }
+
+    /// As they were at most `refresh_interval_ms` ago.
+    pub(crate) fn topics(&self) -> Result<Arc<Topics>> {
+        let now = self.clock().now().mono.0;
+        let mut known = self.inner.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read_at, topics)) = &*known
+            && now < read_at.saturating_add(self.settings().refresh_interval_ms)
+        {
+            return Ok(topics.clone());
+        }
+        let range = KeyRange::prefix(&format!("{}/", self.inner.namespace));
+        let rows = self.store().scan(Space::Topics, &range, TOPICS_MAX)?;
+        let rows: Vec<_> = rows.into_iter().map(|row| (row.key, row.value)).collect();
+        let topics = Arc::new(Topics::from_rows(&rows));
+        *known = Some((now, topics.clone()));
+        Ok(topics)
+    }
+
+    pub(crate) fn identity(&self) -> WorkerIdentity {
+        let mut metadata = BTreeMap::from([
+            ("hostname".to_owned(), hostname()),
+            ("pid".to_owned(), std::process::id().to_string()),
+            ("namespace".to_owned(), self.inner.namespace.to_string()),
+        ]);
+        metadata.extend(self.inner.metadata.clone());
+        WorkerIdentity { namespace: self.inner.namespace.clone(), session: self.inner.id.clone(), metadata }
+    }
+}
+
+impl Shared {
+    fn draw(&self) -> u64 {
+        self.draws.lock().unwrap_or_else(PoisonError::into_inner).random()
+    }
+
+    /// A UUID of version 7: legal as a session id whatever was drawn.
+    fn new_id(&self) -> SessionId {
+        let id = EventId::mint(self.clock.now().wall, self.draw(), 0).to_string();
+        SessionId::new(&id).unwrap_or_else(|_| unreachable!("a UUID is a legal session id"))
+    }
+}
+
+fn hostname() -> String {
+    let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let found = from_kernel.or_else(|| std::env::var("HOSTNAME").ok());
+    found.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or("unknown".to_owned())
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.inner.id)
+            .field("namespace", &self.inner.namespace)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+//! One call of one handler, whatever kind it is: plain, async, panicking.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use millrace_claims::{OutEvent, Run, RunError};
+
+use crate::context::Core;
+use crate::typed::{Called, Handler};
+
+/// Drives async handlers of one thread. Made when the first one runs there.
+#[derive(Debug, Default)]
+pub(super) struct Driver(Option<tokio::runtime::Runtime>);
+
+impl Driver {
+    fn runtime(&mut self) -> std::io::Result<&tokio::runtime::Runtime> {
+        if self.0.is_none() {
+            self.0 = Some(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
+        }
+        self.0.as_ref().ok_or_else(|| std::io::Error::other("no runtime"))
+    }
+}
+
+/// The events it emitted, or what went wrong. A handler that panics has failed, and its message is the error.
+pub(super) fn call(
+    handler: &Handler,
+    core: Core,
+    run: &Run,
+    driver: &mut Driver,
+) -> Result<Vec<OutEvent>, RunError> {
+    let payload = &run.event.body.payload;
+    if !handler.is_async() {
+        // What is caught here is dropped: nothing of the handler's half-done work is looked at again.
+        return ended(catch_unwind(AssertUnwindSafe(|| {
+            handler.run(core, payload, |_| unreachable!("a plain handler is not driven"))
+        })));
+    }
+    let runtime = driver.runtime().map_err(|error| RunError::Failed(format!("no async runtime: {error}")))?;
+    ended(catch_unwind(AssertUnwindSafe(|| handler.run(core, payload, |future| runtime.block_on(future)))))
+}
+
+fn ended(called: Result<(Core, Called), Box<dyn Any + Send>>) -> Result<Vec<OutEvent>, RunError> {
+    match called {
+        Ok((core, Called::Succeeded)) => core.into_emitted(),
+        Ok((_, Called::Failed(error))) => Err(RunError::Failed(error.to_string())),
+        Ok((_, Called::Undecodable(reason))) => Err(RunError::Hopeless(reason)),
+        Err(panic) => Err(RunError::Failed(format!("panicked: {}", message(&*panic)))),
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}

@@ -1,0 +1,52 @@
+//! What time it is: the system's, or one that moves only when told to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millrace_model::{Mono, Now, Timestamp};
+use millrace_runtime::SystemClock;
+
+/// Where virtual time begins: 2026-01-01T00:00:00Z. A round number makes tests readable.
+const VIRTUAL_START: Timestamp = Timestamp(1_767_225_600_000);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    System(SystemClock),
+    Virtual(VirtualClock),
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> Now {
+        match self {
+            Clock::System(clock) => clock.now(),
+            Clock::Virtual(clock) => clock.at(),
+        }
+    }
+}
+
+/// The clock of a simulation. Clones show the same time.
+#[derive(Clone, Debug, Default)]
+pub struct VirtualClock(Arc<AtomicU64>);
+
+impl VirtualClock {
+    pub fn now(&self) -> Timestamp {
+        self.at().wall
+    }
+
+    /// Time passes and nothing else happens: what a handler that is busy for so long would see.
+    pub fn pass(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    pub(crate) fn at(&self) -> Now {
+        let passed = self.0.load(Ordering::SeqCst);
+        Now { mono: Mono(passed), wall: VIRTUAL_START + passed }
+    }
+
+    /// Never back.
+    pub(crate) fn reach(&self, at: Mono) {
+        self.0.fetch_max(at.0, Ordering::SeqCst);
+    }
+}

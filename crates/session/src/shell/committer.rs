@@ -1,0 +1,304 @@
+//! The thread that writes: group commit for everybody in this process who has the store open through one handle.
+//!
+//! It takes everything that is queued, commits it with one sync, answers, and looks again: the busier it is, the more
+//! each sync carries. In idle moments, and a fifth of the time in busy ones, it does a slice of housekeeping, unless a
+//! server runs on the same store and does it.
+//!
+//! The same scheme as the server's writer, which is bound to the bus engine's tokens, bounds and metrics. The queue is
+//! bounded by its askers: each waits for its answer before it asks again, or is an engine with bounds of its own.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millrace_claims::{Input, Token};
+use millrace_model::{BATCH_BYTES_MAX, Batch, Outcome};
+use millrace_store::StoreError;
+use millrace_stores::OpenedStore;
+
+use super::mailbox::{Mail, Mailbox};
+
+/// Batches and bytes merged into one commit: the rest waits for the next. A first batch is taken whatever its size.
+const COMMIT_BATCHES_MAX: usize = 4096;
+const COMMIT_BYTES_MAX: usize = 16 << 20;
+/// Rows of housekeeping in one slice, and the pause when the last slice left nothing to do.
+const MAINTAIN_ROWS_MAX: usize = 512;
+const MAINTAIN_INTERVAL: Duration = Duration::from_millis(500);
+/// While batches wait, housekeeping pauses this many times as long as its last slice took.
+const BUSY_PAUSE: u32 = 4;
+
+pub(crate) type Committed = Result<Outcome, StoreError>;
+
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Caller(SyncSender<Committed>),
+    Worker(Arc<Mailbox>, Token),
+}
+
+#[derive(Debug)]
+pub(crate) struct Committer {
+    queue: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Loops that want to know when events were appended.
+    listeners: Mutex<Vec<Weak<Mailbox>>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(Batch, Reply)>,
+    ended: bool,
+    failed: Option<StoreError>,
+}
+
+impl Committer {
+    pub(crate) fn start(opened: OpenedStore) -> std::io::Result<Committer> {
+        let queue = Arc::new(Shared::default());
+        let writer = Writer { opened, shared: queue.clone() };
+        let thread =
+            std::thread::Builder::new().name("millrace-committer".to_owned()).spawn(move || writer.run())?;
+        Ok(Committer { queue, thread: Some(thread) })
+    }
+
+    pub(crate) fn submit(&self, batches: impl IntoIterator<Item = (Batch, Reply)>) {
+        let mut queue = self.queue.lock();
+        if let Some(error) = queue.failed.clone() {
+            drop(queue);
+            batches.into_iter().for_each(|(_, reply)| reply.answer(Err(error.clone())));
+            return;
+        }
+        queue.waiting.extend(batches);
+        drop(queue);
+        self.queue.wake.notify_one();
+    }
+
+    /// Waits until the batch is durable, or was refused.
+    pub(crate) fn commit(&self, batch: Batch) -> Committed {
+        let (reply, answer) = sync_channel(1);
+        self.submit([(batch, Reply::Caller(reply))]);
+        answer.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// The same for many at once, which share syncs.
+    pub(crate) fn commit_all(&self, batches: Vec<Batch>) -> Vec<Committed> {
+        let (replies, answers): (Vec<_>, Vec<_>) = batches
+            .into_iter()
+            .map(|batch| {
+                let (reply, answer) = sync_channel(1);
+                ((batch, Reply::Caller(reply)), answer)
+            })
+            .unzip();
+        self.submit(replies);
+        answers.into_iter().map(|answer| answer.recv().unwrap_or_else(|_| Err(ended()))).collect()
+    }
+
+    pub(crate) fn listen(&self, mailbox: &Arc<Mailbox>) {
+        let mut listeners = self.queue.listeners();
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(Arc::downgrade(mailbox));
+    }
+}
+
+impl Drop for Committer {
+    /// What is queued is still written.
+    fn drop(&mut self) {
+        self.queue.lock().ended = true;
+        self.queue.wake.notify_one();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // It reports its own failures; a panic was reported to everyone who waited.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::Poisoned("the thread that writes has ended".to_owned())
+}
+
+impl Reply {
+    fn answer(self, committed: Committed) {
+        match self {
+            // Nobody waits any more: then nobody is told.
+            Reply::Caller(reply) => drop(reply.send(committed)),
+            Reply::Worker(mailbox, token) => mailbox.push(Mail::Input(worker_input(token, committed))),
+        }
+    }
+}
+
+fn worker_input(token: Token, committed: Committed) -> Input {
+    match committed {
+        Ok(outcome) => Input::Committed { token, outcome },
+        Err(error) => Input::Failed { reason: error.to_string() },
+    }
+}
+
+impl Shared {
+    /// Consistent after every statement, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<Mailbox>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Writer {
+    opened: OpenedStore,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    fn run(self) {
+        let mut end = End { shared: &self.shared, error: ended() };
+        if let Err(error) = self.write() {
+            tracing::error!(%error, "the store failed: nothing is written any more");
+            end.error = error;
+        }
+    }
+
+    fn write(&self) -> Result<(), StoreError> {
+        let mut maintain_at = Instant::now() + MAINTAIN_INTERVAL;
+        let (mut batches, mut replies) = (Vec::new(), Vec::new());
+        loop {
+            if !self.take(&mut batches, &mut replies, maintain_at) {
+                return Ok(());
+            }
+            if !batches.is_empty() {
+                self.commit(&mut batches, &mut replies)?;
+            }
+            if Instant::now() >= maintain_at {
+                let started = Instant::now();
+                let more = self.maintain()?;
+                let busy = !self.shared.lock().waiting.is_empty();
+                maintain_at = Instant::now()
+                    + match (more, busy) {
+                        (false, _) => MAINTAIN_INTERVAL,
+                        (true, false) => Duration::ZERO,
+                        (true, true) => started.elapsed() * BUSY_PAUSE,
+                    };
+            }
+        }
+    }
+
+    /// Waits for batches until `maintain_at`, then takes as many as one commit may hold. False at the end.
+    fn take(&self, batches: &mut Vec<Batch>, replies: &mut Vec<Reply>, maintain_at: Instant) -> bool {
+        let wait = maintain_at.saturating_duration_since(Instant::now());
+        let empty = |queue: &mut Queue| queue.waiting.is_empty() && !queue.ended;
+        let (mut queue, _) = self
+            .shared
+            .wake
+            .wait_timeout_while(self.shared.lock(), wait, empty)
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0;
+        while let Some((batch, _)) = queue.waiting.front() {
+            bytes += batch.bytes();
+            let full = batches.len() >= COMMIT_BATCHES_MAX || bytes > COMMIT_BYTES_MAX;
+            if full && !batches.is_empty() {
+                break;
+            }
+            let Some((batch, reply)) = queue.waiting.pop_front() else { break };
+            batches.push(batch);
+            replies.push(reply);
+        }
+        !(batches.is_empty() && queue.ended)
+    }
+
+    fn commit(&self, batches: &mut Vec<Batch>, replies: &mut Vec<Reply>) -> Result<(), StoreError> {
+        let outcomes = match self.opened.store.commit(batches) {
+            Err(error @ StoreError::TooLarge { .. }) => return self.commit_singly(batches, replies, &error),
+            committed => committed?,
+        };
+        batches.clear();
+        let appended =
+            |outcome: &Outcome| matches!(outcome, Outcome::Done(done) if !done.appended.is_empty());
+        let news = outcomes.iter().any(appended);
+        deliver(replies.drain(..).zip(outcomes));
+        if news {
+            self.shared.listeners().iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.tell_news());
+        }
+        Ok(())
+    }
+
+    /// One batch is larger than a store must take: the one failure that harms nobody else.
+    fn commit_singly(
+        &self,
+        batches: &mut Vec<Batch>,
+        replies: &mut Vec<Reply>,
+        error: &StoreError,
+    ) -> Result<(), StoreError> {
+        if batches.len() == 1 {
+            tracing::warn!(max = BATCH_BYTES_MAX, %error, "a batch is too large to be committed");
+            batches.clear();
+            replies.drain(..).for_each(|reply| reply.answer(Err(error.clone())));
+            return Ok(());
+        }
+        for (batch, reply) in batches.drain(..).zip(replies.drain(..)) {
+            self.commit(&mut vec![batch], &mut vec![reply])?;
+        }
+        Ok(())
+    }
+
+    fn maintain(&self) -> Result<bool, StoreError> {
+        if self.opened.is_served_elsewhere() {
+            return Ok(false);
+        }
+        match self.opened.store.maintain(MAINTAIN_ROWS_MAX) {
+            Ok(done) => Ok(done.more),
+            Err(StoreError::Unreadable(reason)) => {
+                tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Answers of one worker go to its mailbox in one go.
+fn deliver(answers: impl Iterator<Item = (Reply, Outcome)>) {
+    let mut for_worker: Option<(Arc<Mailbox>, Vec<Mail>)> = None;
+    for (reply, outcome) in answers {
+        match reply {
+            Reply::Worker(mailbox, token) => {
+                let mail = Mail::Input(worker_input(token, Ok(outcome)));
+                match &mut for_worker {
+                    Some((known, gathered)) if Arc::ptr_eq(known, &mailbox) => gathered.push(mail),
+                    _ => {
+                        if let Some((known, gathered)) = for_worker.replace((mailbox, vec![mail])) {
+                            known.push_all(gathered.into_iter());
+                        }
+                    }
+                }
+            }
+            caller => caller.answer(Ok(outcome)),
+        }
+    }
+    if let Some((mailbox, gathered)) = for_worker {
+        mailbox.push_all(gathered.into_iter());
+    }
+}
+
+/// Tells everybody who waits how the writer ended, however it ended.
+struct End<'a> {
+    shared: &'a Shared,
+    error: StoreError,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.failed = Some(self.error.clone());
+        let waiting = std::mem::take(&mut queue.waiting);
+        drop(queue);
+        waiting.into_iter().for_each(|(_, reply)| reply.answer(Err(self.error.clone())));
+    }
+}

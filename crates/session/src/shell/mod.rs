@@ -1,0 +1,20 @@
+//! What drives the engine: time, the committer, the loop, the threads that call handlers, and the simulation.
+
+mod call;
+mod clock;
+mod committer;
+mod looks;
+mod mailbox;
+mod pool;
+mod run_loop;
+mod signals;
+pub(crate) mod simulated;
+mod threads;
+
+pub use clock::VirtualClock;
+pub use simulated::Simulation;
+pub use threads::{Running, StopHandle};
+
+pub(crate) use clock::Clock;
+pub(crate) use committer::Committer;
+pub(crate) use mailbox::{Mail, Mailbox};

@@ -1,0 +1,193 @@
+//! The loop of a session that runs: take what has happened, let the engine decide, carry its effects out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use millrace_claims::{Effect, Input, RunId, Worker};
+use millrace_store::{CommitNumber, StoreError};
+
+use super::committer::{Committer, Reply};
+use super::looks::{look, say};
+use super::mailbox::{Answer, Mail, Mailbox};
+use super::pool::Pool;
+use crate::error::{Result, SessionError};
+use crate::session::Session;
+use crate::typed::Handler;
+
+/// Commits of others looked through in one go; more are looked at right after.
+const WATCH_COMMITS_MAX: usize = 1024;
+/// The loop looks at the clock at least this often, so that a step of the wall clock is noticed by what is due.
+const WAIT_MAX: Duration = Duration::from_millis(1000);
+
+pub(super) struct RunLoop {
+    session: Session,
+    committer: Arc<Committer>,
+    worker: Worker,
+    handlers: Arc<[Handler]>,
+    mailbox: Arc<Mailbox>,
+    pool: Pool,
+    waiting: BTreeMap<RunId, SyncSender<Answer>>,
+    watched: CommitNumber,
+    watch_at: Instant,
+    until_idle: bool,
+    stopped: Option<Option<String>>,
+}
+
+impl RunLoop {
+    pub(super) fn new(
+        session: Session,
+        committer: Arc<Committer>,
+        worker: Worker,
+        handlers: Arc<[Handler]>,
+        mailbox: Arc<Mailbox>,
+        until_idle: bool,
+    ) -> Result<RunLoop> {
+        let pool = Pool::start(&session, &handlers, &mailbox, session.settings().handler_concurrency)
+            .map_err(SessionError::Thread)?;
+        let watched = newest(&session)?;
+        Ok(RunLoop {
+            session,
+            committer,
+            worker,
+            handlers,
+            mailbox,
+            pool,
+            waiting: BTreeMap::new(),
+            watched,
+            watch_at: Instant::now(),
+            until_idle,
+            stopped: None,
+        })
+    }
+
+    /// Until the engine has stopped: everything unstarted is given back and durable.
+    pub(super) fn run(mut self) -> Result<()> {
+        self.handle(Input::Tick);
+        let failed = loop {
+            if let Some(failed) = self.stopped.take() {
+                break failed;
+            }
+            self.turn();
+        };
+        // Handlers that still wait for an answer learn that there will be none.
+        self.mailbox.end();
+        self.waiting.clear();
+        failed.map_or(Ok(()), |reason| Err(SessionError::Store(StoreError::Poisoned(reason))))
+    }
+
+    fn turn(&mut self) {
+        let post = self.mailbox.take(self.wait());
+        let quiet = post.mail.is_empty();
+        for mail in post.mail {
+            match mail {
+                Mail::Input(input) => self.handle(input),
+                Mail::Commit { run, changes, reply } => {
+                    self.waiting.insert(run, reply);
+                    self.handle(Input::Commit { run, commit: changes });
+                }
+            }
+        }
+        let mut news = false;
+        if post.news || Instant::now() >= self.watch_at {
+            news = self.watch();
+        }
+        let now = self.session.clock().now();
+        if self.worker.next_deadline().is_some_and(|at| at <= now.mono) {
+            self.handle(Input::Tick);
+        }
+        if self.until_idle && quiet && !news && self.worker.is_idle() {
+            self.until_idle = false;
+            self.handle(Input::Stop);
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        let now = self.session.clock().now();
+        let deadline = self
+            .worker
+            .next_deadline()
+            .map_or(WAIT_MAX, |at| Duration::from_millis(at.0.saturating_sub(now.mono.0)));
+        deadline.min(self.watch_at.saturating_duration_since(Instant::now())).min(WAIT_MAX)
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.worker.handle(self.session.clock().now(), input);
+        loop {
+            let effects = self.worker.drain();
+            if effects.is_empty() {
+                return;
+            }
+            let mut commits = Vec::new();
+            for effect in effects {
+                match effect {
+                    Effect::Commit { token, batch } => {
+                        commits.push((batch, Reply::Worker(self.mailbox.clone(), token)));
+                    }
+                    Effect::Look { token, look: asked } => {
+                        let seen = look(self.session.store(), &asked);
+                        self.worker.handle(self.session.clock().now(), Input::Seen { token, seen });
+                    }
+                    Effect::Run(run) => self.pool.give(run),
+                    Effect::Answer { run, result } => {
+                        if let Some(reply) = self.waiting.remove(&run) {
+                            // The handler's thread waits for nothing else; gone, it needs no answer.
+                            let _ = reply.send(result);
+                        }
+                    }
+                    Effect::Note(note) => say(&note, &self.handlers),
+                    Effect::Stopped { failed } => self.stopped = Some(failed),
+                }
+            }
+            self.committer.submit(commits);
+        }
+    }
+
+    /// Tells the engine which topics have got events since the last look, by whomever. True if there were any.
+    fn watch(&mut self) -> bool {
+        let config = self.session.settings();
+        self.watch_at = Instant::now() + Duration::from_millis(config.wake_poll_ms.max(1));
+        let changes = match self.session.store().watch(self.watched, WATCH_COMMITS_MAX) {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::warn!(%error, "the store could not be watched, it will be tried again");
+                return false;
+            }
+        };
+        if changes.last == self.watched {
+            return false;
+        }
+        self.watched = changes.last;
+        if changes.runs.len() >= WATCH_COMMITS_MAX {
+            self.watch_at = Instant::now();
+        }
+        let namespace = self.session.namespace_name();
+        let topics: BTreeSet<_> = changes
+            .runs
+            .into_iter()
+            .map(|run| run.stream.topic)
+            .filter(|topic| topic.namespace() == namespace.as_str())
+            .collect();
+        if changes.complete && topics.is_empty() {
+            return false;
+        }
+        let topics = changes.complete.then(|| topics.into_iter().collect());
+        self.handle(Input::News { topics });
+        true
+    }
+}
+
+/// The end of what is committed: the engine's first look is at everything.
+fn newest(session: &Session) -> Result<CommitNumber> {
+    let mut after = CommitNumber(0);
+    loop {
+        // Nobody remembers as far back as the first commit for ever; then the answer says where the end is.
+        let changes = session.store().watch(after, WATCH_COMMITS_MAX)?;
+        let end = !changes.complete || changes.last == after;
+        after = changes.last;
+        if end {
+            return Ok(after);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Entities and relations over the store port: reading them now or as of a commit, their history, their schemas, and
+//! the migration of drifted types. Nothing here writes but a migration, and that through its caller.
+//!
+//! Start with [`State`].
+
+mod aggregate;
+mod commits;
+mod edges;
+mod error;
+mod history;
+mod migrate;
+mod query;
+mod scan;
+mod schema;
+mod stored;
+mod top;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_model::{Identity, Namespace, Space, StateCommit, keys};
+use millrace_store::{KeyRange, Store};
+
+pub use commits::{CommitRecord, LIST_COMMITS_MAX};
+pub use edges::{Edge, Edges};
+pub use error::StateError;
+pub use history::Version;
+pub use migrate::{
+    Commit, MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated, Migration, MigrationError, Plan, TypePlan,
+};
+pub use query::{Pages, Query, ROWS_MAX};
+pub use schema::{Admitted, Drift, Pending, SchemaBook};
+pub use stored::Stored;
+
+use crate::typed::{Entity, Key, Relation, Stateful, entity_identity, relation_identity};
+
+/// The state of one namespace, to be read.
+///
+/// A query of the newest state reads page by page: each page is of one moment, the next may be of a later one. Where
+/// that matters, read `as_of` a commit: what is behind a commit never changes.
+#[derive(Clone)]
+pub struct State {
+    store: Arc<dyn Store>,
+    namespace: Namespace,
+}
+
+impl State {
+    pub fn new(store: Arc<dyn Store>, namespace: Namespace) -> State {
+        State { store, namespace }
+    }
+
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// The entity with this key as it is now.
+    pub fn get<T: Entity>(&self, key: impl Key) -> Result<Option<Stored<T>>, StateError> {
+        self.find(&entity_identity::<T>(key), None)
+    }
+
+    /// The entity with this key as it was right after the commit.
+    pub fn get_as_of<T: Entity>(
+        &self,
+        key: impl Key,
+        commit: StateCommit,
+    ) -> Result<Option<Stored<T>>, StateError> {
+        self.find(&entity_identity::<T>(key), Some(commit))
+    }
+
+    /// The relation between two entities, by the keys of both. The instance key is `""` for types that declare none.
+    pub fn get_relation<R: Relation>(
+        &self,
+        left: impl Key,
+        right: impl Key,
+        instance: impl Key,
+    ) -> Result<Option<Stored<R>>, StateError> {
+        self.find(&relation_identity::<R>(left, right, instance), None)
+    }
+
+    /// Entities or relations of one type.
+    pub fn query<T: Stateful>(&self) -> Query<T> {
+        Query::new(self.clone())
+    }
+
+    /// The newest commit of state in the store, over all namespaces.
+    pub fn head(&self) -> Result<StateCommit, StateError> {
+        let Some(value) = self.row(Space::Kv, keys::STATE_COMMITS)? else { return Ok(StateCommit(0)) };
+        let parsed = serde_json::from_slice(&value);
+        let damaged = |source| millrace_model::RowError { key: keys::STATE_COMMITS.to_owned(), source };
+        Ok(parsed.map_err(damaged)?)
+    }
+
+    pub(crate) fn row(&self, space: Space, key: &str) -> Result<Option<Bytes>, StateError> {
+        let range = KeyRange { from: key.to_owned(), to: Some(format!("{key}\0")) };
+        Ok(self.store.scan(space, &range, 1)?.pop().map(|row| row.value))
+    }
+
+    pub(crate) fn find<T: Stateful>(
+        &self,
+        identity: &Identity,
+        as_of: Option<StateCommit>,
+    ) -> Result<Option<Stored<T>>, StateError> {
+        let key = keys::identity(&self.namespace, identity);
+        scan::find(self.store(), &key, as_of)?.map(Stored::decode).transpose()
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}

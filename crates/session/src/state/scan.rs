@@ -1,0 +1,158 @@
+//! Walking over heads or, for the past, over history: page by page, never more than one page in memory.
+
+use std::ops::ControlFlow;
+
+use millrace_model::{HeadRow, RowError, Space, StateCommit, VersionRow, keys};
+use millrace_store::{KeyRange, Row, Store};
+use serde_json::Value;
+
+use super::error::StateError;
+
+/// Rows per read of the store.
+pub(crate) const PAGE_ROWS: usize = 512;
+
+/// A row that exists at the moment asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    /// Of its identity.
+    pub(crate) key: String,
+    pub(crate) commit: StateCommit,
+    pub(crate) schema: u32,
+    pub(crate) fields: Value,
+}
+
+pub(crate) type Visit<'v> = dyn FnMut(Found) -> Result<ControlFlow<()>, StateError> + 'v;
+
+/// A walk over every identity whose key begins with `prefix`, as it is now or as of a commit. In the order of keys
+/// now; in an order of its own for the past.
+pub(crate) struct Walk<'a> {
+    pub(crate) prefix: &'a str,
+    /// Goes on where another walk stopped: the key of the last row that one gave.
+    pub(crate) after: Option<&'a str>,
+    pub(crate) as_of: Option<StateCommit>,
+}
+
+impl Walk<'_> {
+    pub(crate) fn visit(&self, store: &dyn Store, each: &mut Visit<'_>) -> Result<(), StateError> {
+        let mut range = KeyRange::prefix(self.prefix);
+        match (self.after, self.as_of) {
+            (None, _) => {}
+            (Some(after), None) => range.from = format!("{after}\0"),
+            // Past all of its versions: `0` follows the slash.
+            (Some(after), Some(_)) => range.from = format!("{after}/0"),
+        }
+        match self.as_of {
+            None => heads(store, range, each),
+            Some(commit) => past(store, range, commit, each),
+        }
+    }
+}
+
+pub(crate) fn find(
+    store: &dyn Store,
+    key: &str,
+    as_of: Option<StateCommit>,
+) -> Result<Option<Found>, StateError> {
+    let only = KeyRange { from: key.to_owned(), to: Some(format!("{key}\0")) };
+    let mut found = None;
+    heads(store, only, &mut |head| {
+        found = Some(head);
+        Ok(ControlFlow::Break(()))
+    })?;
+    let Some(commit) = as_of else { return Ok(found) };
+    // What has not changed since needs no look at its history.
+    if found.as_ref().is_some_and(|head| head.commit <= commit) {
+        return Ok(found);
+    }
+    found = None;
+    past(store, versions_of(key), commit, &mut |version| {
+        found = Some(version);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
+}
+
+/// All versions of one identity.
+pub(crate) fn versions_of(identity_key: &str) -> KeyRange {
+    KeyRange::prefix(&format!("{identity_key}//"))
+}
+
+fn heads(store: &dyn Store, range: KeyRange, each: &mut Visit<'_>) -> Result<(), StateError> {
+    rows(store, Space::Heads, range, &mut |Row { key, value }| {
+        let HeadRow { fields, commit, schema } = HeadRow::decode(&key, &value)?;
+        let fields = parse(&key, &fields)?;
+        each(Found { key, commit, schema, fields })
+    })
+}
+
+/// Versions of one identity stand together, the oldest first: the last one that is not too new counts.
+fn past(
+    store: &dyn Store,
+    range: KeyRange,
+    as_of: StateCommit,
+    each: &mut Visit<'_>,
+) -> Result<(), StateError> {
+    let mut best: Option<(String, StateCommit, VersionRow)> = None;
+    let mut stopped = false;
+    rows(store, Space::History, range, &mut |Row { key, value }| {
+        let Some((identity, commit)) = split_version(&key) else { return Ok(ControlFlow::Continue(())) };
+        if commit > as_of {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let version = VersionRow::decode(&key, &value)?;
+        let done = best.take_if(|(of, _, _)| of != identity);
+        best = Some((identity.to_owned(), commit, version));
+        let flow = done.map_or(Ok(ControlFlow::Continue(())), |done| emit(done, each))?;
+        stopped |= flow.is_break();
+        Ok(flow)
+    })?;
+    if let Some(last) = best.filter(|_| !stopped) {
+        let _ended = emit(last, each)?;
+    }
+    Ok(())
+}
+
+fn emit(
+    (key, commit, version): (String, StateCommit, VersionRow),
+    each: &mut Visit<'_>,
+) -> Result<ControlFlow<()>, StateError> {
+    let VersionRow { fields: Some(fields), schema } = version else { return Ok(ControlFlow::Continue(())) };
+    let fields = parse(&key, &fields)?;
+    each(Found { key, commit, schema, fields })
+}
+
+/// Goes through the rows of a range; stops early when told to.
+pub(crate) fn rows(
+    store: &dyn Store,
+    space: Space,
+    mut range: KeyRange,
+    each: &mut dyn FnMut(Row) -> Result<ControlFlow<()>, StateError>,
+) -> Result<(), StateError> {
+    loop {
+        let page = store.scan(space, &range, PAGE_ROWS)?;
+        let is_last = page.len() < PAGE_ROWS;
+        if let Some(last) = page.last() {
+            range.from = format!("{}\0", last.key);
+        }
+        for row in page {
+            if each(row)?.is_break() {
+                return Ok(());
+            }
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// The identity's key and the commit of a version's key, see [`keys::version`]. The last two slashes count: a relation
+/// without instance key ends in a slash itself.
+pub(crate) fn split_version(key: &str) -> Option<(&str, StateCommit)> {
+    let (identity, digits) = key.rsplit_once("//")?;
+    let commit = StateCommit(u64::from_str_radix(digits, 16).ok()?);
+    (keys::version(identity, commit) == key).then_some((identity, commit))
+}
+
+pub(crate) fn parse(key: &str, fields: &str) -> Result<Value, StateError> {
+    Ok(serde_json::from_str(fields).map_err(|source| RowError { key: key.to_owned(), source })?)
+}

@@ -1,0 +1,27 @@
+//! The event that the runtime itself appends when a handler gives up on an event.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::Event;
+use super::schema::Schema;
+
+/// A handler gave up on an event. Take it like any other: `#[on_event(DeadLettered)]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLettered {
+    pub event_id: String,
+    pub handler_id: String,
+    pub attempts: u32,
+    pub last_error: String,
+}
+
+impl Event for DeadLettered {
+    const TYPE: &'static str = "event.dead_letter";
+
+    fn schema() -> Schema {
+        let text = "String";
+        Schema::new(
+            Self::TYPE,
+            &[("event_id", text), ("handler_id", text), ("attempts", "u32"), ("last_error", text)],
+        )
+    }
+}

@@ -1,0 +1,184 @@
+//! A handler as data: what `#[on_event]` makes of a function.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use millrace_model::JsonText;
+
+use super::event::Event;
+use crate::context::{Core, HandlerContext};
+
+/// Whatever a handler may fail with. Its text is kept with the claim and in the dead letter.
+pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
+pub type HandlerResult = Result<(), HandlerError>;
+/// Driven on the thread that runs the handler, so it need not be `Send`.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Where a handler that has never been seen begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With the oldest event that is retained.
+    #[default]
+    Earliest,
+    /// With the first event after its registration.
+    Now,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Called {
+    Succeeded,
+    Failed(HandlerError),
+    /// The payload does not fit the handler's event type: no retry will change that.
+    Undecodable(String),
+}
+
+type SyncCall = dyn Fn(Core, &JsonText) -> (Core, Called) + Send + Sync;
+type AsyncCall = dyn Fn(Core, JsonText) -> LocalFuture<'static, (Core, Called)> + Send + Sync;
+
+#[derive(Clone)]
+enum Call {
+    Sync(Arc<SyncCall>),
+    Async(Arc<AsyncCall>),
+}
+
+/// A function that takes events of one type, with the name its work is filed under.
+#[derive(Clone)]
+pub struct Handler {
+    pub id: String,
+    pub event_type: &'static str,
+    /// Higher runs first among the handlers of a session.
+    pub priority: i32,
+    pub start: Start,
+    call: Call,
+}
+
+/// What `#[on_event]` writes down beside the function; [`crate::handlers!`] asks for it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "put #[on_event(SomeEvent)] on the function"
+)]
+pub trait HandlerSpec {
+    fn handler() -> Handler;
+}
+
+/// What a handler function may return: nothing, or a result with any error.
+#[diagnostic::on_unimplemented(
+    message = "a handler returns `()` or a `Result<(), E>` with an error `E`, not `{Self}`"
+)]
+pub trait IntoHandlerResult {
+    fn into_handler_result(self) -> HandlerResult;
+}
+
+impl IntoHandlerResult for () {
+    fn into_handler_result(self) -> HandlerResult {
+        Ok(())
+    }
+}
+
+impl<E: Into<HandlerError>> IntoHandlerResult for Result<(), E> {
+    fn into_handler_result(self) -> HandlerResult {
+        self.map_err(Into::into)
+    }
+}
+
+impl Handler {
+    pub fn from_fn<E: Event>(
+        id: impl Into<String>,
+        function: impl Fn(&mut HandlerContext<E>) -> HandlerResult + Send + Sync + 'static,
+    ) -> Handler {
+        let call = move |core: Core, payload: &JsonText| match decode::<E>(payload) {
+            Err(reason) => (core, Called::Undecodable(reason)),
+            Ok(event) => {
+                let mut context = HandlerContext::new(event, core);
+                let called = called(function(&mut context));
+                (context.into_core(), called)
+            }
+        };
+        Handler::new::<E>(id.into(), Call::Sync(Arc::new(call)))
+    }
+
+    pub fn from_async_fn<E: Event>(
+        id: impl Into<String>,
+        function: impl for<'a> Fn(&'a mut HandlerContext<E>) -> LocalFuture<'a, HandlerResult>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Handler {
+        let function = Arc::new(function);
+        let call = move |core: Core, payload: JsonText| -> LocalFuture<'static, (Core, Called)> {
+            let function = function.clone();
+            Box::pin(async move {
+                match decode::<E>(&payload) {
+                    Err(reason) => (core, Called::Undecodable(reason)),
+                    Ok(event) => {
+                        let mut context = HandlerContext::new(event, core);
+                        let called = called(function(&mut context).await);
+                        (context.into_core(), called)
+                    }
+                }
+            })
+        };
+        Handler::new::<E>(id.into(), Call::Async(Arc::new(call)))
+    }
+
+    fn new<E: Event>(id: String, call: Call) -> Handler {
+        Handler { id, event_type: E::TYPE, priority: 100, start: Start::Earliest, call }
+    }
+
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Handler {
+        self.priority = priority;
+        self
+    }
+
+    #[must_use]
+    pub fn starting(mut self, start: Start) -> Handler {
+        self.start = start;
+        self
+    }
+
+    pub fn is_async(&self) -> bool {
+        matches!(self.call, Call::Async(_))
+    }
+
+    /// Decodes the payload and runs the function to its end. `drive` waits for the future of an async handler; for
+    /// a plain one it is not called.
+    pub fn run(
+        &self,
+        core: Core,
+        payload: &JsonText,
+        drive: impl FnOnce(LocalFuture<'static, (Core, Called)>) -> (Core, Called),
+    ) -> (Core, Called) {
+        match &self.call {
+            Call::Sync(call) => call(core, payload),
+            Call::Async(call) => drive(call(core, payload.clone())),
+        }
+    }
+}
+
+fn decode<E: Event>(payload: &JsonText) -> Result<E, String> {
+    serde_json::from_str(payload.as_str()).map_err(|error| format!("not a `{}`: {error}", E::TYPE))
+}
+
+fn called(result: HandlerResult) -> Called {
+    match result {
+        Ok(()) => Called::Succeeded,
+        Err(error) => Called::Failed(error),
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Handler { id, event_type, priority, start, .. } = self;
+        f.debug_struct("Handler")
+            .field("id", id)
+            .field("event_type", event_type)
+            .field("priority", priority)
+            .field("start", start)
+            .field("is_async", &self.is_async())
+            .finish()
+    }
+}

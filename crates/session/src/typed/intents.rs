@@ -1,0 +1,143 @@
+//! From typed state to intents: one per identity, the last one wins.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{Identity, Intent, StateKind};
+
+use super::canonical::canonical;
+use super::entity::{Entity, Key, Relation, Stateful};
+use super::schema::Schema;
+use crate::state::StateError;
+
+/// Longest text of a key, a relation's three counted one by one. Keys become parts of rows' names.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// Marks the implementation for a single value.
+#[derive(Debug)]
+pub enum One {}
+/// Marks the implementation for everything that can be iterated.
+#[derive(Debug)]
+pub enum Many {}
+
+/// What a call of `ensure` or `retract` declares: intents of one type, and what the type looks like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub kind: StateKind,
+    pub schema: Schema,
+    /// Their schema version is filled in when the schema is looked up, before the commit.
+    pub intents: Vec<Intent>,
+}
+
+/// An entity, a relation, or an iterator of either. The parameter only keeps the two implementations apart and is
+/// always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither an entity, nor a relation, nor an iterator of one of them",
+    note = "derive it: #[derive(Entity, Serialize, Deserialize)] with one #[key] field"
+)]
+pub trait IntoIntents<How> {
+    /// All of them, or the first problem and none of them.
+    fn into_intents(self) -> Result<Declared, StateError>;
+}
+
+impl<T: Stateful> IntoIntents<One> for T {
+    fn into_intents(self) -> Result<Declared, StateError> {
+        Ok(Declared::of::<T>(vec![intent_of(&self)?]))
+    }
+}
+
+impl<I> IntoIntents<Many> for I
+where
+    I: IntoIterator,
+    I::Item: Stateful,
+{
+    fn into_intents(self) -> Result<Declared, StateError> {
+        let intents: Result<_, _> = self.into_iter().map(|item| intent_of(&item)).collect();
+        Ok(Declared::of::<I::Item>(intents?))
+    }
+}
+
+impl Declared {
+    fn of<T: Stateful>(intents: Vec<Intent>) -> Declared {
+        Declared { kind: T::KIND, schema: T::schema(), intents }
+    }
+
+    /// The entity with this key is to be gone.
+    pub fn without_entity<T: Entity>(key: impl Key) -> Result<Declared, StateError> {
+        Declared::without::<T>(entity_identity::<T>(key))
+    }
+
+    /// The relation between these two is to be gone. The instance key is empty for types that declare none.
+    pub fn without_relation<R: Relation>(
+        left: impl Key,
+        right: impl Key,
+        instance: impl Key,
+    ) -> Result<Declared, StateError> {
+        Declared::without::<R>(relation_identity::<R>(left, right, instance))
+    }
+
+    fn without<T: Stateful>(identity: Identity) -> Result<Declared, StateError> {
+        check_keys(&identity)?;
+        Ok(Declared::of::<T>(vec![Intent { identity, fields: None, schema: 0 }]))
+    }
+}
+
+pub fn entity_identity<T: Entity>(key: impl Key) -> Identity {
+    Identity::Entity { type_name: T::TYPE.to_owned(), key: key.into_key() }
+}
+
+pub fn relation_identity<R: Relation>(left: impl Key, right: impl Key, instance: impl Key) -> Identity {
+    Identity::Relation {
+        type_name: R::TYPE.to_owned(),
+        left_key: left.into_key(),
+        right_key: right.into_key(),
+        instance_key: instance.into_key(),
+    }
+}
+
+fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
+    let identity = state.identity();
+    check_keys(&identity)?;
+    let unwritable = |source| StateError::Unwritable { type_name: T::TYPE.to_owned(), source };
+    let fields = canonical(state).map_err(unwritable)?;
+    // As for events: better refused here than found unreadable by everybody who asks for it later.
+    serde_json::from_str::<T>(fields.as_str()).map_err(|error| StateError::Unreadable {
+        type_name: T::TYPE.to_owned(),
+        reason: error.to_string(),
+    })?;
+    Ok(Intent { identity, fields: Some(fields), schema: 0 })
+}
+
+/// Keeps the place of the first intent of an identity and the content of its last.
+pub fn last_wins(intents: Vec<Intent>) -> Vec<Intent> {
+    let mut place: BTreeMap<Identity, usize> = BTreeMap::new();
+    let mut kept: Vec<Intent> = Vec::with_capacity(intents.len());
+    for intent in intents {
+        if let Some(&at) = place.get(&intent.identity) {
+            kept[at] = intent;
+        } else {
+            place.insert(intent.identity.clone(), kept.len());
+            kept.push(intent);
+        }
+    }
+    kept
+}
+
+fn check_keys(identity: &Identity) -> Result<(), StateError> {
+    let type_name = identity.type_name();
+    let keys: &[(&'static str, &str)] = match identity {
+        Identity::Entity { key, .. } => &[("key", key)],
+        Identity::Relation { left_key, right_key, .. } => &[("left key", left_key), ("right key", right_key)],
+    };
+    if let Some((role, _)) = keys.iter().find(|(_, key)| key.is_empty()) {
+        return Err(StateError::EmptyKey { type_name: type_name.to_owned(), role });
+    }
+    let instance = match identity {
+        Identity::Relation { instance_key, .. } => instance_key.as_str(),
+        Identity::Entity { .. } => "",
+    };
+    let bytes = keys.iter().map(|(_, key)| key.len()).chain([instance.len()]).max().unwrap_or(0);
+    if bytes > KEY_BYTES_MAX {
+        return Err(StateError::KeyTooLong { type_name: type_name.to_owned(), bytes, max: KEY_BYTES_MAX });
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! What user types promise: events, entities, relations, and the handlers that take them.
+
+mod canonical;
+mod dead_lettered;
+mod entity;
+mod event;
+mod field;
+mod filter;
+mod handler;
+mod intents;
+mod lists;
+mod outgoing;
+mod schema;
+
+pub use canonical::{CanonicalError, canonical, canonical_text};
+pub use dead_lettered::DeadLettered;
+pub use entity::{Entity, Key, Relation, Stateful};
+pub use event::Event;
+pub use field::{Field, NumberField, Operand, Order, OrderedField, TextField};
+pub use filter::Filter;
+pub(crate) use filter::{Node, compare};
+pub use handler::{
+    Called, Handler, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, LocalFuture, Start,
+};
+pub use intents::{
+    Declared, IntoIntents, KEY_BYTES_MAX, Many, One, entity_identity, last_wins, relation_identity,
+};
+pub use outgoing::{EventError, EventOptions, IntoOutgoing, Outgoing, WithOptions};
+pub use schema::Schema;

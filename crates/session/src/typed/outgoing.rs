@@ -1,0 +1,103 @@
+//! An event on its way into the store: checked, spelled, and no longer typed.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{JsonText, NameError, Priority, TopicName};
+
+use super::canonical::{CanonicalError, canonical};
+use super::event::Event;
+
+/// What may be said about a single event besides its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventOptions {
+    /// In place of the type's own.
+    pub priority: Option<i32>,
+    pub key: Option<String>,
+    pub headers: BTreeMap<String, String>,
+}
+
+/// An event together with options for this one.
+#[derive(Clone, Debug)]
+pub struct WithOptions<E> {
+    pub(crate) event: E,
+    pub(crate) options: EventOptions,
+}
+
+impl<E: Event> WithOptions<E> {
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.options.priority = Some(priority);
+        self
+    }
+
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<String>) -> Self {
+        self.options.key = Some(key.into());
+        self
+    }
+
+    #[must_use]
+    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.headers.insert(name.into(), value.into());
+        self
+    }
+}
+
+/// Ready to be appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    pub topic: TopicName,
+    pub priority: Priority,
+    pub payload: JsonText,
+    pub key: Option<String>,
+    pub headers: BTreeMap<String, String>,
+}
+
+/// An event that may not be enqueued. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    #[error("the event `{event_type}` cannot be stored: {source}")]
+    Unwritable { event_type: &'static str, source: CanonicalError },
+    /// A handler would never get it: what was written cannot be read back as the same type.
+    #[error(
+        "the event `{event_type}` cannot be read back from what it is written as ({reason}): look for floats that \
+         are not finite and fields that are skipped on one way only"
+    )]
+    Unreadable { event_type: &'static str, reason: String },
+    #[error(
+        "the event type `{event_type}` is no name for a topic ({source}): give it another by #[event(name = \"..\")]"
+    )]
+    BadType { event_type: &'static str, source: NameError },
+}
+
+/// An event, or an event with options.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an event",
+    note = "derive it: #[derive(Event, Serialize, Deserialize)]"
+)]
+pub trait IntoOutgoing {
+    fn into_outgoing(self) -> Result<Outgoing, EventError>;
+}
+
+impl<E: Event> IntoOutgoing for E {
+    fn into_outgoing(self) -> Result<Outgoing, EventError> {
+        outgoing(&self, EventOptions::default())
+    }
+}
+
+impl<E: Event> IntoOutgoing for WithOptions<E> {
+    fn into_outgoing(self) -> Result<Outgoing, EventError> {
+        outgoing(&self.event, self.options)
+    }
+}
+
+fn outgoing<E: Event>(event: &E, options: EventOptions) -> Result<Outgoing, EventError> {
+    let event_type = E::TYPE;
+    let topic = TopicName::new(event_type).map_err(|source| EventError::BadType { event_type, source })?;
+    let payload = canonical(event).map_err(|source| EventError::Unwritable { event_type, source })?;
+    // Better refused here, where somebody can mend it, than dead-lettered in every handler.
+    serde_json::from_str::<E>(payload.as_str())
+        .map_err(|error| EventError::Unreadable { event_type, reason: error.to_string() })?;
+    let EventOptions { priority, key, headers } = options;
+    Ok(Outgoing { topic, priority: Priority(priority.unwrap_or(E::PRIORITY)), payload, key, headers })
+}

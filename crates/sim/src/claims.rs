@@ -1,0 +1,411 @@
+//! The world of workers: several processes on one disk, each with its own engine of durable handlers. They are killed
+//! between any two steps, their commits fail or succeed without an answer, their handlers are slow, fail, commit and
+//! emit, the wall clock steps. After the calm everything must have ended exactly once.
+
+mod plan;
+mod process;
+mod record;
+
+use millrace_claims::{Effect, Input, RunId, Sabotage, StateChanges, Token, Topics, Worker, imperative};
+use millrace_model::{Batch, JsonText, Namespace, Now, Outcome, Priority, Timestamp, TopicName};
+
+use self::plan::{Plan, TOPICS};
+use self::process::{Process, Step};
+pub(crate) use self::record::INVARIANTS;
+use self::record::{Record, violation};
+use crate::check::Violation;
+use crate::clock::Clock;
+use crate::dice::Dice;
+use crate::disk::Disk;
+use crate::fault::{Fault, FaultCounts};
+use crate::schedule::Schedule;
+use crate::trace::Trace;
+
+/// By then everything has ended: many times the longest backoff and lease.
+const CALM_MS_MAX: u64 = 400_000;
+/// Wakes in one millisecond that lead to nothing.
+const IDLE_WAKES_MAX: u32 = 20;
+
+#[derive(Debug)]
+enum Happening {
+    Start { process: usize },
+    Wake { process: usize, life: u64 },
+    CommitApplies { process: usize, life: u64, token: Token, batch: Box<Batch> },
+    Report { process: usize, life: u64, input: Box<Input> },
+    RunGoesOn { process: usize, life: u64, run: RunId },
+    Publish,
+    Fate,
+}
+
+pub(crate) struct ClaimsWorld {
+    seed: u64,
+    plan: Plan,
+    clock: Clock,
+    schedule: Schedule<Happening>,
+    dice: Dice,
+    disk: Disk,
+    processes: Vec<Process>,
+    record: Record,
+    pub(crate) trace: Trace,
+    pub(crate) faults: FaultCounts,
+    pub(crate) steps: u64,
+    calm: bool,
+}
+
+impl ClaimsWorld {
+    pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, print: bool) -> ClaimsWorld {
+        let plan = Plan::draw(seed, sabotage);
+        let mut world = ClaimsWorld {
+            seed,
+            clock: Clock::new(),
+            schedule: Schedule::new(),
+            dice: Dice::new(seed, "claims world"),
+            disk: Disk::new(),
+            processes: (0..plan.processes).map(Process::new).collect(),
+            record: Record::default(),
+            trace: Trace::new(print),
+            faults: FaultCounts::default(),
+            steps: 0,
+            calm: false,
+            plan,
+        };
+        // A minute begins soon.
+        world.clock.step_wall(38_000);
+        for process in 0..world.processes.len() {
+            world.processes[process].skew_ms = world.plan.skew(&mut world.dice);
+            let at_ms = world.dice.below(300);
+            world.schedule.at(at_ms, Happening::Start { process });
+        }
+        world.schedule.at(5, Happening::Publish);
+        world.schedule.at(50, Happening::Fate);
+        world
+    }
+
+    pub(crate) fn simulated_ms(&self) -> u64 {
+        self.clock.world_ms
+    }
+
+    pub(crate) fn run(&mut self, steps: u64) -> Result<(), Violation> {
+        while self.steps < steps {
+            self.step()?;
+        }
+        self.calm = true;
+        self.note("calm");
+        let deadline_ms = self.clock.world_ms + CALM_MS_MAX;
+        while self.clock.world_ms < deadline_ms && !self.is_over() && self.step()? {}
+        self.record.at_the_end(self.seed, &self.plan, self.disk.store())
+    }
+
+    /// Everyone is up, nobody has anything to do, nothing is claimed.
+    fn is_over(&self) -> bool {
+        // Counting everything is dear.
+        if !self.steps.is_multiple_of(64) {
+            return false;
+        }
+        let quiet = self.processes.iter().all(|process| process.worker.as_ref().is_some_and(Worker::is_idle));
+        quiet && self.record.at_the_end(self.seed, &self.plan, self.disk.store()).is_ok()
+    }
+
+    fn step(&mut self) -> Result<bool, Violation> {
+        let Some((at_ms, happening)) = self.schedule.pop() else { return Ok(false) };
+        self.steps += 1;
+        self.clock.world_ms = at_ms;
+        if self.steps.is_multiple_of(64) {
+            self.record.look_around(self.disk.store())?;
+            self.nobody_sleeps_over_work()?;
+        }
+        match happening {
+            Happening::Start { process } => self.start(process)?,
+            Happening::Publish => self.publish()?,
+            Happening::Fate => self.fate(),
+            // Another one has been asked for since, if it does not say so.
+            Happening::Wake { process, life }
+                if self.alive(process, life) && self.processes[process].wake_ms == Some(at_ms) =>
+            {
+                self.wake(process)?;
+            }
+            Happening::CommitApplies { process, life, token, batch } => {
+                self.applies(process, life, token, &batch)?;
+            }
+            Happening::Report { process, life, input } if self.alive(process, life) => {
+                self.input(process, *input)?;
+            }
+            Happening::RunGoesOn { process, life, run } if self.alive(process, life) => {
+                self.run_goes_on(process, run)?;
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn alive(&self, process: usize, life: u64) -> bool {
+        let process = &self.processes[process];
+        process.life == life && process.worker.is_some()
+    }
+
+    /// What the clock of a process says: they need not agree.
+    fn now(&self, at: usize) -> Now {
+        let now = self.clock.now();
+        let skew_ms = self.processes.get(at).map_or(0, |process| process.skew_ms);
+        Now { wall: Timestamp(now.wall.0.saturating_add_signed(skew_ms)), ..now }
+    }
+
+    fn note(&mut self, line: &str) {
+        self.trace.note(self.clock.world_ms, line);
+    }
+
+    fn start(&mut self, at: usize) -> Result<(), Violation> {
+        if self.processes[at].worker.is_some() {
+            return Ok(());
+        }
+        let seed = self.dice.draw();
+        let Plan { config, handlers, schedules, .. } = &self.plan;
+        let process = &mut self.processes[at];
+        let worker =
+            Worker::new(config.clone(), process.identity(), handlers.clone(), schedules.clone(), seed)
+                .map_err(|error| violation("restores", error.to_string()))?;
+        process.begin(worker);
+        self.note(&format!("p{at} starts"));
+        self.input(at, Input::Tick)
+    }
+
+    fn wake(&mut self, at: usize) -> Result<(), Violation> {
+        self.processes[at].wake_ms = None;
+        let before = self.processes[at].effects;
+        self.input(at, Input::Tick)?;
+        let (world_ms, process) = (self.clock.world_ms, &mut self.processes[at]);
+        process.idle_wakes = if process.effects == before && process.wake_ms == Some(world_ms) {
+            process.idle_wakes + 1
+        } else {
+            0
+        };
+        if process.idle_wakes > IDLE_WAKES_MAX {
+            return Err(violation("no_busy_loop", format!("p{at} asks to be woken again and again")));
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, at: usize, input: Input) -> Result<(), Violation> {
+        let now = self.now(at);
+        let Some(worker) = self.processes[at].worker.as_mut() else { return Ok(()) };
+        worker.handle(now, input);
+        let effects = worker.drain();
+        let deadline = worker.next_deadline();
+        self.processes[at].effects += effects.len();
+        for effect in effects {
+            self.effect(at, effect)?;
+        }
+        if let Some(deadline) = deadline.filter(|_| self.processes[at].worker.is_some()) {
+            let at_ms = self.clock.world_at(deadline).max(self.clock.world_ms);
+            let process = &mut self.processes[at];
+            if process.wake_ms != Some(at_ms) {
+                process.wake_ms = Some(at_ms);
+                self.schedule.at(at_ms, Happening::Wake { process: at, life: process.life });
+            }
+        }
+        Ok(())
+    }
+
+    fn effect(&mut self, at: usize, effect: Effect) -> Result<(), Violation> {
+        let (life, soon) = (self.processes[at].life, self.clock.world_ms + 1);
+        match effect {
+            Effect::Commit { token, batch } => {
+                if batch.bytes() > millrace_model::BATCH_BYTES_MAX {
+                    return Err(violation("batches_fit", format!("p{at} makes {} bytes", batch.bytes())));
+                }
+                let slow = !self.calm && self.dice.chance(self.plan.commit_slow);
+                if slow {
+                    self.faults.add(Fault::CommitSlow);
+                }
+                let most_ms = if slow { 2 * self.plan.config.event_claim_lease_ms } else { 15 };
+                let at_ms = soon + self.dice.below(most_ms);
+                let batch = Box::new(batch);
+                self.schedule.at(at_ms, Happening::CommitApplies { process: at, life, token, batch });
+            }
+            Effect::Look { token, look } => {
+                let fails = !self.calm && self.dice.chance(self.plan.look_fails);
+                if fails {
+                    self.faults.add(Fault::ReadFailed);
+                }
+                let seen = (!fails).then(|| process::look(self.disk.store(), &look));
+                let input = Box::new(Input::Seen { token, seen });
+                let at_ms = soon + self.dice.below(10);
+                self.schedule.at(at_ms, Happening::Report { process: at, life, input });
+            }
+            Effect::Run(run) => {
+                if run.attempt > self.plan.config.event_max_attempts {
+                    let detail = format!("p{at} tries {} for the {}th time", run.event.id, run.attempt);
+                    return Err(violation("gives_up", detail));
+                }
+                self.note(&format!("p{at} runs h{} {} attempt {}", run.handler, run.event.id, run.attempt));
+                self.begin_run(at, run);
+            }
+            Effect::Answer { run, result } => {
+                self.processes[at].answered(run, result.is_ok());
+                self.schedule.at(soon, Happening::RunGoesOn { process: at, life, run });
+            }
+            Effect::Note(note) => self.note(&format!("p{at} {note:?}")),
+            Effect::Stopped { .. } => self.ended(at),
+        }
+        Ok(())
+    }
+
+    fn begin_run(&mut self, at: usize, run: millrace_claims::Run) {
+        let id = &self.plan.handlers[run.handler].id;
+        let work = plan::work(self.seed, id, &run.event);
+        let slow = !self.calm && self.dice.chance(self.plan.slow_runs);
+        if slow {
+            self.faults.add(Fault::Vanished);
+        }
+        let lease_ms = self.plan.config.event_claim_lease_ms;
+        let last_ms = if slow { self.dice.between(lease_ms / 2, lease_ms * 3) } else { self.dice.below(60) };
+        let fails_at = (!self.calm && self.dice.chance(self.plan.run_fails))
+            .then(|| self.dice.below(u64::from(work.commits) + 1) as u32);
+        let (life, run_id) = (self.processes[at].life, run.run);
+        self.processes[at].begin_run(run, work, last_ms, fails_at);
+        let at_ms = self.clock.world_ms + 1 + self.dice.below(20);
+        self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run: run_id });
+    }
+
+    fn run_goes_on(&mut self, at: usize, run: RunId) -> Result<(), Violation> {
+        let life = self.processes[at].life;
+        match self.processes[at].next_step(run, &self.plan.handlers) {
+            Some(Step::Wait(ms)) => {
+                let at_ms = self.clock.world_ms + ms;
+                self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run });
+            }
+            Some(Step::Say(input)) => return self.input(at, *input),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The disk does its part even if nobody waits for it any more.
+    fn applies(&mut self, at: usize, life: u64, token: Token, batch: &Batch) -> Result<(), Violation> {
+        let alive = self.alive(at, life);
+        // A process that died took what it had not handed over with it.
+        if !alive && self.dice.chance(500) {
+            return Ok(());
+        }
+        let fails = alive && !self.calm && self.dice.chance(self.plan.commit_fails);
+        if fails && self.dice.chance(500) {
+            self.faults.add(Fault::CommitFailed);
+            return self.report(at, life, Input::Failed { reason: "the disk".into() });
+        }
+        let outcome = self.commit(at, batch)?;
+        if fails {
+            self.faults.add(Fault::CommitFailed);
+            return self.report(at, life, Input::Failed { reason: "the disk, after writing".into() });
+        }
+        self.report(at, life, Input::Committed { token, outcome })
+    }
+
+    fn commit(&mut self, at: usize, batch: &Batch) -> Result<Outcome, Violation> {
+        let session = self.processes.get(at).map_or("nobody", |process| process.session());
+        // Looked at before, accused only if the batch was not refused.
+        let held = record::held(session, batch, self.disk.store());
+        let outcomes = self.disk.commit(std::slice::from_ref(batch));
+        let outcome = outcomes.ok().and_then(|mut outcomes| outcomes.pop());
+        let outcome = outcome.ok_or_else(|| violation("restores", "the store gave no answer".into()))?;
+        if let Outcome::Done(done) = &outcome {
+            held?;
+            self.record.applied(batch, done)?;
+            if !done.appended.is_empty() {
+                self.news(at);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn report(&mut self, at: usize, life: u64, input: Input) -> Result<(), Violation> {
+        let at_ms = self.clock.world_ms + self.dice.below(5);
+        self.schedule.at(at_ms, Happening::Report { process: at, life, input: Box::new(input) });
+        Ok(())
+    }
+
+    /// Other processes look for commits now and then, and sometimes miss one until they poll.
+    fn news(&mut self, by: usize) {
+        for process in (0..self.processes.len()).filter(|process| *process != by) {
+            if self.dice.chance(700) {
+                let (life, at_ms) = (self.processes[process].life, self.clock.world_ms + self.dice.below(10));
+                let input = Box::new(Input::News { topics: None });
+                self.schedule.at(at_ms, Happening::Report { process, life, input });
+            }
+        }
+    }
+
+    fn publish(&mut self) -> Result<(), Violation> {
+        if self.calm {
+            return Ok(());
+        }
+        let topic = TopicName::new(TOPICS[self.dice.below(2) as usize]).expect("a legal topic");
+        let priority = Priority([100, 100, 100, 1, 200, 900][self.dice.below(6) as usize]);
+        let event =
+            millrace_claims::OutEvent { priority, ..millrace_claims::OutEvent::new(topic, JsonText::null()) };
+        let changes = StateChanges { event: Some(event), ..StateChanges::default() };
+        let (now, nonce) = (self.now(usize::MAX).wall, self.dice.draw());
+        let (namespace, topics) = (Namespace::default(), Topics::default());
+        let batch = imperative(&self.plan.config, &namespace, &topics, changes, now, nonce)
+            .map_err(|error| violation("restores", error.to_string()))?;
+        self.record.published += 1;
+        self.commit(usize::MAX, &batch)?;
+        let at_ms = self.clock.world_ms + self.dice.below(120);
+        self.schedule.at(at_ms, Happening::Publish);
+        Ok(())
+    }
+
+    fn fate(&mut self) {
+        if self.calm {
+            return;
+        }
+        for at in 0..self.processes.len() {
+            if self.processes[at].worker.is_some() && self.dice.chance(self.plan.kill) {
+                self.faults.add(Fault::Kill);
+                self.note(&format!("p{at} is killed"));
+                self.ended(at);
+            } else if self.dice.chance(self.plan.stops) {
+                self.faults.add(Fault::Stop);
+                let (life, input) = (self.processes[at].life, Box::new(Input::Stop));
+                self.schedule.at(self.clock.world_ms, Happening::Report { process: at, life, input });
+            }
+        }
+        if self.dice.chance(self.plan.wall_steps) {
+            // Now and then to where the next minute begins, for the schedules.
+            let far = if self.dice.chance(400) { 55_000 } else { 0 };
+            let by_ms = far + self.dice.below(6000) as i64 - 3000;
+            self.faults.add(Fault::WallStep);
+            self.clock.step_wall(by_ms);
+            self.note(&format!("the wall clock steps by {by_ms} ms"));
+        }
+        self.schedule.at(self.clock.world_ms + 20, Happening::Fate);
+    }
+
+    /// The process is gone; another takes its place, under the same name.
+    fn ended(&mut self, at: usize) {
+        self.processes[at].end();
+        let at_ms = self.clock.world_ms + self.dice.between(1, 1500);
+        self.schedule.at(at_ms, Happening::Start { process: at });
+    }
+
+    /// Ready work that an idle worker has not taken although it must have looked at least once since.
+    fn nobody_sleeps_over_work(&mut self) -> Result<(), Violation> {
+        let (now, world_ms) = (self.now(usize::MAX), self.clock.world_ms);
+        let seen_by_all = now.wall.saturating_sub(plan::SKEW_MS_MAX);
+        let slack_ms = 2 * self.plan.config.event_poll_interval_ms + 200;
+        let ready = process::oldest_ready(self.disk.store(), &self.plan.handlers, seen_by_all);
+        for process in &mut self.processes {
+            let idle = process.worker.as_ref().is_some_and(Worker::is_idle);
+            let same = process.slept_over.as_ref().is_some_and(|(what, _)| Some(what) == ready.as_ref());
+            if !idle || !same {
+                process.slept_over = ready.clone().filter(|_| idle).map(|what| (what, world_ms));
+            }
+            if let Some((what, since_ms)) = &process.slept_over
+                && world_ms > since_ms + slack_ms
+            {
+                let detail = format!("{} sleeps while {what} is ready since {since_ms}", process.session());
+                return Err(violation("no_ready_work_asleep", detail));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! What a seed draws for the world of workers: how they are set up, and what each handler does with each event.
+
+use std::collections::BTreeMap;
+
+use millrace_claims::{
+    CatchUp, From, HandlerSpec, OutEvent, Sabotage, ScheduleSpec, StateChanges, WorkerConfig,
+};
+use millrace_model::{Event, HandlerId, Identity, Intent, JsonText, Priority, TopicName};
+
+use crate::dice::Dice;
+
+/// Events of these types are published; handlers of each send to the next, and nobody takes the last.
+pub(crate) const TOPICS: [&str; 3] = ["first", "second", "third"];
+pub(crate) const TICK: &str = "tick";
+
+/// How far the clock of a process may be off.
+pub(crate) const SKEW_MS_MAX: u64 = 1500;
+
+pub(crate) struct Plan {
+    pub(crate) config: WorkerConfig,
+    pub(crate) handlers: Vec<HandlerSpec>,
+    pub(crate) schedules: Vec<ScheduleSpec>,
+    pub(crate) processes: usize,
+    /// Per mille of steps at which something goes wrong.
+    pub(crate) kill: u64,
+    pub(crate) commit_fails: u64,
+    pub(crate) look_fails: u64,
+    pub(crate) wall_steps: u64,
+    pub(crate) stops: u64,
+    pub(crate) run_fails: u64,
+    pub(crate) slow_runs: u64,
+    pub(crate) commit_slow: u64,
+    skewed: bool,
+}
+
+impl Plan {
+    /// How far off the clock of the next process is.
+    pub(crate) fn skew(&self, dice: &mut Dice) -> i64 {
+        let most = SKEW_MS_MAX as i64;
+        if self.skewed { dice.between(0, 2 * SKEW_MS_MAX) as i64 - most } else { 0 }
+    }
+
+    pub(crate) fn draw(seed: u64, sabotage: Option<Sabotage>) -> Plan {
+        let mut dice = Dice::new(seed, "claims plan");
+        let mut often = |most: u64| if dice.chance(250) { 0 } else { dice.between(1, most) };
+        let (kill, commit_fails, look_fails) = (often(8), often(8), often(60));
+        let (wall_steps, stops, run_fails, slow_runs) = (often(5), often(4), often(200), often(80));
+        let commit_slow = often(30);
+        let config = WorkerConfig {
+            event_claim_limit: dice.between(1, 12) as usize,
+            max_events_per_iteration: dice.between(4, 40) as usize,
+            event_claim_lease_ms: dice.between(400, 4000),
+            event_max_attempts: dice.between(2, 6) as u32,
+            event_backoff_base_ms: dice.between(10, 100),
+            event_backoff_max_ms: dice.between(100, 1000),
+            handler_concurrency: dice.between(1, 4) as usize,
+            lease_renewal: dice.chance(300),
+            ack_linger_ms: dice.between(0, 20),
+            event_poll_interval_ms: dice.between(100, 1000),
+            session_heartbeat_interval_ms: dice.between(500, 5000),
+            refresh_interval_ms: dice.between(500, 5000),
+            // Everything stays, so that it can be counted in the end; sweeps look, and find nothing to do.
+            retention_interval_ms: if dice.chance(500) { 2000 } else { 0 },
+            retention_rows_max: 5,
+            sabotage,
+            ..WorkerConfig::default()
+        };
+        let spec = |id: &str, topic: &str, priority| HandlerSpec {
+            id: HandlerId::new(id).expect("a legal id"),
+            topic: TopicName::new(topic).expect("a legal topic"),
+            priority,
+            from: From::Backlog,
+        };
+        let handlers = vec![
+            spec("sim:one", TOPICS[0], 5),
+            spec("sim:two", TOPICS[1], 0),
+            spec("sim:also", TOPICS[0], -5),
+            spec("sim:clock", TICK, 0),
+        ];
+        let catch_up = [CatchUp::One, CatchUp::All, CatchUp::None][dice.below(3) as usize];
+        let schedules = vec![ScheduleSpec {
+            name: "every minute".into(),
+            cron: "* * * * *".into(),
+            zone: "UTC".into(),
+            catch_up,
+            jitter_ms: dice.below(3) * 5000,
+            event: OutEvent::new(TopicName::new(TICK).expect("a legal topic"), JsonText::null()),
+        }];
+        Plan {
+            config,
+            handlers,
+            schedules,
+            processes: dice.between(1, 4) as usize,
+            kill,
+            commit_fails,
+            look_fails,
+            wall_steps,
+            stops,
+            run_fails,
+            slow_runs,
+            commit_slow,
+            skewed: dice.chance(500),
+        }
+    }
+}
+
+/// What a handler does with an event, the same on every try. It says so in what it writes, so that every trace of it
+/// can be found and counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    pub(crate) commits: u32,
+    pub(crate) emits: u32,
+    /// Fails whenever it is tried.
+    pub(crate) poison: bool,
+}
+
+pub(crate) fn work(seed: u64, handler: &HandlerId, event: &Event) -> Work {
+    let mut dice = Dice::new(seed, &format!("{handler} {}", event.id));
+    let ends = event.stream.topic.topic() == TICK;
+    Work {
+        commits: dice.below(3) as u32,
+        emits: if ends { 0 } else { dice.below(3) as u32 },
+        poison: dice.chance(50),
+    }
+}
+
+/// `cause|handler|kind|ordinal`: what stands in the payload of every event a handler makes.
+pub(crate) fn tag(event: &Event, handler: &HandlerId, kind: &str, ordinal: u32) -> String {
+    format!("{}|{handler}|{kind}|{ordinal}", event.id)
+}
+
+fn next_topic(event: &Event) -> TopicName {
+    let at = TOPICS.iter().position(|topic| *topic == event.stream.topic.topic()).unwrap_or(1);
+    TopicName::new(TOPICS[(at + 1).min(2)]).expect("a legal topic")
+}
+
+fn made(event: &Event, handler: &HandlerId, kind: &str, ordinal: u32) -> OutEvent {
+    let payload = JsonText::from_value(&tag(event, handler, kind, ordinal)).expect("a short text");
+    let priority = Priority([100, 100, 100, 7, 300][(ordinal as usize + event.offset.0 as usize) % 5]);
+    OutEvent { priority, ..OutEvent::new(next_topic(event), payload) }
+}
+
+pub(crate) fn emits(work: Work, event: &Event, handler: &HandlerId) -> Vec<OutEvent> {
+    (0..work.emits).map(|ordinal| made(event, handler, "emit", ordinal)).collect()
+}
+
+pub(crate) fn entity(tag: String) -> Identity {
+    Identity::Entity { type_name: "Trace".into(), key: tag }
+}
+
+pub(crate) fn changes(event: &Event, handler: &HandlerId, ordinal: u32) -> StateChanges {
+    let identity = entity(tag(event, handler, "commit", ordinal));
+    let fields = JsonText::from_value(&BTreeMap::from([("n", ordinal)])).ok();
+    StateChanges {
+        intents: vec![Intent { identity, fields, schema: 1 }],
+        event: Some(made(event, handler, "commit", ordinal)),
+        ..StateChanges::default()
+    }
+}

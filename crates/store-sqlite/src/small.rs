@@ -1,0 +1,127 @@
+//! The small tables, and what symbolic operations see of a transaction under way.
+
+use bytes::Bytes;
+use millrace_model::{Offset, Op, Space, Stream, TopicKey};
+use millrace_store::resolve::{Look, Looked};
+use millrace_store::{KeyRange, Page, ReadLimit, Row};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::{Attempt, Fault};
+use crate::stage::Stage;
+use crate::store::SqliteStore;
+use crate::write::Writer;
+
+pub(crate) fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<Bytes>> {
+    let mut select = conn.prepare_cached(&format!("SELECT value FROM {} WHERE key = ?1", space.as_str()))?;
+    Ok(select.query_row([key], |row| row.get::<_, Vec<u8>>(0)).optional()?.map(Bytes::from))
+}
+
+pub(crate) fn put(conn: &Connection, space: Space, key: &str, value: &[u8]) -> Attempt<()> {
+    let table = space.as_str();
+    conn.prepare_cached(&format!(
+        "INSERT INTO {table} (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    ))?
+    .execute(params![key, value])?;
+    Ok(())
+}
+
+fn put_new(conn: &Connection, space: Space, key: &str, value: &[u8]) -> Attempt<()> {
+    let table = space.as_str();
+    conn.prepare_cached(&format!(
+        "INSERT INTO {table} (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING"
+    ))?
+    .execute(params![key, value])?;
+    Ok(())
+}
+
+pub(crate) fn delete(conn: &Connection, space: Space, key: &str) -> Attempt<()> {
+    conn.prepare_cached(&format!("DELETE FROM {} WHERE key = ?1", space.as_str()))?.execute([key])?;
+    Ok(())
+}
+
+/// Applies an operation on a small table.
+pub(crate) fn write(writer: &mut Writer, op: &Op) -> Attempt<()> {
+    match op {
+        Op::Put { space, key, value } => {
+            put(&writer.conn, *space, key, value)?;
+            writer.wal_bytes += (key.len() + value.len()) as u64;
+        }
+        Op::PutNew { space, key, value } => {
+            put_new(&writer.conn, *space, key, value)?;
+            writer.wal_bytes += (key.len() + value.len()) as u64;
+        }
+        Op::Delete { space, key } => delete(&writer.conn, *space, key)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(crate) fn scan(conn: &Connection, space: Space, range: &KeyRange, rows_max: usize) -> Attempt<Vec<Row>> {
+    let table = space.as_str();
+    let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
+    let row = |row: &rusqlite::Row<'_>| {
+        let value = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        Ok(Row { key: row.get(0)?, value: Bytes::copy_from_slice(value) })
+    };
+    let rows: rusqlite::Result<Vec<Row>> = match &range.to {
+        Some(to) => conn
+            .prepare_cached(&format!(
+                "SELECT key, value FROM {table} WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3"
+            ))?
+            .query_map(params![range.from, to, limit], row)?
+            .collect(),
+        None => conn
+            .prepare_cached(&format!("SELECT key, value FROM {table} WHERE key >= ?1 ORDER BY key LIMIT ?2"))?
+            .query_map(params![range.from, limit], row)?
+            .collect(),
+    };
+    Ok(rows?)
+}
+
+/// Rows are read inside the transaction; events on a connection of its own, which sees what earlier commits left and
+/// may meet damage without ending the transaction.
+pub(crate) struct Looking<'a, 'b> {
+    pub(crate) store: &'a SqliteStore,
+    pub(crate) writer: &'a Writer,
+    pub(crate) stage: &'a Stage<'b>,
+}
+
+impl Look for Looking<'_, '_> {
+    type Error = Fault;
+
+    fn get(&mut self, space: Space, key: &str) -> Attempt<Option<Bytes>> {
+        get(&self.writer.conn, space, key)
+    }
+
+    fn scan(&mut self, space: Space, range: &KeyRange, rows_max: usize) -> Attempt<Vec<Row>> {
+        scan(&self.writer.conn, space, range, rows_max)
+    }
+
+    fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Attempt<Page> {
+        let mut page = self.store.read_page(&self.writer.lookups, stream, from.0, limit)?;
+        let id = self.store.index().get(stream).map_or(0, |state| state.row.id);
+        // What this commit has trimmed or removed is still there for that connection.
+        if let Some(start) = self.stage.start_of(id) {
+            let removed = &self.stage.removed;
+            page.events.retain(|event| event.offset.0 >= start && !removed.contains(&(id, event.offset.0)));
+            page.damaged.retain(|offset| offset.0 >= start);
+        }
+        Ok(page)
+    }
+
+    fn streams(&mut self, topic: &TopicKey) -> Attempt<Vec<Looked>> {
+        let index = self.store.index();
+        let stored = index.of_topic(topic).filter(|state| !self.stage.drops(state.row.id));
+        Ok(stored
+            .map(|state| {
+                let start = self.stage.start_of(state.row.id).unwrap_or(state.row.start);
+                Looked {
+                    stream: state.row.stream.clone(),
+                    made: state.row.id as u64,
+                    start: Offset(start.min(state.next)),
+                    next: Offset(state.next),
+                }
+            })
+            .collect())
+    }
+}

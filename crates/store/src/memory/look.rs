@@ -1,0 +1,56 @@
+//! The state as symbolic operations see it.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use millrace_model::{Offset, Partition, Space, Stream, TopicKey};
+
+use super::State;
+use crate::port::{KeyRange, Page, ReadLimit, Row, Run};
+use crate::resolve::{Look, Looked};
+
+impl State {
+    pub(super) fn rows(&self, space: Space, range: &KeyRange, rows_max: usize) -> Vec<Row> {
+        self.spaces
+            .range((space, range.from.clone())..)
+            .take_while(|((found, key), _)| *found == space && range.contains(key))
+            .take(rows_max)
+            .map(|((_, key), value)| Row { key: key.clone(), value: value.clone() })
+            .collect()
+    }
+}
+
+pub(super) struct Looking<'a> {
+    pub(super) state: &'a State,
+    /// What the commit under way has appended so far.
+    pub(super) runs: &'a [Run],
+}
+
+impl Look for Looking<'_> {
+    type Error = Infallible;
+
+    fn get(&mut self, space: Space, key: &str) -> Result<Option<Bytes>, Infallible> {
+        Ok(self.state.spaces.get(&(space, key.to_owned())).cloned())
+    }
+
+    fn scan(&mut self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, Infallible> {
+        Ok(self.state.rows(space, range, rows_max))
+    }
+
+    fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, Infallible> {
+        Ok(self.state.logs.get(stream).map_or_else(Page::default, |log| log.read(from, limit)))
+    }
+
+    fn streams(&mut self, topic: &TopicKey) -> Result<Vec<Looked>, Infallible> {
+        let logs = self.state.logs.range(topic.stream(Partition(0))..);
+        let mine = logs.take_while(|(stream, _)| stream.topic == *topic);
+        Ok(mine
+            .map(|(stream, log)| {
+                let bounds = log.bounds(stream);
+                let run = self.runs.iter().find(|run| run.stream == *stream);
+                let next = run.map_or(bounds.next, |run| run.first);
+                Looked { stream: stream.clone(), made: log.made(), start: bounds.start.min(next), next }
+            })
+            .collect())
+    }
+}
