@@ -1,7 +1,7 @@
 //! Durable handlers for programs that embed Millrace: typed events, state beside them, explicit commits.
 //!
 //! [`typed`] holds what user types promise (the derives of `millrace-macros` write the promises down), [`state`]
-//! reads and migrates entities and relations over the store port.
+//! reads and migrates entities and relations over the store port, [`admin`] looks at the work of handlers from outside.
 //!
 //! What is not here: decisions about claims, leases and retries (the `claims` engine makes them), the derives
 //! (`millrace-macros`), the face users see (`millrace` re-exports by an explicit list).
@@ -11,6 +11,7 @@
 //!
 //! Start with [`Session`] and [`HandlerContext`].
 
+pub mod admin;
 mod context;
 mod error;
 mod imperative;

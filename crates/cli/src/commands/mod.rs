@@ -3,11 +3,13 @@
 mod backup;
 mod bench;
 mod bench_soak;
+mod commits;
 mod completions;
 mod config;
 mod connect;
 mod dead_letters;
 mod doctor;
+mod events;
 mod feed;
 mod offline;
 mod openapi;
@@ -42,6 +44,8 @@ pub(crate) fn command() -> Command {
             backup::restore_command(),
             doctor::command(),
             dead_letters::command(),
+            events::command(),
+            commits::command(),
             config::command(),
             openapi::command(),
             completions::command(),
@@ -59,6 +63,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("restore", matches)) => backup::run_restore(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("dead-letters", matches)) => dead_letters::run(matches),
+        Some(("events", matches)) => events::run(matches),
+        Some(("commits", matches)) => commits::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("openapi", _)) => openapi::run(),
         Some(("completions", matches)) => completions::run(matches),

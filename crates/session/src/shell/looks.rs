@@ -6,7 +6,13 @@ use millrace_store::{KeyRange, Retention, Store, StoreError};
 
 /// `None` when it could not be read: the engine asks again later.
 pub(super) fn look(store: &dyn Store, look: &Look) -> Option<Seen> {
-    let seen = match look {
+    try_look(store, look)
+        .inspect_err(|error| tracing::warn!(%error, "the store could not be read, it will be tried again"))
+        .ok()
+}
+
+pub(crate) fn try_look(store: &dyn Store, look: &Look) -> Result<Seen, StoreError> {
+    match look {
         Look::Rows { space, from, to, rows_max } => {
             let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
             let rows = store.scan(*space, &range, *rows_max);
@@ -17,9 +23,7 @@ pub(super) fn look(store: &dyn Store, look: &Look) -> Option<Seen> {
             let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
             store.retention_start(stream, rule).map(Seen::Start)
         }
-    };
-    seen.inspect_err(|error| tracing::warn!(%error, "the store could not be read, it will be tried again"))
-        .ok()
+    }
 }
 
 fn streams(store: &dyn Store, namespace: &str, topic: Option<&TopicKey>) -> Result<Seen, StoreError> {

@@ -1,0 +1,202 @@
+//! `millrace events ...`: the work of durable handlers, looked at and mended by hand. Works on the store itself, beside
+//! whoever has it open, and never makes one.
+
+mod act;
+mod ago;
+mod inspect;
+mod lists;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use millrace_model::{EventId, Namespace, Timestamp};
+use millrace_session::admin::{ActError, Admin, AdminError};
+use millrace_stores::{StoreUrl, open_shared};
+
+use crate::commands::offline::store_file;
+use crate::commands::{json_flag, text};
+use crate::failure::Failure;
+use crate::log;
+use crate::output::Output;
+use crate::settings::{Config, Scope, args, resolve};
+
+/// A session that was silent for longer counts as dead; the default of `session_ttl_ms`.
+const SESSION_TTL_MS: u64 = 60_000;
+
+pub(super) fn command() -> Command {
+    Command::new("events")
+        .about("Look at the work of durable handlers, and mend it")
+        .long_about(
+            "Look at the work of durable handlers, and mend it.\n\nWorks on the store itself, beside programs and a \
+             server that have it open. Never makes a store: exit code 3 when there is none.",
+        )
+        .subcommand_required(true)
+        .subcommand(verb("list-namespaces", "All namespaces: sessions alive, events pending, dead letters"))
+        .subcommand(
+            namespaced("sessions", "Sessions of a namespace and their last sign of life").arg(
+                Arg::new("session-ttl-ms")
+                    .long("session-ttl-ms")
+                    .value_name("MS")
+                    .value_parser(value_parser!(u64))
+                    .help("Silent for longer counts as dead [default: 60000]"),
+            ),
+        )
+        .subcommand(namespaced("show", "The newest events and how they stand").arg(limit(10)))
+        .subcommand(
+            namespaced("dead-letters", "Events that handlers gave up on, or send them again")
+                .arg(limit(100))
+                .arg(
+                    Arg::new("replay")
+                        .long("replay")
+                        .value_name("EVENT_ID|all")
+                        .help("Append the event of one dead letter, or of all, again; the letters go"),
+                ),
+        )
+        .subcommand(
+            namespaced("cleanup", "Remove old events")
+                .long_about(
+                    "Remove events that are older than --before, that all their handlers have finished and all groups \
+                     have committed. Topics with a retention of their own keep it.",
+                )
+                .arg(
+                    Arg::new("before")
+                        .long("before")
+                        .value_name("AGE")
+                        .required(true)
+                        .help("Older than this: a number and d, h, m or s, as in 7d"),
+                )
+                .arg(
+                    Arg::new("all")
+                        .long("all")
+                        .action(ArgAction::SetTrue)
+                        .help("Also events that some handler or group has not finished"),
+                )
+                .arg(yes()),
+        )
+        .subcommand(namespaced("replay", "Append a copy of an event: every handler of its type gets it").arg(event_id()))
+        .subcommand(
+            verb("inspect", "Everything about one event, as JSON").arg(event_id()).arg(namespace().help("Look only there")),
+        )
+        .subcommand(
+            namespaced("forget-handler", "Forget a handler that will not come back, so that retention need not wait for it")
+                .arg(Arg::new("handler").value_name("HANDLER").required(true).help("Its id, as `inspect` shows it"))
+                .arg(yes()),
+        )
+}
+
+fn verb(name: &'static str, about: &'static str) -> Command {
+    Command::new(name).about(about).arg(json_flag()).args(args(&[Scope::Store]))
+}
+
+fn namespaced(name: &'static str, about: &'static str) -> Command {
+    verb(name, about).arg(namespace().help("Namespace [default: default]"))
+}
+
+fn namespace() -> Arg {
+    Arg::new("namespace").long("namespace").value_name("NAME")
+}
+
+fn limit(default: u64) -> Arg {
+    Arg::new("limit")
+        .long("limit")
+        .value_name("N")
+        .value_parser(value_parser!(u64).range(1..=10_000))
+        .help(format!("At most so many [default: {default}]"))
+}
+
+fn event_id() -> Arg {
+    Arg::new("event-id").long("event-id").value_name("ID").required(true).help("Id of the event")
+}
+
+fn yes() -> Arg {
+    Arg::new("yes").long("yes").short('y').action(ArgAction::SetTrue).help("Do not ask")
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
+    let config = resolve(matches)?.config;
+    log::start(&config, "warn");
+    let call = Call {
+        admin: Admin::new(open_existing(&config)?.store),
+        namespace: text(matches, "namespace")
+            .map(Namespace::new)
+            .transpose()
+            .map_err(|error| Failure::Usage(error.to_string()))?,
+        json: matches.get_flag("json"),
+        now: now(),
+        out: Output::new(),
+    };
+    match verb {
+        "list-namespaces" => call.list_namespaces(),
+        "sessions" => call.sessions(matches.get_one("session-ttl-ms").copied().unwrap_or(SESSION_TTL_MS)),
+        "show" => call.show(count(matches, 10)),
+        "dead-letters" => match text(matches, "replay") {
+            Some(which) => call.replay_dead_letters(which),
+            None => call.dead_letters(count(matches, 100)),
+        },
+        "cleanup" => call.cleanup(
+            text(matches, "before").unwrap_or_default(),
+            matches.get_flag("all"),
+            matches.get_flag("yes"),
+        ),
+        "replay" => call.replay(&wanted(matches)?),
+        "inspect" => call.inspect(&wanted(matches)?),
+        "forget-handler" => {
+            call.forget_handler(text(matches, "handler").unwrap_or_default(), matches.get_flag("yes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One command, its store open.
+struct Call {
+    admin: Admin,
+    namespace: Option<Namespace>,
+    json: bool,
+    now: Timestamp,
+    out: Output,
+}
+
+impl Call {
+    fn namespace(&self) -> Namespace {
+        self.namespace.clone().unwrap_or_default()
+    }
+}
+
+/// The store the settings name, if it is there.
+pub(super) fn open_existing(config: &Config) -> Result<millrace_stores::OpenedStore, Failure> {
+    let path = store_file(config)?;
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Err(Failure::Unreachable(format!("there is no store at {}", path.display()))),
+        Err(error) => return Err(Failure::Unreachable(format!("{}: {error}", path.display()))),
+    }
+    open_shared(&StoreUrl::Sqlite(path), config.sqlite.clone())
+        .map_err(|error| Failure::Unreachable(error.to_string()))
+}
+
+pub(super) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn count(matches: &ArgMatches, default: u64) -> usize {
+    matches.get_one::<u64>("limit").copied().unwrap_or(default) as usize
+}
+
+fn wanted(matches: &ArgMatches) -> Result<EventId, Failure> {
+    EventId::parse(text(matches, "event-id").unwrap_or_default())
+        .map_err(|error| Failure::Usage(format!("--event-id: {error}")))
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}
+
+impl From<ActError> for Failure {
+    fn from(error: ActError) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,170 @@
+//! What people do by hand: send an event again, remove old ones, forget a handler. The engine builds the batches.
+
+use millrace_claims::{
+    Forget, ForgetStep, ReplayError, Seen, Sweep, SweepRule, SweepStep, Swept, Topics, replay_dead_letter,
+    replay_event,
+};
+use millrace_model::{
+    Batch, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space, Timestamp, keys,
+};
+use millrace_store::{KeyRange, StoreError};
+
+use super::{Admin, AdminError};
+use crate::shell::looks;
+
+/// Rows looked at or removed per commit, so that writers beside us never wait long.
+const SLICE_ROWS: usize = 512;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    #[error(transparent)]
+    Look(#[from] AdminError),
+    #[error("there is no event {0} in this namespace")]
+    NoEvent(EventId),
+    #[error("there is no dead letter of event {0} in this namespace")]
+    NoDeadLetter(EventId),
+    #[error("there is no handler {0} in this namespace")]
+    NoHandler(HandlerId),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl From<StoreError> for ActError {
+    fn from(error: StoreError) -> ActError {
+        ActError::Look(error.into())
+    }
+}
+
+/// An event that was sent again, and the id of its copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    pub event_id: EventId,
+    pub new_event_id: EventId,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    pub events: u64,
+    pub dead_letters: u64,
+    pub sessions: u64,
+}
+
+impl Admin {
+    /// Appends a copy of the event: every handler of its type gets it.
+    pub fn replay(&self, namespace: &Namespace, id: &EventId, now: Timestamp) -> Result<Replayed, ActError> {
+        let event = self.find(Some(namespace), id)?.ok_or_else(|| ActError::NoEvent(id.clone()))?;
+        let topics = self.topics(namespace)?;
+        let (new, batch) = replay_event(namespace, &topics, &event, now, rand::random())?;
+        self.write(batch)?;
+        Ok(Replayed { event_id: id.clone(), new_event_id: new })
+    }
+
+    /// Sends the events of dead letters again, of one event or of all there are; the letters go. A letter that
+    /// somebody else takes meanwhile is left to them.
+    pub fn replay_dead_letters(
+        &self,
+        namespace: &Namespace,
+        only: Option<&EventId>,
+        now: Timestamp,
+    ) -> Result<Vec<Replayed>, ActError> {
+        let topics = self.topics(namespace)?;
+        let mut replayed = Vec::new();
+        for (row, letter) in self.dead_letters(namespace, usize::MAX)? {
+            if only.is_some_and(|only| *only != letter.event_id) {
+                continue;
+            }
+            let (new, batch) =
+                replay_dead_letter(namespace, &topics, &row.key, &row.value, now, rand::random())?;
+            if self.write(batch)? {
+                replayed.push(Replayed { event_id: letter.event_id, new_event_id: new });
+            }
+        }
+        match only {
+            Some(id) if replayed.is_empty() => Err(ActError::NoDeadLetter(id.clone())),
+            _ => Ok(replayed),
+        }
+    }
+
+    /// Removes events older than `before` that every handler has finished and every group has committed, or all of
+    /// them; in slices. Topics with a retention of their own keep it.
+    pub fn cleanup(
+        &self,
+        namespace: &Namespace,
+        before: Timestamp,
+        unfinished_too: bool,
+        now: Timestamp,
+    ) -> Result<Cleaned, ActError> {
+        let mut sweep = Sweep::new(SweepRule {
+            namespace: namespace.clone(),
+            now,
+            events_before: before,
+            unfinished_too,
+            own_retention: false,
+            dead_letters_before: None,
+            sessions_before: before,
+            rows_max: SLICE_ROWS,
+        });
+        loop {
+            match sweep.step() {
+                SweepStep::Look(look) => {
+                    let seen = looks::try_look(&*self.store, &look)?;
+                    sweep.seen(seen);
+                }
+                SweepStep::Commit(batch) => {
+                    self.write(Batch { nonce: rand::random(), ..batch })?;
+                }
+                SweepStep::Done(Swept { events, dead_letters, sessions }) => {
+                    return Ok(Cleaned { events, dead_letters, sessions });
+                }
+            }
+        }
+    }
+
+    /// Removes what a handler that will not come back left open, so that retention no longer waits for it.
+    pub fn forget_handler(
+        &self,
+        namespace: &Namespace,
+        handler: &HandlerId,
+        now: Timestamp,
+    ) -> Result<(), ActError> {
+        if self.row(Space::Handlers, &keys::handler(namespace, handler))?.is_none() {
+            return Err(ActError::NoHandler(handler.clone()));
+        }
+        let write = |ops: Vec<Op>| {
+            let (nonce, durability) = (rand::random(), Durability::Fsync);
+            self.write(Batch { nonce, now, durability, checks: Vec::new(), ops })
+        };
+        let mut forget = Forget::new(namespace.clone(), handler.clone(), SLICE_ROWS);
+        loop {
+            match forget.step() {
+                ForgetStep::Look(look) => {
+                    let rows = match looks::try_look(&*self.store, &look)? {
+                        Seen::Rows(rows) => rows,
+                        Seen::Streams(_) | Seen::Start(_) => Vec::new(),
+                    };
+                    let ops = forget.seen(&rows);
+                    if !ops.is_empty() {
+                        write(ops)?;
+                    }
+                }
+                ForgetStep::Commit(ops) => {
+                    write(ops)?;
+                }
+                ForgetStep::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// False if a check failed: somebody was faster.
+    fn write(&self, batch: Batch) -> Result<bool, ActError> {
+        Ok(matches!(self.store.commit(&[batch])?.first(), Some(Outcome::Done(_))))
+    }
+
+    fn topics(&self, namespace: &Namespace) -> Result<Topics, ActError> {
+        let rows = self.store.scan(Space::Topics, &KeyRange::prefix(&format!("{namespace}/")), usize::MAX)?;
+        let rows: Vec<_> = rows.into_iter().map(|row| (row.key, row.value)).collect();
+        Ok(Topics::from_rows(&rows))
+    }
+}

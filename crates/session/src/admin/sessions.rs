@@ -1,0 +1,60 @@
+//! Sessions: who works on a namespace, and whether they are alive.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use millrace_model::{Namespace, SessionRow, Space, Timestamp};
+use millrace_store::KeyRange;
+use serde::Serialize;
+
+use super::{Admin, AdminError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Liveness {
+    Alive,
+    /// Its last sign of life is older than its time to live.
+    Dead,
+    /// It said goodbye.
+    Stopped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SessionView {
+    pub session_id: String,
+    pub liveness: Liveness,
+    pub started_at: Timestamp,
+    pub last_heartbeat: Timestamp,
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl Admin {
+    /// Newest first.
+    pub fn sessions(
+        &self,
+        namespace: &Namespace,
+        now: Timestamp,
+        session_ttl_ms: u64,
+    ) -> Result<Vec<SessionView>, AdminError> {
+        let mut found = Vec::new();
+        self.each_row(Space::Sessions, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            let session = SessionRow::decode(&row.key, &row.value)?;
+            let silent_ms = now.0.saturating_sub(session.heartbeat.0);
+            let liveness = match session.stopped {
+                Some(_) => Liveness::Stopped,
+                None if silent_ms > session_ttl_ms => Liveness::Dead,
+                None => Liveness::Alive,
+            };
+            found.push(SessionView {
+                session_id: row.key.rsplit('/').next().unwrap_or_default().to_owned(),
+                liveness,
+                started_at: session.started,
+                last_heartbeat: session.heartbeat,
+                metadata: session.metadata,
+            });
+            Ok(ControlFlow::Continue(()))
+        })?;
+        found.sort_by(|a, b| (b.started_at, &b.session_id).cmp(&(a.started_at, &a.session_id)));
+        Ok(found)
+    }
+}
