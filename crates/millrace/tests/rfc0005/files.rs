@@ -163,7 +163,8 @@ fn pays() -> millrace::Handler {
     })
 }
 
-/// One of the processes of `eight_processes_share_a_file`; on its own it has nothing to do.
+/// One of the processes of `eight_processes_share_a_file`, which runs this test by name. Without its store it has nothing
+/// to do.
 #[test]
 fn child() {
     let Ok(given) = std::env::var(CHILD_STORE) else { return };

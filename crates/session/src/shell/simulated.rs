@@ -85,7 +85,8 @@ impl Simulation {
     /// crashes first.
     pub fn start(&self, handlers: Vec<Handler>, schedules: Vec<Schedule>) -> Result<()> {
         // The world wakes everybody for what others do, so that no time is spent on looking for it.
-        let mut config = crate::Config { alone: true, ..self.session.settings().clone() };
+        // Acknowledgements leave at once: waiting for company only costs steps here.
+        let mut config = crate::Config { alone: true, ack_linger_ms: 0, ..self.session.settings().clone() };
         if config.retention_interval_ms > 0 {
             config.retention_interval_ms = config.retention_interval_ms.max(RETENTION_INTERVAL_MS_MIN);
         }
@@ -194,7 +195,11 @@ struct Actor {
 
 impl Actor {
     /// When the first open claim of each handler is due.
-    fn claims_due(&self, store: &dyn Store) -> Vec<(TopicKey, Timestamp)> {
+    fn claims_due(&self, store: &dyn Store, others: bool) -> Vec<(TopicKey, Timestamp)> {
+        if !others {
+            // All claims there are are its own, and it knows when they are due.
+            return Vec::new();
+        }
         let namespace = self.session.namespace_name();
         let due = self.specs.iter().filter_map(|(topic, handler)| {
             let range = KeyRange::prefix(&keys::claims_of(namespace.as_str(), handler));
@@ -267,9 +272,10 @@ impl World {
     /// When something is due next: in a worker, or with a claim that anybody may take over.
     fn next_moment(&self, now: Mono) -> Option<Mono> {
         let actors = self.lock();
+        let others = actors.next > 1;
         let own = actors.all.values().filter_map(|actor| actor.worker.next_deadline());
         let at = self.ground.clock.at();
-        let claims = actors.all.values().flat_map(|actor| actor.claims_due(&*self.ground.store));
+        let claims = actors.all.values().flat_map(|actor| actor.claims_due(&*self.ground.store, others));
         let claims = claims.map(|(_, due)| at.mono_at(due)).filter(|due| *due > now);
         let mut touched = self.ground.touched();
         let look = |actor: &Actor| touched.map(|at| at + actor.session.settings().refresh_interval_ms);
@@ -283,8 +289,10 @@ impl World {
     /// Claims that have come due may be anybody's: a lease ran out, or somebody gave an event back.
     fn wake_for_claims(&self) {
         let now = self.ground.clock.at();
-        for actor in self.lock().all.values_mut() {
-            let due = actor.claims_due(&*self.ground.store);
+        let mut actors = self.lock();
+        let others = actors.next > 1;
+        for actor in actors.all.values_mut() {
+            let due = actor.claims_due(&*self.ground.store, others);
             let topics: Vec<_> =
                 due.into_iter().filter(|(_, due)| *due <= now.wall).map(|(topic, _)| topic).collect();
             // Also when there is none: what happens now and then happens when somebody looks.
