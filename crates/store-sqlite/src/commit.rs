@@ -169,6 +169,8 @@ fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> 
         )?
         .execute(params![row.stream.topic.as_str(), row.stream.partition.0, row.start as i64])?;
         row.id = conn.last_insert_rowid();
+        // Its checksum covers the number it has just got.
+        load::update_stream(conn, row)?;
     } else if staged.row_changed {
         load::update_stream(conn, row)?;
     } else {

@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     Io(std::io::Error),
     /// A row of the store's own bookkeeping fails its checksum.
     Malformed(&'static str, u64),
+    /// A row of a small table fails its checksum.
+    DamagedRow(&'static str, String),
 }
 
 pub(crate) type Attempt<T> = Result<T, Fault>;
@@ -51,6 +53,9 @@ impl Display for Fault {
             Fault::Sqlite(error) => error.fmt(f),
             Fault::Io(error) => error.fmt(f),
             Fault::Malformed(table, key) => write!(f, "row {key} of table {table} is damaged"),
+            Fault::DamagedRow(table, key) => {
+                write!(f, "row {key:?} of table {table} fails its checksum: `millrace doctor` tells more")
+            }
         }
     }
 }

@@ -89,6 +89,20 @@ impl StreamRow {
             dropped_at: 0,
         }
     }
+
+    /// Of every column.
+    pub(crate) fn crc(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        let StreamRow { start, folded, reclaimed, compacted_to, bytes, last_ts, dropped_at, .. } = *self;
+        let (id, partition, dropped) = (self.id as u64, self.stream.partition.0.into(), self.dropped.into());
+        for number in
+            [id, partition, start, folded, reclaimed, compacted_to, bytes, last_ts, dropped, dropped_at]
+        {
+            hasher.update(&u64::to_le_bytes(number));
+        }
+        hasher.update(self.stream.topic.as_str().as_bytes());
+        hasher.finalize()
+    }
 }
 
 #[derive(Clone, Debug)]

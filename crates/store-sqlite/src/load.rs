@@ -9,7 +9,7 @@ use crate::codec::{self, Record};
 use crate::error::{Attempt, Fault};
 use crate::index::{Index, StreamRow};
 
-const STREAM_COLUMNS: &str = "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped, compacted_to, dropped_at FROM streams";
+const STREAM_COLUMNS: &str = "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped, compacted_to, dropped_at, crc FROM streams";
 
 fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
     let number = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
@@ -19,7 +19,8 @@ fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
     let (Some(topic), Some(partition)) = (topic, partition) else {
         return Err(Fault::Malformed("streams", id as u64));
     };
-    Ok(StreamRow {
+    let row_crc: Option<i64> = row.get(11)?;
+    let row = StreamRow {
         id,
         stream: topic.stream(Partition(partition)),
         start: number(3)?,
@@ -30,7 +31,12 @@ fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
         dropped: number(8)? != 0,
         compacted_to: number(9)?,
         dropped_at: number(10)?,
-    })
+    };
+    // A row from before there were checksums has none.
+    if row_crc.is_some_and(|stored| stored != i64::from(row.crc())) {
+        return Err(Fault::Malformed("streams", id as u64));
+    }
+    Ok(row)
 }
 
 pub(crate) fn stream_by_id(conn: &Connection, id: i64) -> Attempt<Option<StreamRow>> {
@@ -49,7 +55,7 @@ pub(crate) fn stream_rows(conn: &Connection) -> Attempt<Vec<Attempt<StreamRow>>>
 pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
     conn.prepare_cached(
         "UPDATE streams SET start = ?2, folded = ?3, reclaimed = ?4, bytes = ?5, last_ts = ?6, dropped = ?7, \
-         compacted_to = ?8, dropped_at = ?9 WHERE id = ?1",
+         compacted_to = ?8, dropped_at = ?9, crc = ?10 WHERE id = ?1",
     )?
     .execute(params![
         row.id,
@@ -60,7 +66,8 @@ pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
         row.last_ts as i64,
         row.dropped,
         row.compacted_to as i64,
-        row.dropped_at as i64
+        row.dropped_at as i64,
+        row.crc()
     ])?;
     Ok(())
 }

@@ -43,7 +43,7 @@ fn below(conn: &Connection, row: &StreamRow, to: u64, rows_max: usize) -> Attemp
     let all = KeyRange::prefix(&seek);
     while rows < rows_max {
         let range = KeyRange { from: seek, to: all.to.clone() };
-        let first = small::scan(conn, Space::OffPriority, &range, 1)?;
+        let first = small::scan(conn, Space::OffPriority, &range, 1, small::Damaged::Empty)?;
         let Some(lane) = first.first().and_then(|row| keys::off_priority_place(&row.key)) else { break };
         let key = |offset| keys::off_priority(&row.stream, made, lane.0, Offset(offset));
         rows += delete_range(conn, Space::OffPriority, &key(0), &key(to), rows_max - rows)?;
@@ -68,7 +68,7 @@ pub(crate) fn dropped(
     let mut range = KeyRange::prefix(&format!("{}/", row.stream));
     range.from = at.unwrap_or(range.from);
     while rows < rows_max {
-        let found = small::scan(conn, Space::Finished, &range, rows_max - rows)?;
+        let found = small::scan(conn, Space::Finished, &range, rows_max - rows, small::Damaged::Empty)?;
         let full = found.len() == rows_max - rows;
         rows += found.len();
         for finished in found {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4d6c_7263;
 
 /// Migration `n` leads from version `n` to version `n + 1`. Released entries are never changed, only added to.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
 const V1: &str = "
 CREATE TABLE events (
@@ -81,6 +81,30 @@ CREATE TABLE schemas (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 ALTER TABLE streams ADD COLUMN dropped_at INTEGER NOT NULL DEFAULT 0;
 ";
 
+/// Rows of the small tables and of `streams` carry a checksum. One from before has none and is believed.
+const V4: &str = "
+ALTER TABLE topics ADD COLUMN crc INTEGER;
+ALTER TABLE groups ADD COLUMN crc INTEGER;
+ALTER TABLE cursors ADD COLUMN crc INTEGER;
+ALTER TABLE tries ADD COLUMN crc INTEGER;
+ALTER TABLE due ADD COLUMN crc INTEGER;
+ALTER TABLE due_ids ADD COLUMN crc INTEGER;
+ALTER TABLE kv ADD COLUMN crc INTEGER;
+ALTER TABLE off_priority ADD COLUMN crc INTEGER;
+ALTER TABLE handlers ADD COLUMN crc INTEGER;
+ALTER TABLE lanes ADD COLUMN crc INTEGER;
+ALTER TABLE claims ADD COLUMN crc INTEGER;
+ALTER TABLE finished ADD COLUMN crc INTEGER;
+ALTER TABLE dead_letters ADD COLUMN crc INTEGER;
+ALTER TABLE sessions ADD COLUMN crc INTEGER;
+ALTER TABLE schedules ADD COLUMN crc INTEGER;
+ALTER TABLE heads ADD COLUMN crc INTEGER;
+ALTER TABLE history ADD COLUMN crc INTEGER;
+ALTER TABLE state_commits ADD COLUMN crc INTEGER;
+ALTER TABLE schemas ADD COLUMN crc INTEGER;
+ALTER TABLE streams ADD COLUMN crc INTEGER;
+";
+
 /// Why a file is not brought to the current version.
 #[derive(Debug)]
 pub(crate) enum Refused {
@@ -135,7 +159,7 @@ mod tests {
     fn an_older_store_is_brought_forward_step_by_step() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
-        conn.execute("INSERT INTO kv VALUES ('k', x'01')", []).unwrap();
+        conn.execute("INSERT INTO kv (key, value) VALUES ('k', x'01')", []).unwrap();
         let next = [MIGRATIONS, &["ALTER TABLE kv ADD COLUMN a", "UPDATE kv SET a = 7"]].concat();
         migrate(&mut conn, &next).unwrap();
         assert_eq!(version(&conn), MIGRATIONS.len() as i64 + 2);
@@ -172,6 +196,7 @@ mod tests {
             let table = format!("CREATE TABLE {} (key TEXT PRIMARY KEY", space.as_str());
             let made = MIGRATIONS.iter().filter(|step| step.contains(&table)).count();
             assert_eq!(made, 1, "{table}");
+            assert!(V4.contains(&format!("ALTER TABLE {} ADD COLUMN crc", space.as_str())));
         }
     }
 }

@@ -11,26 +11,51 @@ use crate::stage::Stage;
 use crate::store::SqliteStore;
 use crate::write::Writer;
 
+/// Inside a transaction a row that fails its checksum reads as nothing but itself: empty, which equals no value and
+/// decodes as none. Whoever decides sees a row that cannot be read, and nobody else's work ends.
 pub(crate) fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<Bytes>> {
-    let mut select = conn.prepare_cached(&format!("SELECT value FROM {} WHERE key = ?1", space.as_str()))?;
-    Ok(select.query_row([key], |row| row.get::<_, Vec<u8>>(0)).optional()?.map(Bytes::from))
+    let table = space.as_str();
+    let mut select = conn.prepare_cached(&format!("SELECT value, crc FROM {table} WHERE key = ?1"))?;
+    let found = select.query_row([key], |row| {
+        Ok((
+            Bytes::from(row.get::<_, Vec<u8>>(0)?),
+            is_whole(space, key, row.get_ref(0)?.as_blob()?, row.get(1)?),
+        ))
+    });
+    Ok(found.optional()?.map(|(value, whole)| if whole { value } else { Bytes::new() }))
+}
+
+/// Of the table, the key and the value: a row that lost a bit of any of them, or strayed, is noticed.
+pub(crate) fn crc(space: Space, key: &str, value: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(space.as_str().as_bytes());
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key.as_bytes());
+    hasher.update(value);
+    hasher.finalize()
+}
+
+/// A row from before there were checksums has none.
+pub(crate) fn is_whole(space: Space, key: &str, value: &[u8], stored: Option<i64>) -> bool {
+    stored.is_none_or(|stored| stored == i64::from(crc(space, key, value)))
 }
 
 pub(crate) fn put(conn: &Connection, space: Space, key: &str, value: &[u8]) -> Attempt<()> {
     let table = space.as_str();
     conn.prepare_cached(&format!(
-        "INSERT INTO {table} (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        "INSERT INTO {table} (key, value, crc) VALUES (?1, ?2, ?3) \
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value, crc = excluded.crc"
     ))?
-    .execute(params![key, value])?;
+    .execute(params![key, value, crc(space, key, value)])?;
     Ok(())
 }
 
 fn put_new(conn: &Connection, space: Space, key: &str, value: &[u8]) -> Attempt<()> {
     let table = space.as_str();
     conn.prepare_cached(&format!(
-        "INSERT INTO {table} (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING"
+        "INSERT INTO {table} (key, value, crc) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING"
     ))?
-    .execute(params![key, value])?;
+    .execute(params![key, value, crc(space, key, value)])?;
     Ok(())
 }
 
@@ -56,26 +81,48 @@ pub(crate) fn write(writer: &mut Writer, op: &Op) -> Attempt<()> {
     Ok(())
 }
 
-pub(crate) fn scan(conn: &Connection, space: Space, range: &KeyRange, rows_max: usize) -> Attempt<Vec<Row>> {
+/// What becomes of a row that fails its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Damaged {
+    /// It is named to whoever reads.
+    Refused,
+    /// As in [`get`].
+    Empty,
+}
+
+pub(crate) fn scan(
+    conn: &Connection,
+    space: Space,
+    range: &KeyRange,
+    rows_max: usize,
+    damaged: Damaged,
+) -> Attempt<Vec<Row>> {
     let table = space.as_str();
     let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
     let row = |row: &rusqlite::Row<'_>| {
         let value = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        Ok(Row { key: row.get(0)?, value: Bytes::copy_from_slice(value) })
+        let (key, stored) = (row.get::<_, String>(0)?, row.get(2)?);
+        Ok(match (is_whole(space, &key, value, stored), damaged) {
+            (true, _) => Ok(Row { key, value: Bytes::copy_from_slice(value) }),
+            (false, Damaged::Empty) => Ok(Row { key, value: Bytes::new() }),
+            (false, Damaged::Refused) => Err(Fault::DamagedRow(table, key)),
+        })
     };
-    let rows: rusqlite::Result<Vec<Row>> = match &range.to {
+    let rows: rusqlite::Result<Attempt<Vec<Row>>> = match &range.to {
         Some(to) => conn
             .prepare_cached(&format!(
-                "SELECT key, value FROM {table} WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3"
+                "SELECT key, value, crc FROM {table} WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3"
             ))?
             .query_map(params![range.from, to, limit], row)?
             .collect(),
         None => conn
-            .prepare_cached(&format!("SELECT key, value FROM {table} WHERE key >= ?1 ORDER BY key LIMIT ?2"))?
+            .prepare_cached(&format!(
+                "SELECT key, value, crc FROM {table} WHERE key >= ?1 ORDER BY key LIMIT ?2"
+            ))?
             .query_map(params![range.from, limit], row)?
             .collect(),
     };
-    Ok(rows?)
+    rows?
 }
 
 /// Rows are read inside the transaction; events on a connection of its own, which sees what earlier commits left and
@@ -94,7 +141,7 @@ impl Look for Looking<'_, '_> {
     }
 
     fn scan(&mut self, space: Space, range: &KeyRange, rows_max: usize) -> Attempt<Vec<Row>> {
-        scan(&self.writer.conn, space, range, rows_max)
+        scan(&self.writer.conn, space, range, rows_max, Damaged::Empty)
     }
 
     fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Attempt<Page> {

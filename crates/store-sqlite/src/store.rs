@@ -168,7 +168,7 @@ impl Store for SqliteStore {
     }
 
     fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.reading(|conn| small::scan(conn, space, range, rows_max))
+        self.reading(|conn| small::scan(conn, space, range, rows_max, small::Damaged::Refused))
     }
 
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {

@@ -155,8 +155,11 @@ fn a_backup_of_an_older_version_is_brought_forward() {
     for table in tables {
         conn.execute_batch(&format!("DROP TABLE {table}")).unwrap();
     }
-    for column in ["compacted_to", "dropped_at"] {
+    for column in ["compacted_to", "dropped_at", "crc"] {
         conn.execute_batch(&format!("ALTER TABLE streams DROP COLUMN {column}")).unwrap();
+    }
+    for table in ["topics", "groups", "cursors", "tries", "due", "due_ids", "kv"] {
+        conn.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN crc")).unwrap();
     }
     conn.pragma_update(None, "user_version", 1).unwrap();
     drop(conn);

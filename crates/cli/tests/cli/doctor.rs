@@ -59,17 +59,17 @@ fn each_kind_of_damage_is_named_with_what_to_do() {
         ("DELETE FROM commits WHERE c = (SELECT max(c) - 1 FROM commits)", "rows are missing"),
         ("UPDATE commits SET runs = x'00' WHERE c = (SELECT max(c) - 1 FROM commits)", "fails its checksum"),
         (
-            "UPDATE cursors SET value = CAST('{\"committed\":9000,\"delivered\":9000}' AS BLOB)",
+            "UPDATE cursors SET crc = NULL, value = CAST('{\"committed\":9000,\"delivered\":9000}' AS BLOB)",
             "beyond the last event",
         ),
-        ("UPDATE cursors SET value = x'7b'", "cannot be read"),
-        ("UPDATE topics SET value = 'text'", "is not text and bytes"),
-        ("UPDATE topics SET value = x'7b'", "cannot be read"),
+        ("UPDATE cursors SET crc = NULL, value = x'7b'", "cannot be read"),
+        ("UPDATE topics SET crc = NULL, value = 'text'", "is not text and bytes"),
+        ("UPDATE topics SET crc = NULL, value = x'7b'", "cannot be read"),
         ("DELETE FROM topics", "no row in table topics"),
         ("DELETE FROM groups", "its group is not there"),
-        ("UPDATE tries SET value = x'5b'", "cannot be read"),
-        ("UPDATE due SET value = x'5b'", "cannot be read"),
-        ("PRAGMA user_version = 7", "schema version 7, this build knows up to 3"),
+        ("UPDATE tries SET crc = NULL, value = x'5b'", "cannot be read"),
+        ("UPDATE due SET crc = NULL, value = x'5b'", "cannot be read"),
+        ("PRAGMA user_version = 7", "schema version 7, this build knows up to 4"),
     ] {
         let (server, path) = stopped();
         rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();

@@ -10,6 +10,7 @@ use super::RESTORE;
 use crate::error::Attempt;
 use crate::locks;
 use crate::schema::{self, MIGRATIONS, Refused};
+use crate::small;
 
 /// What SQLite lists before it stops looking.
 const INTEGRITY_LINES_MAX: u32 = 100;
@@ -78,10 +79,17 @@ pub(super) fn small_table(
     mut visit: impl FnMut(&str, &[u8]),
 ) -> Attempt<()> {
     let table = space.as_str();
-    let mut select = conn.prepare(&format!("SELECT key, value FROM {table} ORDER BY key"))?;
+    let mut select = conn.prepare(&format!("SELECT key, value, crc FROM {table} ORDER BY key"))?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         match (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_blob()) {
+            (Ok(key), Ok(value)) if !small::is_whole(space, key, value, row.get(2)?) => {
+                findings.problem(
+                    format!("table {table}, row {key:?}"),
+                    "its checksum does not match",
+                    RESTORE,
+                );
+            }
             (Ok(key), Ok(value)) => visit(key, value),
             (key, _) => {
                 let place = format!("table {table}, row {:?}", key.unwrap_or("?"));

@@ -23,7 +23,11 @@ pub(super) fn read(conn: &Connection, findings: &mut Findings) -> Attempt<Rows> 
                 rows.insert(row.id, row);
             }
             Err(Fault::Malformed(_, id)) => {
-                findings.problem(format!("table streams, row {id}"), "names no topic and partition", RESTORE);
+                findings.problem(
+                    format!("table streams, row {id}"),
+                    "fails its checksum, or names no topic and partition",
+                    RESTORE,
+                );
             }
             Err(fault) => return Err(fault),
         }
