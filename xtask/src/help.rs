@@ -6,6 +6,7 @@ const HELP: &str = "\
 cargo xtask test           tools, tidy, build, every test, the simulator; stops at the first failing stage
 cargo xtask test FILTER    only the tests whose name contains FILTER
 cargo xtask tidy           formatting, lints, crate order, engine purity, file sizes, leftovers
+cargo xtask peers          the same loads against Millrace, NATS and Redis; `peers --help` lists its options
 cargo xtask help           this text";
 
 pub(crate) fn run() -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod help;
 mod needs;
+mod peers;
 mod repo;
 mod sdk;
 mod stage;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(None),
         ["test", filter] => test::run(Some(filter)),
         ["tidy"] => tidy::run(),
+        ["peers", options @ ..] => peers::run(options),
         [] | ["help" | "--help" | "-h"] => help::run(),
         unknown => help::refuse(unknown),
     };

@@ -25,10 +25,12 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("recovery", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("reads", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("topics", TOPICS_RATIO, Aim::AtLeast(0.7)),
+    ("growth", GROWN_TO_FRESH, Aim::AtMost(1.3)),
 ];
 
 /// How the names of figures begin that compare a long log with a short one.
 pub(crate) const LONG_TO_SHORT: &str = "long / short log";
+pub(crate) const GROWN_TO_FRESH: &str = "grown / fresh";
 pub(crate) const TOPICS_RATIO: &str = "1,000 topics / 1 topic";
 
 impl Aim {

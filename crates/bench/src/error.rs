@@ -18,6 +18,8 @@ pub enum BenchError {
     Unexpected(String),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("interrupted")]
+    Interrupted,
     #[error("a load thread panicked")]
     Panicked,
 }

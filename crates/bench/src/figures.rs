@@ -4,23 +4,27 @@ use std::time::Duration;
 
 /// Durations of single operations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Latencies(Vec<u64>);
+pub struct Latencies(Vec<u64>);
 
 impl Latencies {
-    pub(crate) fn push(&mut self, took: Duration) {
+    pub fn push(&mut self, took: Duration) {
         self.0.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    pub(crate) fn extend(&mut self, other: Latencies) {
+    pub fn extend(&mut self, other: Latencies) {
         self.0.extend(other.0);
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// In milliseconds.
-    pub(crate) fn quantile_ms(&mut self, q: f64) -> f64 {
+    pub fn quantile_ms(&mut self, q: f64) -> f64 {
         self.0.sort_unstable();
         let at = ((self.0.len().saturating_sub(1)) as f64 * q).round() as usize;
         self.0.get(at).map_or(0.0, |ns| *ns as f64 / 1e6)
@@ -29,23 +33,23 @@ impl Latencies {
 
 /// A value measured once per round.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rounds(Vec<f64>);
+pub struct Rounds(Vec<f64>);
 
 impl Rounds {
-    pub(crate) fn push(&mut self, value: f64) {
+    pub fn push(&mut self, value: f64) {
         self.0.push(value);
         self.0.sort_by(f64::total_cmp);
     }
 
-    pub(crate) fn median(&self) -> f64 {
+    pub fn median(&self) -> f64 {
         self.0.get(self.0.len() / 2).copied().unwrap_or(0.0)
     }
 
-    pub(crate) fn min(&self) -> f64 {
+    pub fn min(&self) -> f64 {
         self.0.first().copied().unwrap_or(0.0)
     }
 
-    pub(crate) fn max(&self) -> f64 {
+    pub fn max(&self) -> f64 {
         self.0.last().copied().unwrap_or(0.0)
     }
 }

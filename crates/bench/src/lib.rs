@@ -4,23 +4,31 @@
 //! What is not here: limits that fail a run. Where an aim is known the report says met or missed; tests judge.
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
-//! alone).
+//! alone). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
 
 mod aim;
 mod bus;
 mod error;
 mod figures;
+mod growth;
 mod probe;
 mod report;
+mod soak;
 mod store;
 
 pub use aim::Verdict;
 pub use bus::{BUS_SCENARIOS, bench_bus};
 pub use error::BenchError;
+pub use figures::{Latencies, Rounds};
+pub use growth::{GrowthOptions, bench_growth};
+pub use probe::Probe;
 pub use report::{Report, Row};
+pub use soak::{Check, SoakOptions, SoakReport, bench_soak};
 pub use store::{STORE_SCENARIOS, bench_store};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to run, how long and where.
 #[derive(Clone, Debug)]
@@ -38,6 +46,8 @@ pub struct BenchOptions {
     pub log_events: u64,
     /// The program whose `serve` is measured.
     pub program: PathBuf,
+    /// Set from outside to end a run early; it cleans up after itself.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl BenchOptions {
@@ -59,12 +69,27 @@ impl BenchOptions {
     }
 
     fn scratch(&self) -> Result<tempfile::TempDir, BenchError> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("millrace-bench-");
-        let made = match &self.folder {
-            Some(folder) => builder.tempdir_in(folder),
-            None => builder.tempdir(),
-        };
-        made.map_err(|source| BenchError::io("making a temporary folder", source))
+        scratch(self.folder.as_deref())
+    }
+
+    fn go_on(&self) -> Result<(), BenchError> {
+        go_on(&self.stop)
+    }
+}
+
+fn scratch(folder: Option<&Path>) -> Result<tempfile::TempDir, BenchError> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("millrace-bench-");
+    let made = match folder {
+        Some(folder) => builder.tempdir_in(folder),
+        None => builder.tempdir(),
+    };
+    made.map_err(|source| BenchError::io("making a temporary folder", source))
+}
+
+fn go_on(stop: &AtomicBool) -> Result<(), BenchError> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(BenchError::Interrupted),
+        false => Ok(()),
     }
 }

@@ -16,19 +16,20 @@ use crate::figures::{Latencies, Rounds};
 pub(crate) const SLICES: u32 = 10;
 const SYNCS_PER_SLICE: usize = 20;
 
-pub(crate) struct Probe {
+#[derive(Debug)]
+pub struct Probe {
     file: File,
     slices: Rounds,
 }
 
 impl Probe {
     /// In the folder that the load writes to, so that both mean the same disk.
-    pub(crate) fn open(folder: &Path) -> Result<Probe, BenchError> {
+    pub fn open(folder: &Path) -> Result<Probe, BenchError> {
         let file = File::create(folder.join("probe")).map_err(wrong)?;
         Ok(Probe { file, slices: Rounds::default() })
     }
 
-    pub(crate) fn slice(&mut self) -> Result<(), BenchError> {
+    pub fn slice(&mut self) -> Result<(), BenchError> {
         let mut latencies = Latencies::default();
         for _ in 0..SYNCS_PER_SLICE {
             let begun = Instant::now();
@@ -40,7 +41,7 @@ impl Probe {
         Ok(())
     }
 
-    pub(crate) fn median_ms(&self) -> f64 {
+    pub fn median_ms(&self) -> f64 {
         self.slices.median()
     }
 }

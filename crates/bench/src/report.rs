@@ -56,6 +56,18 @@ impl Collector {
         self.values.get(&(scenario.to_owned(), figure.to_owned())).map(Rounds::median)
     }
 
+    /// Scenario, figure, unit and median of everything collected.
+    pub(crate) fn medians(&self) -> impl Iterator<Item = (&str, &str, &'static str, f64)> {
+        let one = |(scenario, figure, unit): &'_ (String, String, &'static str)| {
+            let rounds = self.values.get(&(scenario.clone(), figure.clone()))?;
+            Some((*unit, rounds.median()))
+        };
+        self.order.iter().filter_map(move |key| {
+            let (unit, median) = one(key)?;
+            Some((key.0.as_str(), key.1.as_str(), unit, median))
+        })
+    }
+
     pub(crate) fn report(self, title: &str) -> Report {
         let mut order = self.order.clone();
         let first_seen = |scenario: &str| self.order.iter().position(|(known, ..)| known == scenario);

@@ -42,6 +42,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("client", Kind::Plain),
     room("server", Kind::Plain),
     room("bench", Kind::Plain),
+    room("peers", Kind::Plain),
     room("cli", Kind::Product),
     room("sim", Kind::Plain),
 ];

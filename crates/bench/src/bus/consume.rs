@@ -5,24 +5,24 @@ use super::stage::Stage;
 use crate::error::BenchError;
 use crate::probe::SLICES;
 
-const TOPIC: &str = "bench.consume";
 const WINDOW: u64 = 1024;
 const ACK_EVERY: u64 = 100;
 /// Events per second of the asked duration: long enough to be past the first pages.
 const BACKLOG_PER_SECOND: f64 = 100_000.0;
 
 pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    let topic = &format!("bench.consume{}", stage.suffix);
     let per_slice = ((stage.options.seconds * BACKLOG_PER_SECOND) as u64 / u64::from(SLICES)).max(1);
     let backlog = per_slice * u64::from(SLICES);
-    fill(stage.server.ws(), TOPIC, backlog, &payload(stage.options.payload_bytes), None)?;
+    fill(stage.server.ws(), topic, backlog, &payload(stage.options.payload_bytes), None)?;
     let window = WINDOW.min(per_slice);
     let mut link = Link::open(stage.server.ws())?;
-    link.subscribe(TOPIC, "g", "earliest", window as u32)?;
+    link.subscribe(topic, "g", "earliest", window as u32)?;
     let mut taken = 0;
     let busy = stage.slices(|_| {
         // The window opens here and is empty at the slice's end: what arrives during a probe would cost no time.
         if taken > 0 {
-            ack(&mut link, taken)?;
+            ack(&mut link, topic, taken)?;
         }
         let last = taken + per_slice;
         while taken < last {
@@ -36,7 +36,7 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
             }
             let left = last - taken;
             if left == window || (left > window && taken % ACK_EVERY == 0) {
-                ack(&mut link, taken)?;
+                ack(&mut link, topic, taken)?;
             }
         }
         Ok(())
@@ -45,7 +45,7 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn ack(link: &mut Link, offset: u64) -> Result<(), BenchError> {
-    link.feed(ack_frame(TOPIC, "g", offset))?;
+fn ack(link: &mut Link, topic: &str, offset: u64) -> Result<(), BenchError> {
+    link.feed(ack_frame(topic, "g", offset))?;
     link.flush()
 }

@@ -14,7 +14,7 @@ const EVENTS_PER_SECOND: f64 = 1000.0;
 const WINDOW: u32 = 256;
 
 pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
-    let topic = "bench.fanout";
+    let topic = &format!("bench.fanout{}", stage.suffix);
     let per_slice = ((stage.options.seconds * EVENTS_PER_SECOND) as u64 / u64::from(SLICES)).max(1);
     let events = per_slice * u64::from(SLICES);
     let epoch = Instant::now();
@@ -23,7 +23,8 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
         let mut link = Link::open(stage.server.ws())?;
         let group = format!("g{number}");
         link.subscribe(topic, &group, "latest", WINDOW)?;
-        consumers.push(thread::spawn(move || consume(link, topic, &group, events, epoch)));
+        let topic = topic.clone();
+        consumers.push(thread::spawn(move || consume(link, &topic, &group, events, epoch)));
     }
     let mut publisher = Link::open(stage.server.ws())?;
     let bytes = stage.options.payload_bytes;

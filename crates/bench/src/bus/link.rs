@@ -1,6 +1,8 @@
 //! One blocking connection to the server under test.
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::time::Duration;
 
 use millrace_wire::ServerFrame;
 use tungstenite::stream::MaybeTlsStream;
@@ -28,6 +30,30 @@ impl Link {
 
     pub(crate) fn flush(&mut self) -> Result<(), BenchError> {
         Ok(self.socket.flush()?)
+    }
+
+    /// From now on `try_text` waits this long at most.
+    pub(crate) fn wait_at_most(&mut self, most: Duration) -> Result<(), BenchError> {
+        match self.socket.get_ref() {
+            MaybeTlsStream::Plain(stream) => stream.set_read_timeout(Some(most)),
+            _ => Ok(()),
+        }
+        .map_err(|source| BenchError::io("setting up a socket", source))
+    }
+
+    /// The next text frame, if one comes in time. What has arrived of it stays for the next call.
+    pub(crate) fn try_text(&mut self) -> Result<Option<Utf8Bytes>, BenchError> {
+        match self.text() {
+            Err(BenchError::Socket(error)) => match *error {
+                tungstenite::Error::Io(io)
+                    if matches!(io.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    Ok(None)
+                }
+                other => Err(other.into()),
+            },
+            other => other.map(Some),
+        }
     }
 
     /// The next text frame.

@@ -4,11 +4,11 @@ mod clients;
 mod consume;
 mod fanout;
 mod inflight;
-mod link;
+pub(crate) mod link;
 mod recovery;
 mod serial;
-mod server;
-mod stage;
+pub(crate) mod server;
+pub(crate) mod stage;
 
 use crate::BenchOptions;
 use crate::bus::server::Server;
@@ -27,10 +27,10 @@ pub const BUS_SCENARIOS: &[(&str, bool)] = &[
     ("recovery", true),
 ];
 
-type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
+pub(crate) type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
 
 /// Every round runs these one after the other on one server.
-const EVERY_ROUND: &[(&str, Scenario)] = &[
+pub(crate) const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("serial", serial::run),
     ("inflight", inflight::run),
     ("clients", clients::run),
@@ -77,7 +77,7 @@ fn on_a_server(
     for (name, run) in runs {
         progress(name);
         let mut probe = Probe::open(folder.path())?;
-        run(&mut Stage { server: &mut server, options, probe: &mut probe, out })?;
+        run(&mut Stage { server: &mut server, options, probe: &mut probe, out, suffix: "" })?;
         out.add_probe(name, probe.median_ms());
     }
     server.stop()

@@ -15,6 +15,15 @@ pub(crate) struct Server {
     ready: Ready,
 }
 
+/// How a server ended and what `doctor` says of its store.
+pub(crate) struct Examined {
+    pub(crate) stopped_well: bool,
+    pub(crate) healthy: bool,
+    pub(crate) told: String,
+}
+
+const STORE: &str = "sqlite:///bench.db";
+
 #[derive(Deserialize)]
 struct Ready {
     http: String,
@@ -43,6 +52,17 @@ impl Server {
         Ok(response.body_mut().with_config().limit(64 << 20).read_to_string()?)
     }
 
+    pub(crate) fn post(&self, path: &str, body: &str) -> Result<(), BenchError> {
+        let request = ureq::post(format!("{}{path}", self.ready.http));
+        request.header("content-type", "application/json").send(body).map(|_| ()).map_err(BenchError::from)
+    }
+
+    /// The answer of `path` as a document.
+    pub(crate) fn document(&self, path: &str) -> Result<serde_json::Value, BenchError> {
+        let text = self.get(path)?;
+        serde_json::from_str(&text).map_err(|_| BenchError::Unexpected(text))
+    }
+
     /// Commits so far: every one of them is a sync.
     pub(crate) fn commits(&self) -> Result<f64, BenchError> {
         let metrics = self.get("/metrics")?;
@@ -63,6 +83,26 @@ impl Server {
         Ok(())
     }
 
+    /// As an operator would: SIGTERM, then wait. The store is examined afterwards, by the program's own `doctor`.
+    pub(crate) fn stop_and_examine(mut self) -> Result<Examined, BenchError> {
+        let doing = "stopping the server under test";
+        let wrong = |source| BenchError::io(doing, source);
+        Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().map_err(wrong)?;
+        let stopped = self.child.wait().map_err(wrong)?;
+        let doctor = Command::new(&self.program)
+            .args(["doctor", "--store", STORE])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|source| BenchError::io("examining the store", source))?;
+        let told = [doctor.stdout, doctor.stderr].concat();
+        Ok(Examined {
+            stopped_well: stopped.success(),
+            healthy: doctor.status.success(),
+            told: String::from_utf8_lossy(&told).trim().replace(&format!("{}/", self.folder.display()), ""),
+        })
+    }
+
     fn kill(&mut self) {
         // Both fail only if the process is gone already, which is what is wanted.
         let _ = self.child.kill();
@@ -79,7 +119,7 @@ impl Drop for Server {
 fn spawn(program: &Path, folder: &Path) -> Result<(Child, Ready), BenchError> {
     let doing = "starting the server under test";
     let mut child = Command::new(program)
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", "sqlite:///bench.db"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", STORE])
         .current_dir(folder)
         .env_remove("BUS_PORT")
         .stdin(Stdio::null())

@@ -13,6 +13,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) options: &'a BenchOptions,
     pub(crate) probe: &'a mut Probe,
     pub(crate) out: &'a mut Collector,
+    /// Ends the names of the load's topics, where one server meets the same load more than once.
+    pub(crate) suffix: &'a str,
 }
 
 impl Stage<'_> {
@@ -24,6 +26,7 @@ impl Stage<'_> {
     ) -> Result<Duration, BenchError> {
         let mut busy = Duration::ZERO;
         for _ in 0..SLICES {
+            self.options.go_on()?;
             self.probe.slice()?;
             let begun = Instant::now();
             load(begun + slice_time(self.options))?;

@@ -1,84 +1,135 @@
-//! `millrace bench bus|store`: measured paths beside a disk probe of the same run.
+//! `millrace bench bus|store|growth`: measured paths beside a disk probe of the same run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_bench::{
-    BUS_SCENARIOS, BenchError, BenchOptions, Report, STORE_SCENARIOS, bench_bus, bench_store,
+    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, Report, STORE_SCENARIOS, bench_bus, bench_growth,
+    bench_store,
 };
 
-use crate::commands::json_flag;
+use crate::commands::connect::interrupted;
 use crate::commands::progress::Steps;
+use crate::commands::{bench_soak, json_flag};
 use crate::failure::Failure;
 use crate::output::Output;
 
-type Bench = fn(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Report, BenchError>;
-
 pub(super) fn command() -> Command {
     Command::new("bench")
-        .about("Measure the server or the store, each figure beside a raw disk probe")
+        .about("Measure the server or the store, each figure beside a raw disk probe; or soak a server")
         .subcommand_required(true)
-        .subcommand(verb(
-            "bus",
-            "Start a server on a temporary folder and load it over its sockets",
-            BUS_SCENARIOS,
-        ))
-        .subcommand(verb("store", "Load the embedded store alone", STORE_SCENARIOS))
+        .subcommand(
+            with_scenarios(
+                Command::new("bus")
+                    .about("Start a server on a temporary folder and load it over its sockets"),
+                BUS_SCENARIOS,
+            )
+            .args(common_args())
+            .arg(long_log_arg()),
+        )
+        .subcommand(
+            with_scenarios(Command::new("store").about("Load the embedded store alone"), STORE_SCENARIOS)
+                .args(common_args())
+                .arg(long_log_arg()),
+        )
+        .subcommand(
+            Command::new("growth")
+                .about("Fill a server with events, topics and groups and compare it with a fresh one")
+                .arg(number("events", value_parser!(u64).range(1..).into(), "10000000", "Events to fill in"))
+                .arg(number(
+                    "topics",
+                    value_parser!(u64).range(1..=9000).into(),
+                    "1000",
+                    "Topics of these events",
+                ))
+                .arg(number(
+                    "groups",
+                    value_parser!(u64).range(1..=9000).into(),
+                    "100",
+                    "Groups that read them",
+                ))
+                .args(common_args()),
+        )
+        .subcommand(bench_soak::command())
 }
 
-fn verb(name: &'static str, about: &'static str, scenarios: &[(&str, bool)]) -> Command {
+fn number(name: &'static str, parser: ValueParser, default: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("N").value_parser(parser).default_value(default).help(help)
+}
+
+fn with_scenarios(command: Command, scenarios: &[(&str, bool)]) -> Command {
     let names: Vec<&str> = scenarios.iter().map(|(name, _)| *name).collect();
     let by_default: Vec<&str> =
         scenarios.iter().filter(|(_, default)| *default).map(|(name, _)| *name).collect();
-    let number = |name: &'static str, parser: ValueParser, default: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("N").value_parser(parser).default_value(default).help(help)
-    };
-    Command::new(name)
-        .about(about)
-        .arg(Arg::new("scenario").long("scenario").value_name("NAME,...").value_delimiter(',').help(format!(
+    command.arg(
+        Arg::new("scenario").long("scenario").value_name("NAME,...").value_delimiter(',').help(format!(
             "Any of {} [default: {}]",
             names.join(", "),
             by_default.join(",")
-        )))
-        .arg(number("rounds", value_parser!(u32).range(1..).into(), "3", "Rounds; medians are reported"))
-        .arg(number("seconds", value_parser!(f64).into(), "2", "Duration of each timed load"))
-        .arg(number(
-            "payload-bytes",
-            value_parser!(u32).range(64..=65_536).into(),
-            "256",
-            "Bytes per payload",
-        ))
-        .arg(number("log-events", value_parser!(u64).range(100..).into(), "1000000", "Events in a long log"))
-        .arg(
-            Arg::new("dir")
-                .long("dir")
-                .value_name("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("The disk to measure: temporary folders go here [default: the system's]"),
-        )
-        .arg(json_flag())
+        )),
+    )
+}
+
+fn common_args() -> [Arg; 5] {
+    [
+        number("rounds", value_parser!(u32).range(1..).into(), "3", "Rounds; medians are reported"),
+        number("seconds", value_parser!(f64).into(), "2", "Duration of each timed load"),
+        payload_arg(),
+        dir_arg(),
+        json_flag(),
+    ]
+}
+
+fn long_log_arg() -> Arg {
+    number("log-events", value_parser!(u64).range(100..).into(), "1000000", "Events in a long log")
+}
+
+pub(super) fn payload_arg() -> Arg {
+    number("payload-bytes", value_parser!(u32).range(64..=65_536).into(), "256", "Bytes per payload")
+}
+
+pub(super) fn dir_arg() -> Arg {
+    Arg::new("dir")
+        .long("dir")
+        .value_name("DIR")
+        .value_parser(value_parser!(PathBuf))
+        .help("The disk to measure: temporary folders go here [default: the system's]")
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("bus", matches)) => measure(matches, bench_bus),
         Some(("store", matches)) => measure(matches, bench_store),
+        Some(("growth", matches)) => {
+            let count = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or(1);
+            let growth =
+                GrowthOptions { events: count("events"), topics: count("topics"), groups: count("groups") };
+            measure(matches, |options, progress| bench_growth(options, growth, progress))
+        }
+        Some(("soak", matches)) => bench_soak::run(matches),
         _ => Ok(()),
     }
 }
 
-fn measure(matches: &ArgMatches, bench: Bench) -> Result<(), Failure> {
-    let program =
-        std::env::current_exe().map_err(|error| Failure::Failed(format!("cannot find myself: {error}")))?;
+fn measure(
+    matches: &ArgMatches,
+    bench: impl FnOnce(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Report, BenchError>,
+) -> Result<(), Failure> {
+    // Not every verb has every argument.
+    let scenarios = matches.try_get_many::<String>("scenario").ok().flatten();
+    let log_events = matches.try_get_one::<u64>("log-events").ok().flatten();
     let options = BenchOptions {
         folder: matches.get_one::<PathBuf>("dir").cloned(),
         rounds: matches.get_one::<u32>("rounds").map_or(3, |rounds| *rounds as usize),
         seconds: matches.get_one::<f64>("seconds").copied().unwrap_or(2.0),
         payload_bytes: matches.get_one::<u32>("payload-bytes").map_or(256, |bytes| *bytes as usize),
-        scenarios: matches.get_many::<String>("scenario").unwrap_or_default().cloned().collect(),
-        log_events: matches.get_one::<u64>("log-events").copied().unwrap_or(1_000_000),
-        program,
+        scenarios: scenarios.unwrap_or_default().cloned().collect(),
+        log_events: log_events.copied().unwrap_or(1_000_000),
+        program: myself()?,
+        stop: interruptible()?,
     };
     if !(options.seconds > 0.0 && options.seconds <= 3600.0) {
         return Err(Failure::Usage(format!(
@@ -87,10 +138,7 @@ fn measure(matches: &ArgMatches, bench: Bench) -> Result<(), Failure> {
         )));
     }
     let steps = Steps::new();
-    let report = bench(&options, &mut |step| steps.say(step)).map_err(|error| match error {
-        BenchError::UnknownScenario { .. } => Failure::Usage(error.to_string()),
-        error => Failure::Failed(error.to_string()),
-    });
+    let report = bench(&options, &mut |step| steps.say(step)).map_err(|error| failure(error, &options.stop));
     drop(steps);
     let report = report?;
     let mut out = Output::new();
@@ -99,4 +147,37 @@ fn measure(matches: &ArgMatches, bench: Bench) -> Result<(), Failure> {
         false => out.line(report.to_string().trim_end())?,
     }
     out.flush()
+}
+
+/// The server that is measured is this program.
+pub(super) fn myself() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::Failed(format!("cannot find myself: {error}")))
+}
+
+/// Becomes true at a signal: the run then ends and takes its server and its files with it, which may be gigabytes. A
+/// second signal does not wait for that.
+pub(super) fn interruptible() -> Result<Arc<AtomicBool>, Failure> {
+    let wrong = |error: std::io::Error| Failure::Failed(format!("cannot listen for signals: {error}"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(wrong)?;
+    let seen = stop.clone();
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            runtime.block_on(interrupted());
+            seen.store(true, Ordering::Relaxed);
+            runtime.block_on(interrupted());
+            std::process::exit(130);
+        })
+        .map_err(wrong)?;
+    Ok(stop)
+}
+
+/// A signal reaches the server under test too, and its end breaks the load: that is no failure of its own.
+pub(super) fn failure(error: BenchError, stop: &AtomicBool) -> Failure {
+    match error {
+        _ if stop.load(Ordering::Relaxed) => Failure::Interrupted(None),
+        BenchError::UnknownScenario { .. } => Failure::Usage(error.to_string()),
+        error => Failure::Failed(error.to_string()),
+    }
 }

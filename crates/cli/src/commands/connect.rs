@@ -54,7 +54,7 @@ fn options(config: &Config) -> Result<ClientOptions, Failure> {
 
 /// By the user (SIGINT) or whoever runs the command for them (SIGTERM). Without a handler for a signal there is nothing
 /// to wait for: the system ends the process itself.
-async fn interrupted() {
+pub(super) async fn interrupted() {
     let terminated = async {
         match signal(SignalKind::terminate()) {
             Ok(mut signals) => drop(signals.recv().await),

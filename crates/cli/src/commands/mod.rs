@@ -2,6 +2,7 @@
 
 mod backup;
 mod bench;
+mod bench_soak;
 mod completions;
 mod config;
 mod connect;

@@ -51,7 +51,7 @@ impl Drop for Progress {
 }
 
 /// A stderr that nobody can read any more must not end the work.
-fn say_line(text: &str) {
+pub(super) fn say_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

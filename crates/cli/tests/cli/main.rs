@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod backup;
+mod bench;
 mod completions;
 mod doctor;
 mod ends;

@@ -1,0 +1,301 @@
+//! Does a server stay well for a long time? Fifty consumers in ten groups, half of what it can do at most, and the
+//! things that happen: consumers that vanish, refuse events, or are slow. At the end every confirmed event must have
+//! been handled in every group, nothing may wait, the memory must be flat and the store whole.
+//!
+//! Five groups acknowledge cumulatively and are slow at times. The other five acknowledge one by one, refuse, and
+//! vanish in the middle of their work. (A cumulative ack also completes what the connection was sent and has not read
+//! yet: a consumer that vanishes then has lost it by its own word, and nothing could be proved of such a group.)
+
+mod check;
+mod consumer;
+mod ledger;
+mod memory;
+mod publisher;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::bus::server::Server;
+use crate::error::BenchError;
+use crate::{go_on, scratch};
+
+pub use check::Check;
+use ledger::Ledger;
+use memory::Memory;
+
+pub(crate) const TOPICS: usize = 4;
+pub(crate) const PARTITIONS: usize = 2;
+pub(crate) const GROUPS: usize = 10;
+const MEMBERS: usize = 5;
+/// Old events go, so that a long run fits on the disk. Nobody may fall this far behind: that would be a skipped event.
+const RETENTION_MS: u64 = 180_000;
+/// The rest of the run is at this share of what was measured as the peak.
+const SHARE_OF_PEAK: f64 = 0.5;
+const LINE_EVERY: Duration = Duration::from_secs(30);
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+/// A drain that makes no progress for this long is given up: twice the ack timeout.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub struct SoakOptions {
+    /// Where the temporary folder goes. `None` = the system's place for such folders.
+    pub folder: Option<PathBuf>,
+    pub minutes: f64,
+    /// Of the dice of consumers; the times of a run are never the same, the dice are.
+    pub seed: u64,
+    pub payload_bytes: usize,
+    /// The program whose `serve` and `doctor` are used.
+    pub program: PathBuf,
+    /// Set from outside to end a run early.
+    pub stop: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct SoakReport {
+    pub seed: u64,
+    pub minutes: f64,
+    /// Events per second that went through all groups with nothing going wrong.
+    pub peak_per_second: f64,
+    pub published: u64,
+    pub published_per_second: f64,
+    pub handled: u64,
+    pub nacks: u64,
+    pub disconnects: u64,
+    pub slow_spells: u64,
+    pub redelivered: u64,
+    pub dead_letters: u64,
+    pub late_acks: u64,
+    pub lag_max: u64,
+    pub memory_mb_first: f64,
+    pub memory_mb_last: f64,
+    pub memory_mb_max: f64,
+    pub memory_mb_per_minute: f64,
+    pub doctor: String,
+    pub checks: Vec<Check>,
+}
+
+impl SoakReport {
+    pub fn passed(&self) -> bool {
+        self.checks.iter().all(|check| check.passed)
+    }
+}
+
+/// What all threads see.
+pub(crate) struct Shared {
+    url: String,
+    payload_bytes: usize,
+    ledger: Ledger,
+    /// Whether things go wrong.
+    trouble: AtomicBool,
+    /// Consumers go on until this is set.
+    done: AtomicBool,
+    counts: Counts,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    published: AtomicU64,
+    handled: AtomicU64,
+    nacks: AtomicU64,
+    disconnects: AtomicU64,
+    slow_spells: AtomicU64,
+    late_acks: AtomicU64,
+}
+
+pub(crate) fn add(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+fn value(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+pub(crate) fn topic(number: usize) -> String {
+    format!("soak.{number}")
+}
+
+pub(crate) fn group(number: usize) -> String {
+    format!("group-{number}")
+}
+
+pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<SoakReport, BenchError> {
+    let folder = scratch(options.folder.as_deref())?;
+    let server = Server::start(&options.program, folder.path())?;
+    for number in 0..TOPICS {
+        let (topic, partitions) = (topic(number), PARTITIONS);
+        server.post(
+            "/topics",
+            &format!("{{\"topic\":\"{topic}\",\"partitions\":{partitions},\"retentionMs\":{RETENTION_MS}}}"),
+        )?;
+    }
+    let shared = Shared {
+        url: server.ws().to_owned(),
+        payload_bytes: options.payload_bytes,
+        ledger: Ledger::new(),
+        trouble: AtomicBool::new(false),
+        done: AtomicBool::new(false),
+        counts: Counts::default(),
+    };
+    let ran = thread::scope(|scope| {
+        let consumers: Vec<_> = (0..GROUPS * MEMBERS)
+            .map(|number| {
+                let shared = &shared;
+                scope.spawn(move || consumer::run(shared, number / MEMBERS, options.seed, number as u64))
+            })
+            .collect();
+        let ran = phases(options, &server, &shared, line);
+        // On every path: a consumer that nobody ends would keep the scope open.
+        shared.done.store(true, Ordering::Relaxed);
+        let mut ended = Ok(());
+        for consumer in consumers {
+            let one = consumer.join().unwrap_or(Err(BenchError::Panicked));
+            ended = ended.and(one);
+        }
+        // An error of the phases says more than that of a consumer which it threw out.
+        let ran = ran?;
+        ended.map(|()| ran)
+    })?;
+    line("stopping the server and examining its store");
+    check::conclude(options, server, &shared, ran)
+}
+
+/// What the phases leave behind for the conclusion.
+pub(crate) struct Ran {
+    peak_per_second: f64,
+    paced: Duration,
+    published_paced: u64,
+    lag_max: u64,
+    memory: Memory,
+    drained: bool,
+    redelivered: u64,
+    dead_letters: u64,
+    skipped: u64,
+    /// Lag and events in flight that the server still shows, summed over groups.
+    left: (u64, u64),
+    stranded: ledger::Stranded,
+}
+
+fn phases(
+    options: &SoakOptions,
+    server: &Server,
+    shared: &Shared,
+    line: &mut dyn FnMut(&str),
+) -> Result<Ran, BenchError> {
+    let seconds = options.minutes * 60.0;
+    consumer::wait_for_all(server, GROUPS * MEMBERS * TOPICS, &options.stop)?;
+    let begun = Instant::now();
+    let probing = Duration::from_secs_f64((seconds / 40.0).clamp(0.5, 15.0));
+    publisher::run(shared, None, probing, &options.stop)?;
+    let drained = drain(server, options)?;
+    let peak_per_second = value(&shared.counts.published) as f64 / begun.elapsed().as_secs_f64();
+    line(&format!("peak of this topology: {peak_per_second:.0} events/s, each to {GROUPS} groups"));
+    if !drained {
+        return Err(BenchError::Unexpected(
+            "the groups did not catch up while nothing went wrong".to_owned(),
+        ));
+    }
+
+    shared.trouble.store(true, Ordering::Relaxed);
+    let (before, paced) = (value(&shared.counts.published), Instant::now());
+    let mut memory = Memory::default();
+    let mut lag_max = 0;
+    let whole = Duration::from_secs_f64(seconds);
+    let rate = peak_per_second * SHARE_OF_PEAK;
+    thread::scope(|scope| {
+        let publishers = scope.spawn(|| publisher::run(shared, Some(rate), whole, &options.stop));
+        let watched =
+            watch(server, shared, whole, &mut memory, &mut lag_max, line, || publishers.is_finished());
+        publishers.join().unwrap_or(Err(BenchError::Panicked))?;
+        watched
+    })?;
+    let paced = paced.elapsed();
+    let published_paced = value(&shared.counts.published) - before;
+
+    shared.trouble.store(false, Ordering::Relaxed);
+    line("publishing has stopped; the groups catch up");
+    let drained = drain(server, options)?;
+    let stats = server.document("/stats")?;
+    let number = |name: &str| stats[name].as_u64().unwrap_or(0);
+    shared.ledger.read_dead_letters(server)?;
+    Ok(Ran {
+        peak_per_second,
+        paced,
+        published_paced,
+        lag_max,
+        memory,
+        drained,
+        redelivered: number("redeliveries"),
+        dead_letters: number("deadLetters"),
+        skipped: number("skipped"),
+        left: ledger::left(server)?,
+        stranded: shared.ledger.stranded(),
+    })
+}
+
+/// A look now and then, a line every 30 s, until the publishers are done.
+fn watch(
+    server: &Server,
+    shared: &Shared,
+    whole: Duration,
+    memory: &mut Memory,
+    lag_max: &mut u64,
+    line: &mut dyn FnMut(&str),
+    is_over: impl Fn() -> bool,
+) -> Result<(), BenchError> {
+    let begun = Instant::now();
+    // A short run gets a few lines too.
+    let every = LINE_EVERY.min(whole / 4);
+    let (mut next, mut last) = (every, (Duration::ZERO, value(&shared.counts.published)));
+    while !is_over() {
+        thread::sleep(SAMPLE_EVERY.min(every));
+        if let Some(megabytes) = server.memory_mb() {
+            memory.push(begun.elapsed(), megabytes);
+        }
+        if begun.elapsed() < next {
+            continue;
+        }
+        next += every;
+        let stats = server.document("/stats")?;
+        let number = |name: &str| stats[name].as_u64().unwrap_or(0);
+        *lag_max = (*lag_max).max(number("lag"));
+        let now = (begun.elapsed(), value(&shared.counts.published));
+        let rate = (now.1 - last.1) as f64 / (now.0 - last.0).as_secs_f64();
+        last = now;
+        line(&format!(
+            "{:>5.0} s  {rate:>7.0}/s  lag {:>6}  in flight {:>5}  memory {:>6.1} MB  redelivered {:>7}  dead letters {:>5}  \
+             disconnects {:>5}",
+            now.0.as_secs_f64(),
+            number("lag"),
+            number("inflight"),
+            memory.last(),
+            number("redeliveries"),
+            number("deadLetters"),
+            value(&shared.counts.disconnects),
+        ));
+    }
+    Ok(())
+}
+
+/// Waits until no group has anything left; false if nothing moves any more.
+fn drain(server: &Server, options: &SoakOptions) -> Result<bool, BenchError> {
+    let (mut least, mut moved) = (u64::MAX, Instant::now());
+    loop {
+        go_on(&options.stop)?;
+        let (lag, inflight) = ledger::left(server)?;
+        if lag + inflight == 0 {
+            return Ok(true);
+        }
+        if lag + inflight < least {
+            (least, moved) = (lag + inflight, Instant::now());
+        }
+        if moved.elapsed() > STALLED_AFTER {
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,86 @@
+//! `millrace bench growth` and `bench soak`, small: that they run to their end, say what they found and clean up. Their
+//! figures are not judged here.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::run::{command, finish, run};
+use crate::server::eventually;
+
+fn checks(report: &Value) -> &Vec<Value> {
+    report["checks"].as_array().expect("a list of checks")
+}
+
+fn is_empty(folder: &std::path::Path) -> bool {
+    folder.read_dir().unwrap().next().is_none()
+}
+
+#[test]
+fn a_short_soak_strands_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let ran = run(&["bench", "soak", "--minutes", "0.03", "--seed", "7", "--dir", dir, "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    for check in checks(&report) {
+        assert_eq!(check["passed"], true, "{check}");
+    }
+    let count = |name: &str| report[name].as_u64().unwrap();
+    // Each of the four publishers sends an event that five groups refuse to the end; the other five take it.
+    assert!(count("dead_letters") >= 20, "{report}");
+    assert_eq!(count("handled") + count("dead_letters"), 10 * count("published"), "{report}");
+    assert!(ran.stderr.contains("peak of this topology"), "{}", ran.stderr);
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn an_interrupted_soak_ends_its_server_and_leaves_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let child = command(&["bench", "soak", "--minutes", "60", "--dir", dir])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("the store is there", || {
+        let mut folders = folder.path().read_dir().unwrap().filter_map(Result::ok);
+        folders.any(|folder| folder.path().join("bench.db").exists())
+    });
+    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
+    let ran = finish(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn growth_compares_a_filled_server_with_a_fresh_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let sizes = ["--events", "2000", "--topics", "20", "--groups", "5"];
+    let ran = run(&[
+        &["bench", "growth"],
+        sizes.as_slice(),
+        &["--rounds", "1", "--seconds", "0.1", "--dir", dir, "--json"],
+    ]
+    .concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let ratios: Vec<&str> = rows
+        .iter()
+        .filter(|row| row["unit"] == "ratio" && row["aim"] == "<= 1.3")
+        .filter_map(|row| row["figure"].as_str())
+        .collect();
+    let named = ["serial p50", "256 in flight", "8 clients", "consume", "fan-out p50", "fan-out p99"];
+    assert_eq!(ratios, named.map(|name| format!("grown / fresh, {name}")));
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn a_soak_of_no_length_is_wrong_usage() {
+    let ran = run(&["bench", "soak", "--minutes", "0"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("--minutes is 0: it must be from 0.02"), "{}", ran.stderr);
+}

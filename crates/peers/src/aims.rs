@@ -1,0 +1,113 @@
+//! What the project wants of these figures, and whether this run shows it. A miss fails nothing: a busy machine is not a
+//! bug, and the report says what the disk was like.
+
+use serde::Serialize;
+
+use crate::report::Summary;
+use crate::system::{Load, System};
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Judged {
+    pub(crate) aim: &'static str,
+    pub(crate) want: String,
+    pub(crate) got: String,
+    pub(crate) met: bool,
+}
+
+/// Of a publish that waits for a sync: so many probes, plus so many milliseconds.
+const SERIAL_PROBES: f64 = 1.5;
+const SERIAL_PLUS_MS: f64 = 0.1;
+const NATS_ALWAYS_INFLIGHT_TIMES: f64 = 10.0;
+const NATS_ALWAYS_CLIENTS_TIMES: f64 = 2.5;
+
+/// Least events per second.
+const RATES: &[(&str, Load, f64)] = &[
+    ("256 in flight on one connection", Load::Inflight, 100_000.0),
+    ("8 clients, one at a time each", Load::Clients, 20_000.0),
+    ("consume and ack from a backlog", Load::Consume, 130_000.0),
+];
+
+/// Not behind, or ahead by a factor: load, peer, least ratio of our rate to the peer's.
+const RATIOS: &[(&str, Load, System, f64)] = &[
+    ("one at a time, not behind Redis always", Load::Serial, System::RedisAlways, 1.0),
+    ("one at a time, not behind NATS always", Load::Serial, System::NatsAlways, 1.0),
+    ("256 in flight against NATS always", Load::Inflight, System::NatsAlways, NATS_ALWAYS_INFLIGHT_TIMES),
+    ("8 clients against NATS always", Load::Clients, System::NatsAlways, NATS_ALWAYS_CLIENTS_TIMES),
+    ("256 in flight, synced, not behind NATS default", Load::Inflight, System::NatsDefault, 1.0),
+];
+
+/// Aims whose figures were not measured are left out.
+pub(crate) fn judge(summary: &Summary) -> Vec<Judged> {
+    let ours = |load| summary.cell(load, System::Millrace);
+    let mut judged = Vec::new();
+    if let Some((cell, p50)) = ours(Load::Serial).and_then(|cell| Some((cell, cell.p50_ms?.median))) {
+        let most = SERIAL_PROBES * cell.probe_ms + SERIAL_PLUS_MS;
+        judged.push(Judged {
+            aim: "one at a time, p50 beside the probe",
+            want: format!("<= {SERIAL_PROBES} x {:.3} + {SERIAL_PLUS_MS} = {most:.3} ms", cell.probe_ms),
+            got: format!("{p50:.3} ms"),
+            met: p50 <= most,
+        });
+    }
+    for (aim, load, least) in RATES {
+        if let Some(cell) = ours(*load) {
+            let rate = cell.rate.median;
+            let (want, got) = (format!(">= {least:.0}/s"), format!("{rate:.0}/s"));
+            judged.push(Judged { aim, want, got, met: rate >= *least });
+        }
+    }
+    if let Some((p50, p99)) = ours(Load::Fanout).and_then(|cell| Some((cell.p50_ms?, cell.p99_ms?))) {
+        for (aim, value, most) in [("fan-out p50", p50.median, 1.0), ("fan-out p99", p99.median, 5.0)] {
+            let (want, got) = (format!("< {most} ms"), format!("{value:.3} ms"));
+            judged.push(Judged { aim, want, got, met: value < most });
+        }
+    }
+    for (aim, load, peer, least) in RATIOS {
+        // How many times ours the peer's is, turned round.
+        if let Some(ratio) = summary.to_millrace(*load, *peer).map(|ratio| 1.0 / ratio) {
+            let (want, got) = (format!(">= {least} x"), format!("{ratio:.2} x"));
+            judged.push(Judged { aim, want, got, met: ratio >= *least });
+        }
+    }
+    judged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::samples;
+
+    fn verdict(judged: &[Judged], aim: &str) -> bool {
+        judged.iter().find(|one| one.aim.contains(aim)).expect("an aim").met
+    }
+
+    #[test]
+    fn an_aim_is_met_at_its_bound_and_not_beyond() {
+        let mut all = samples();
+        for sample in &mut all {
+            sample.rate = match (sample.load, sample.system) {
+                (Load::Inflight, System::Millrace) => 100_000.0,
+                (Load::Inflight, System::NatsAlways) => 10_000.0,
+                (Load::Inflight, System::NatsDefault) => 100_001.0,
+                (_, System::Millrace) => 999.0,
+                _ => 1000.0,
+            };
+            // The bound with a probe of 0.1 ms is 0.25 ms.
+            sample.p50_ms = Some(0.25);
+        }
+        let judged = judge(&Summary::of(&all));
+        assert!(verdict(&judged, "beside the probe"));
+        assert!(verdict(&judged, "256 in flight on one connection"));
+        assert!(verdict(&judged, "256 in flight against NATS always"));
+        assert!(!verdict(&judged, "not behind NATS default"));
+        assert!(!verdict(&judged, "not behind Redis always"));
+        assert!(!verdict(&judged, "8 clients against NATS always"));
+    }
+
+    #[test]
+    fn nothing_is_said_about_what_was_not_measured() {
+        let ours: Vec<_> = samples().into_iter().filter(|sample| sample.system == System::Millrace).collect();
+        assert!(judge(&Summary::of(&ours)).iter().all(|one| !one.aim.contains("NATS")));
+        assert!(judge(&Summary::of(&[])).is_empty());
+    }
+}

@@ -1,0 +1,96 @@
+//! Millrace beside NATS JetStream and Redis Streams: the same loads, in turn, on the same disk, with a disk probe beside
+//! each figure and the syncs counted. `cargo xtask peers` builds what it needs and starts it.
+//!
+//! What is not here: tuning of anybody. Every server runs with its defaults except for what the comparison is about,
+//! when it syncs.
+
+mod aims;
+mod broker;
+mod error;
+mod install;
+mod loads;
+mod millrace;
+mod nats;
+mod options;
+mod plot;
+mod redis_streams;
+mod report;
+mod rounds;
+mod server;
+mod system;
+mod table;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::error::PeerError;
+use crate::install::Programs;
+use crate::loads::PAYLOAD_BYTES;
+use crate::options::Options;
+use crate::report::{Report, Summary};
+use crate::rounds::Plan;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(PeerError::Interrupted) => ExitCode::from(130),
+        Err(error) => {
+            eprintln!("peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(options: &Options) -> Result<(), PeerError> {
+    let mut say = |text: &str| eprintln!("{text}");
+    let programs = Programs::ensure(&options.millrace, &options.scratch, &mut say)?;
+    let plan = Plan {
+        programs: &programs,
+        scratch: &options.scratch,
+        systems: &options.systems,
+        rounds: options.rounds,
+        seconds: options.seconds,
+    };
+    let mut terminated = signal(SignalKind::terminate()).map_err(PeerError::io("listening for signals"))?;
+    let work = async {
+        let samples = plan.measure(&mut say).await?;
+        Ok((samples, plan.count_syncs(&mut say).await?))
+    };
+    // An end by a signal drops the work, and with it the servers and their folders.
+    let (samples, syncs) = tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => Err(PeerError::Interrupted),
+        _ = terminated.recv() => Err(PeerError::Interrupted),
+    }?;
+    let report = Report {
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        versions: programs.versions(),
+        rounds: plan.rounds,
+        seconds: plan.seconds,
+        payload_bytes: PAYLOAD_BYTES,
+        aims: aims::judge(&Summary::of(&samples)),
+        samples,
+        syncs,
+    };
+    write(&options.out, &report, options.json)
+}
+
+fn write(out: &Path, report: &Report, json: bool) -> Result<(), PeerError> {
+    let doing = "writing the report";
+    let no_text =
+        |_| PeerError::Io { doing: doing.to_owned(), source: std::io::ErrorKind::OutOfMemory.into() };
+    let table = table::write(report).map_err(no_text)?;
+    let plot = plot::draw(report).map_err(no_text)?;
+    let data = serde_json::to_string_pretty(report).map_err(PeerError::client(doing))?;
+    std::fs::create_dir_all(out).map_err(PeerError::io(doing))?;
+    for (name, text) in [("peers.md", &table), ("peers.svg", &plot), ("peers.json", &format!("{data}\n"))] {
+        std::fs::write(out.join(name), text).map_err(PeerError::io(doing))?;
+    }
+    let shown = if json { &data } else { &table };
+    writeln!(std::io::stdout(), "{}", shown.trim_end()).map_err(PeerError::io(doing))
+}

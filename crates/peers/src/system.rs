@@ -1,0 +1,85 @@
+//! What is compared: five servers, five loads.
+
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum System {
+    Millrace,
+    NatsAlways,
+    RedisAlways,
+    NatsDefault,
+    RedisEverysec,
+}
+
+impl System {
+    pub(crate) const ALL: [System; 5] = [
+        System::Millrace,
+        System::NatsAlways,
+        System::RedisAlways,
+        System::NatsDefault,
+        System::RedisEverysec,
+    ];
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            System::Millrace => "Millrace",
+            System::NatsAlways => "NATS always",
+            System::RedisAlways => "Redis always",
+            System::NatsDefault => "NATS default",
+            System::RedisEverysec => "Redis everysec",
+        }
+    }
+
+    /// On the command line.
+    pub(crate) fn slug(self) -> &'static str {
+        match self {
+            System::Millrace => "millrace",
+            System::NatsAlways => "nats-always",
+            System::RedisAlways => "redis-always",
+            System::NatsDefault => "nats-default",
+            System::RedisEverysec => "redis-everysec",
+        }
+    }
+
+    /// Whether an answer means that the event is on disk.
+    pub(crate) fn syncs_before_it_answers(self) -> bool {
+        matches!(self, System::Millrace | System::NatsAlways | System::RedisAlways)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Load {
+    Serial,
+    Inflight,
+    Clients,
+    Consume,
+    Fanout,
+}
+
+impl Load {
+    pub(crate) const ALL: [Load; 5] =
+        [Load::Serial, Load::Inflight, Load::Clients, Load::Consume, Load::Fanout];
+
+    /// Also the name of the load's topic.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Load::Serial => "serial",
+            Load::Inflight => "inflight",
+            Load::Clients => "clients",
+            Load::Consume => "consume",
+            Load::Fanout => "fanout",
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Load::Serial => "one client, one at a time",
+            Load::Inflight => "one client, 256 in flight",
+            Load::Clients => "8 clients, one at a time each",
+            Load::Consume => "consume and ack a backlog",
+            Load::Fanout => "fan-out, 1,000/s to 10 consumers",
+        }
+    }
+}
