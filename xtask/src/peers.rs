@@ -21,7 +21,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     let mut driver = Command::new(built.join("millrace-peers"));
     driver.current_dir(repo::root()).arg("--millrace").arg(built.join("millrace"));
     let names_it = |arg: &&str| *arg == "--scratch" || arg.starts_with("--scratch=");
-    if !args.iter().any(|arg| names_it(arg)) {
+    if !args.iter().any(names_it) {
         driver.arg("--scratch").arg(repo::target().join("peers"));
     }
     let error = driver.args(args).exec();

@@ -20,6 +20,9 @@ pub enum BenchError {
     Store(#[from] StoreError),
     #[error("interrupted")]
     Interrupted,
+    /// Hidden behind the error it speaks of.
+    #[error("another part of the load failed")]
+    Halted,
     #[error("a load thread panicked")]
     Panicked,
 }

@@ -56,6 +56,7 @@ async fn run(options: &Options) -> Result<(), PeerError> {
         rounds: options.rounds,
         seconds: options.seconds,
     };
+    let load_before = load_average();
     let mut terminated = signal(SignalKind::terminate()).map_err(PeerError::io("listening for signals"))?;
     let work = async {
         let samples = plan.measure(&mut say).await?;
@@ -69,6 +70,7 @@ async fn run(options: &Options) -> Result<(), PeerError> {
     }?;
     let report = Report {
         cores: std::thread::available_parallelism().map_or(1, usize::from),
+        load_before,
         versions: programs.versions(),
         rounds: plan.rounds,
         seconds: plan.seconds,
@@ -78,6 +80,11 @@ async fn run(options: &Options) -> Result<(), PeerError> {
         syncs,
     };
     write(&options.out, &report, options.json)
+}
+
+fn load_average() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().filter(|first| !first.is_empty()).unwrap_or("unknown").to_owned()
 }
 
 fn write(out: &Path, report: &Report, json: bool) -> Result<(), PeerError> {

@@ -37,6 +37,8 @@ pub(crate) struct Syncs {
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) cores: usize,
+    /// Of one minute: a busy machine is no place to compare servers.
+    pub(crate) load_before: String,
     pub(crate) versions: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) seconds: f64,

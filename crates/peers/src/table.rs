@@ -2,24 +2,24 @@
 
 use std::fmt::{Result, Write};
 
+use millrace_bench::Verdict;
+
 use crate::report::{Cell, Report, Spread, Summary, Syncs};
 use crate::system::{Load, System};
 
 pub(crate) fn write(report: &Report) -> std::result::Result<String, std::fmt::Error> {
     let summary = Summary::of(&report.samples);
     let mut out = String::new();
+    let Report { rounds, seconds, cores, payload_bytes, load_before, .. } = report;
     writeln!(out, "# Millrace beside NATS and Redis\n")?;
     writeln!(
         out,
-        "Written by `cargo xtask peers`; do not edit. {} rounds of {} s per load, systems in turn on the same disk,",
-        report.rounds, report.seconds
+        "Written by `cargo xtask peers`; do not edit. Systems in turn on the same disk, {seconds} s per load, payloads of\n\
+         {payload_bytes} bytes, {cores} cores shared by server and load. Load average before the run: {load_before}.\n\
+         Median of {rounds} (lowest to highest); in brackets the rate as a multiple of Millrace's.\n\
+         Programs: {}.\n",
+        report.versions.join("; ")
     )?;
-    writeln!(
-        out,
-        "{} cores shared by server and load, payloads of {} bytes. Median (lowest to highest round). In brackets:",
-        report.cores, report.payload_bytes
-    )?;
-    writeln!(out, "the rate as a multiple of Millrace's. Programs: {}.\n", report.versions.join("; "))?;
     writeln!(out, "![rates and latencies, log scale](peers.svg)\n")?;
     rates(&mut out, &summary)?;
     latencies(&mut out, &summary)?;
@@ -112,8 +112,12 @@ fn aims(out: &mut String, report: &Report) -> Result {
     writeln!(out, "## Aims\n")?;
     head(out, "aim", &["wanted", "this run", ""])?;
     for one in &report.aims {
-        let met = if one.met { "met" } else { "**short**" };
-        writeln!(out, "| {} | {} | {} | {met} |", one.aim, one.want, one.got)?;
+        let verdict = match one.verdict {
+            Verdict::Met => "met",
+            Verdict::Missed => "**short**",
+            Verdict::Disturbed => "no verdict: the probe was disturbed",
+        };
+        writeln!(out, "| {} | {} | {} | {verdict} |", one.aim, one.want, one.got)?;
     }
     Ok(())
 }
@@ -160,7 +164,17 @@ pub(crate) mod tests {
             Syncs { system: System::NatsDefault, load: Load::Serial, events: 500, syncs: 0 },
         ];
         let versions = vec!["one 1.0".to_owned()];
-        Report { cores: 2, versions, rounds: 3, seconds: 2.0, payload_bytes: 256, samples, syncs, aims }
+        Report {
+            cores: 2,
+            load_before: "0.10".to_owned(),
+            versions,
+            rounds: 3,
+            seconds: 2.0,
+            payload_bytes: 256,
+            samples,
+            syncs,
+            aims,
+        }
     }
 
     #[test]

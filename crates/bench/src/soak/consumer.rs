@@ -14,7 +14,6 @@ use super::{Shared, TOPICS, add, group, topic};
 use crate::bus::link::Link;
 use crate::bus::server::Server;
 use crate::error::BenchError;
-use crate::go_on;
 
 const WINDOW: u32 = 64;
 /// A consumer that gets nothing for this long sends the acks it still holds and looks whether the run is over.
@@ -41,9 +40,14 @@ pub(crate) fn run(shared: &Shared, of: usize, seed: u64, number: u64) -> Result<
 }
 
 /// Until every member of every group is there.
-pub(crate) fn wait_for_all(server: &Server, wanted: usize, stop: &AtomicBool) -> Result<(), BenchError> {
+pub(crate) fn wait_for_all(
+    server: &Server,
+    shared: &Shared,
+    wanted: usize,
+    stop: &AtomicBool,
+) -> Result<(), BenchError> {
     loop {
-        go_on(stop)?;
+        shared.go_on(stop)?;
         let stats = server.document("/stats")?;
         if stats["subscriptions"].as_u64().unwrap_or(0) >= wanted as u64 {
             return Ok(());

@@ -94,7 +94,27 @@ pub(crate) struct Shared {
     trouble: AtomicBool,
     /// Consumers go on until this is set.
     done: AtomicBool,
+    /// Some part has failed: the others need not go on to the end.
+    halt: AtomicBool,
     counts: Counts,
+}
+
+impl Shared {
+    fn go_on(&self, stop: &AtomicBool) -> Result<(), BenchError> {
+        go_on(stop)?;
+        match self.halt.load(Ordering::Relaxed) {
+            true => Err(BenchError::Halted),
+            false => Ok(()),
+        }
+    }
+
+    /// Passes the outcome of one part on, and halts the others if it is an error.
+    fn part<T>(&self, outcome: Result<T, BenchError>) -> Result<T, BenchError> {
+        if outcome.is_err() {
+            self.halt.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
 }
 
 #[derive(Default)]
@@ -139,13 +159,16 @@ pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<S
         ledger: Ledger::new(),
         trouble: AtomicBool::new(false),
         done: AtomicBool::new(false),
+        halt: AtomicBool::new(false),
         counts: Counts::default(),
     };
     let ran = thread::scope(|scope| {
         let consumers: Vec<_> = (0..GROUPS * MEMBERS)
             .map(|number| {
                 let shared = &shared;
-                scope.spawn(move || consumer::run(shared, number / MEMBERS, options.seed, number as u64))
+                scope.spawn(move || {
+                    shared.part(consumer::run(shared, number / MEMBERS, options.seed, number as u64))
+                })
             })
             .collect();
         let ran = phases(options, &server, &shared, line);
@@ -156,9 +179,12 @@ pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<S
             let one = consumer.join().unwrap_or(Err(BenchError::Panicked));
             ended = ended.and(one);
         }
-        // An error of the phases says more than that of a consumer which it threw out.
-        let ran = ran?;
-        ended.map(|()| ran)
+        match (ran, ended) {
+            (Ok(ran), Ok(())) => Ok(ran),
+            (Err(BenchError::Halted) | Ok(_), Err(error)) => Err(error),
+            // It says more than the error of a consumer which it threw out.
+            (Err(error), _) => Err(error),
+        }
     })?;
     line("stopping the server and examining its store");
     check::conclude(options, server, &shared, ran)
@@ -187,11 +213,11 @@ fn phases(
     line: &mut dyn FnMut(&str),
 ) -> Result<Ran, BenchError> {
     let seconds = options.minutes * 60.0;
-    consumer::wait_for_all(server, GROUPS * MEMBERS * TOPICS, &options.stop)?;
+    consumer::wait_for_all(server, shared, GROUPS * MEMBERS * TOPICS, &options.stop)?;
     let begun = Instant::now();
     let probing = Duration::from_secs_f64((seconds / 40.0).clamp(0.5, 15.0));
     publisher::run(shared, None, probing, &options.stop)?;
-    let drained = drain(server, options)?;
+    let drained = drain(server, shared, options)?;
     let peak_per_second = value(&shared.counts.published) as f64 / begun.elapsed().as_secs_f64();
     line(&format!("peak of this topology: {peak_per_second:.0} events/s, each to {GROUPS} groups"));
     if !drained {
@@ -210,15 +236,18 @@ fn phases(
         let publishers = scope.spawn(|| publisher::run(shared, Some(rate), whole, &options.stop));
         let watched =
             watch(server, shared, whole, &mut memory, &mut lag_max, line, || publishers.is_finished());
-        publishers.join().unwrap_or(Err(BenchError::Panicked))?;
-        watched
+        let watched = shared.part(watched);
+        match (publishers.join().unwrap_or(Err(BenchError::Panicked)), watched) {
+            (Err(BenchError::Halted), Err(error)) => Err(error),
+            (published, watched) => published.and(watched),
+        }
     })?;
     let paced = paced.elapsed();
     let published_paced = value(&shared.counts.published) - before;
 
     shared.trouble.store(false, Ordering::Relaxed);
     line("publishing has stopped; the groups catch up");
-    let drained = drain(server, options)?;
+    let drained = drain(server, shared, options)?;
     let stats = server.document("/stats")?;
     let number = |name: &str| stats[name].as_u64().unwrap_or(0);
     shared.ledger.read_dead_letters(server)?;
@@ -282,10 +311,10 @@ fn watch(
 }
 
 /// Waits until no group has anything left; false if nothing moves any more.
-fn drain(server: &Server, options: &SoakOptions) -> Result<bool, BenchError> {
+fn drain(server: &Server, shared: &Shared, options: &SoakOptions) -> Result<bool, BenchError> {
     let (mut least, mut moved) = (u64::MAX, Instant::now());
     loop {
-        go_on(&options.stop)?;
+        shared.go_on(&options.stop)?;
         let (lag, inflight) = ledger::left(server)?;
         if lag + inflight == 0 {
             return Ok(true);

@@ -10,7 +10,6 @@ use millrace_wire::{Place, ServerFrame};
 use super::{Shared, TOPICS, add, topic};
 use crate::bus::link::Link;
 use crate::error::BenchError;
-use crate::go_on;
 
 /// Unconfirmed publishes of one connection.
 const IN_FLIGHT: u64 = 64;
@@ -54,7 +53,7 @@ fn publish(
     let filler = "x".repeat(shared.payload_bytes);
     let (begun, mut sent) = (Instant::now(), 0u64);
     while begun.elapsed() < whole {
-        go_on(stop)?;
+        shared.go_on(stop)?;
         let due = rate.map_or(u64::MAX, |rate| (begun.elapsed().as_secs_f64() * rate) as u64);
         let now = due.saturating_sub(sent).min(IN_FLIGHT);
         if now == 0 {
