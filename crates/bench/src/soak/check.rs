@@ -20,7 +20,7 @@ pub(super) fn conclude(
     options: &SoakOptions,
     server: Server,
     shared: &Shared,
-    ran: Ran,
+    ran: &Ran,
 ) -> Result<SoakReport, BenchError> {
     let examined = server.stop_and_examine()?;
     let counts = &shared.counts;
@@ -49,7 +49,7 @@ pub(super) fn conclude(
         },
         Check { what: "doctor finds a whole store", passed: examined.healthy, found: examined.told.clone() },
     ];
-    checks.push(flatness(&ran));
+    checks.push(flatness(ran));
     Ok(SoakReport {
         seed: options.seed,
         minutes: options.minutes,

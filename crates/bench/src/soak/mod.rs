@@ -187,7 +187,7 @@ pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<S
         }
     })?;
     line("stopping the server and examining its store");
-    check::conclude(options, server, &shared, ran)
+    check::conclude(options, server, &shared, &ran)
 }
 
 /// What the phases leave behind for the conclusion.
