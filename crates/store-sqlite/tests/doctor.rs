@@ -151,7 +151,10 @@ fn a_row_that_fails_its_checksum_is_named() {
     assert_finds(&path, "table streams, row 1: fails its checksum");
     assert!(SqliteStore::open(&path, SqliteOptions::default()).is_err(), "nobody acts on it");
     let path = filled(&folder.path().join("other"), 3, SqliteOptions::default());
-    meddle(&path, "UPDATE cursors SET value = CAST(replace(value, '3', '2') AS BLOB) WHERE key = 'default/a/g3/0'");
+    meddle(
+        &path,
+        "UPDATE cursors SET value = CAST(replace(value, '3', '2') AS BLOB) WHERE key = 'default/a/g3/0'",
+    );
     let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
     let error = store.scan(Space::Cursors, &millrace_store::KeyRange::all(), 100).unwrap_err().to_string();
     assert!(error.contains(r#"row "default/a/g3/0" of table cursors fails its checksum"#), "{error}");

@@ -74,13 +74,19 @@ fn a_healthy_store_and_its_backup_have_only_a_lost_claim_to_tell() {
 fn each_contradiction_is_named() {
     for (sql, expected) in [
         ("UPDATE claims SET crc = NULL, value = x'00'", "cannot be read"),
-        ("UPDATE claims SET crc = NULL, key = 'x' WHERE key LIKE '%0063/%'", "names no handler, time and event"),
+        (
+            "UPDATE claims SET crc = NULL, key = 'x' WHERE key LIKE '%0063/%'",
+            "names no handler, time and event",
+        ),
         (
             "UPDATE claims SET crc = NULL, key = replace(key, '0032/', '0033/') WHERE key LIKE '%0032/%'",
             "another time than its own",
         ),
         ("UPDATE lanes SET crc = NULL, value = x'00'", "gets no more of this stream"),
-        ("UPDATE lanes SET crc = NULL, value = CAST('{\"next\":99}' AS BLOB)", "behind the end of its stream at 13"),
+        (
+            "UPDATE lanes SET crc = NULL, value = CAST('{\"next\":99}' AS BLOB)",
+            "behind the end of its stream at 13",
+        ),
         ("UPDATE finished SET crc = NULL, value = x'00'", "cannot be read"),
         ("INSERT INTO sessions (key, value) VALUES ('s', x'00')", "table sessions, row \"s\""),
         (
@@ -89,7 +95,10 @@ fn each_contradiction_is_named() {
         ),
         ("DELETE FROM off_priority WHERE key LIKE '%9'", "1 events off the plain priority have no row"),
         ("DELETE FROM history", "has no version"),
-        ("UPDATE heads SET crc = NULL, value = CAST(replace(value, '12', '11') AS BLOB)", "is not its newest version"),
+        (
+            "UPDATE heads SET crc = NULL, value = CAST(replace(value, '12', '11') AS BLOB)",
+            "is not its newest version",
+        ),
         ("UPDATE kv SET crc = NULL, value = x'37'", "says 7, but there is a commit 12"),
         ("UPDATE kv SET crc = NULL, value = x'00'", "is no number"),
     ] {
