@@ -121,8 +121,8 @@ pub fn state_commit(namespace: &Namespace, commit: StateCommit) -> String {
 }
 
 /// In `kv`: which commit of state an event was appended with.
-pub fn commit_of_event(topic: &TopicKey, id: &EventId) -> String {
-    format!("commit_of/{topic}/{id}")
+pub fn commit_of_event(namespace: &Namespace, id: &EventId) -> String {
+    format!("commit_of/{namespace}/{id}")
 }
 
 /// `namespace/e|r/type`: prefix of all identities of a type when a slash is added.

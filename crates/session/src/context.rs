@@ -79,7 +79,6 @@ pub struct Core {
     link: Link,
     run: RunId,
     meta: EventMeta,
-    topic: millrace_model::TopicKey,
     lease_until: Timestamp,
     pending: Pending,
     commit_meta: BTreeMap<String, String>,
@@ -95,7 +94,6 @@ impl Core {
             link,
             run: run.run,
             meta: EventMeta::of(run, &handler.id),
-            topic: run.event.stream.topic.clone(),
             lease_until: run.lease_until,
             pending: Pending::default(),
             commit_meta: BTreeMap::new(),
@@ -264,7 +262,7 @@ impl<E: Event> HandlerContext<E> {
 
     /// The commit of state the event was stored with by `commit_with`, if that changed anything.
     pub fn commit_id(&self) -> Result<Option<u64>> {
-        let key = keys::commit_of_event(&self.core.topic, &self.core.meta.id);
+        let key = keys::commit_of_event(self.state().namespace(), &self.core.meta.id);
         let Some(value) = self.state().row(Space::Kv, &key)? else { return Ok(None) };
         let parsed = serde_json::from_slice(&value);
         Ok(Some(parsed.map_err(|source| millrace_model::RowError { key, source })?))

@@ -29,4 +29,5 @@ mod server;
 mod socket;
 mod stop;
 mod storage;
+mod together;
 mod traces;

@@ -8,6 +8,7 @@ mod bench;
 mod completions;
 mod doctor;
 mod ends;
+mod events;
 mod exit_codes;
 mod openapi;
 mod pub_sub;

@@ -62,6 +62,10 @@ pub fn reconcile<L: Look>(
     }
     let row =
         StateCommitRow { at: now, meta: reconcile.meta.clone(), changes, events: reconcile.events.clone() };
+    for id in &reconcile.events {
+        let key = keys::commit_of_event(&reconcile.namespace, id);
+        ops.push(Op::Put { space: Space::Kv, key, value: commit.0.to_string().into() });
+    }
     let key = keys::state_commit(&reconcile.namespace, commit);
     ops.push(Op::Put { space: Space::StateCommits, key, value: row.encode() });
     let value = commit.0.to_string().into();

@@ -1,0 +1,215 @@
+//! `millrace events` and `millrace commits`: what people see of durable handlers, and what they can mend.
+
+use millrace::{Config, Entity, Event, HandlerContext, Result, Session, SessionError, handlers, on_event};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::run::{Ran, run};
+
+#[derive(Event, Serialize, Deserialize)]
+struct OrderPlaced {
+    order: u64,
+}
+
+#[derive(Event, Serialize, Deserialize)]
+#[event(priority = 50)]
+struct PaymentDone {
+    order: u64,
+}
+
+#[derive(Entity, Serialize, Deserialize)]
+struct Payment {
+    #[key]
+    order: u64,
+    paid: bool,
+}
+
+#[on_event(OrderPlaced, id = "shop:pay")]
+fn pay(ctx: &mut HandlerContext<OrderPlaced>) -> Result<()> {
+    let order = ctx.event.order;
+    if order == 3 {
+        return Err(SessionError::EventLoopLimit { depth: 1, limit: 0 });
+    }
+    ctx.ensure(Payment { order, paid: true })?;
+    ctx.add_commit_meta("by", "test");
+    ctx.commit_with(PaymentDone { order })?;
+    Ok(())
+}
+
+struct Shop {
+    folder: TempDir,
+}
+
+impl Shop {
+    /// Three orders: two are paid, one is given up on at the first failure. Nobody handles the payments.
+    fn open() -> Shop {
+        let shop = Shop { folder: tempfile::tempdir().unwrap() };
+        let config = Config { event_max_attempts: 1, ..Config::default() };
+        let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap().config(config);
+        for order in 1..=3 {
+            session.publish(OrderPlaced { order }).unwrap();
+        }
+        session.run_until_idle(handlers![pay], vec![]).unwrap();
+        shop
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:///{}", self.folder.path().join("shop.db").display())
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        run(&[args, &["--store", &self.url()]].concat())
+    }
+
+    fn shown(&self) -> Vec<Value> {
+        let all = self.run(&["events", "show", "--namespace", "shop", "--limit", "100", "--json"]).json();
+        all.as_array().unwrap().clone()
+    }
+
+    fn ids_of(&self, event_type: &str) -> Vec<String> {
+        let of_type =
+            |event: &Value| (event["type"] == event_type).then(|| event["id"].as_str().unwrap().to_owned());
+        self.shown().iter().filter_map(of_type).collect()
+    }
+}
+
+#[test]
+fn everything_is_listed_for_people_and_for_programs() {
+    let shop = Shop::open();
+    let namespaces = shop.run(&["events", "list-namespaces"]).ok();
+    let mut lines = namespaces.lines();
+    assert_eq!(lines.next(), Some("Namespace  Sessions  Pending Events  Dead Letters"));
+    assert_eq!(lines.next().unwrap().split_whitespace().collect::<Vec<_>>(), ["shop", "0", "0", "1"]);
+    let namespaces = shop.run(&["events", "list-namespaces", "--json"]).json();
+    assert_eq!(
+        namespaces,
+        json!([{"namespace": "shop", "sessions": 0, "pending_events": 0, "dead_letters": 1}])
+    );
+
+    let sessions = shop.run(&["events", "sessions", "--namespace", "shop"]).ok();
+    assert!(sessions.starts_with("Session ID"), "{sessions}");
+    assert!(
+        sessions.contains(&std::process::id().to_string()) && sessions.contains("(STOPPED)"),
+        "{sessions}"
+    );
+
+    let statuses: Vec<_> =
+        shop.shown().iter().map(|event| (event["type"].clone(), event["status"].clone())).collect();
+    for (event_type, status, count) in [
+        ("order.placed", "acked", 2),
+        ("order.placed", "dead_lettered", 1),
+        ("payment.done", "pending", 2),
+        ("event.dead_letter", "pending", 1),
+    ] {
+        let found = statuses.iter().filter(|found| **found == (json!(event_type), json!(status))).count();
+        assert_eq!(found, count, "{event_type} {status} in {statuses:?}");
+    }
+    let table = shop.run(&["events", "show", "--namespace", "shop"]).ok();
+    assert!(table.starts_with("Event ID") && table.contains("shop:pay"), "{table}");
+
+    let letters = shop.run(&["events", "dead-letters", "--namespace", "shop"]).ok();
+    assert!(letters.contains("order.placed") && letters.contains("shop:pay"), "{letters}");
+}
+
+#[test]
+fn one_event_is_shown_in_full_with_its_lineage() {
+    let shop = Shop::open();
+    let payment = &shop.ids_of("payment.done")[0];
+    let seen = shop.run(&["events", "inspect", "--event-id", payment, "--json"]).json();
+    let order = &shop.ids_of("order.placed")[0];
+    assert_eq!((&seen["root_event_id"], &seen["causation_id"]), (&json!(order), &json!(order)));
+    assert_eq!(
+        (&seen["chain_depth"], &seen["priority"], &seen["namespace"]),
+        (&json!(1), &json!(50), &json!("shop"))
+    );
+    let seen = shop.run(&["events", "inspect", "--event-id", order]).ok();
+    assert!(seen.contains("\"ack_at\"") && seen.contains("\n  \"claims\": ["), "{seen}");
+    shop.run(&["events", "inspect", "--event-id", "nobody"]).refused(1, &["there is no event nobody"]);
+}
+
+#[test]
+fn dead_letters_are_sent_again_once() {
+    let shop = Shop::open();
+    let dead =
+        shop.run(&["events", "dead-letters", "--namespace", "shop", "--json"]).json()[0]["event_id"].clone();
+    let said =
+        shop.run(&["events", "dead-letters", "--namespace", "shop", "--replay", dead.as_str().unwrap()]).ok();
+    assert!(
+        said.contains("re-enqueued for namespace 'shop'") && said.contains("Available for processing"),
+        "{said}"
+    );
+    assert_eq!(shop.ids_of("order.placed").len(), 4);
+    let said = shop.run(&["events", "dead-letters", "--namespace", "shop", "--replay", "all"]).ok();
+    assert_eq!(said, "No dead letters in namespace 'shop'\n");
+    shop.run(&["events", "dead-letters", "--namespace", "shop", "--replay", dead.as_str().unwrap()])
+        .refused(1, &["there is no dead letter of event"]);
+
+    let order = &shop.ids_of("order.placed")[0];
+    let said = shop.run(&["events", "replay", "--namespace", "shop", "--event-id", order, "--json"]).json();
+    let copy = shop
+        .run(&["events", "inspect", "--event-id", said["new_event_id"].as_str().unwrap(), "--json"])
+        .json();
+    assert_eq!(copy["headers"]["x-replayed-from"], json!(order));
+    assert_eq!((&copy["root_event_id"], &copy["chain_depth"]), (&said["new_event_id"], &json!(0)));
+    shop.run(&["events", "replay", "--namespace", "other", "--event-id", order])
+        .refused(1, &["there is no event"]);
+}
+
+#[test]
+fn cleanup_removes_what_is_finished_and_with_all_the_rest() {
+    let shop = Shop::open();
+    let clean = |args: &[&str]| shop.run(&[&["events", "cleanup", "--namespace", "shop"], args].concat());
+    assert_eq!(clean(&["--before", "7d"]).ok(), "Deleted 0 events older than 7 days for namespace 'shop'\n");
+    clean(&["--before", "soon"]).refused(2, &["--before", "7d"]);
+    // Orders are finished by their only handler; payments and the note about the letter have none that could be waited for.
+    let said = clean(&["--before", "0s", "--json"]).json();
+    assert_eq!(said["deleted"], json!(6), "{said}");
+    assert_eq!(shop.shown(), Vec::<Value>::new());
+
+    let shop = Shop::open();
+    let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap();
+    session.publish(OrderPlaced { order: 9 }).unwrap();
+    drop(session);
+    let clean =
+        |args: &[&str]| shop.run(&[&["events", "cleanup", "--namespace", "shop", "--json"], args].concat());
+    clean(&["--before", "0s"]).json();
+    assert_eq!(shop.ids_of("order.placed").len(), 1, "nobody has handled it yet");
+    clean(&["--before", "0s", "--all"]).json();
+    assert_eq!(shop.ids_of("order.placed").len(), 0);
+}
+
+#[test]
+fn a_handler_that_will_not_come_back_is_forgotten() {
+    let shop = Shop::open();
+    let said = shop.run(&["events", "forget-handler", "shop:pay", "--namespace", "shop"]).ok();
+    assert_eq!(said, "Handler shop:pay of namespace 'shop' is forgotten\n");
+    shop.run(&["events", "forget-handler", "shop:pay", "--namespace", "shop"])
+        .refused(1, &["there is no handler"]);
+}
+
+#[test]
+fn commits_tell_what_changed_and_why() {
+    let shop = Shop::open();
+    let listed = shop.run(&["commits", "list", "--namespace", "shop", "--json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    assert_eq!((&listed[0]["commit_id"], &listed[0]["meta"]["by"]), (&json!(2), &json!("test")));
+    let shown = shop.run(&["commits", "show", "1", "--namespace", "shop"]).ok();
+    assert!(shown.starts_with("commit 1 of ") && shown.contains("insert  Payment  1"), "{shown}");
+    shop.run(&["commits", "show", "77", "--namespace", "shop"]).refused(1, &["there is no commit 77"]);
+}
+
+#[test]
+fn no_store_is_ever_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:///{}", folder.path().join("none.db").display());
+    for args in [
+        &["events", "list-namespaces"][..],
+        &["events", "show"],
+        &["events", "cleanup", "--before", "1d"],
+        &["commits", "list"],
+    ] {
+        run(&[args, &["--store", &url]].concat()).refused(3, &["there is no store at"]);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
