@@ -122,6 +122,8 @@ fn spawn(program: &Path, folder: &Path) -> Result<(Child, Ready), BenchError> {
         .args(["serve", "--listen", "127.0.0.1:0", "--store", STORE])
         .current_dir(folder)
         .env_remove("BUS_PORT")
+        // Dead letters are part of the plan here: their warnings would bury the report.
+        .env("RUST_LOG", "warn,millrace::dead_letters=error")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
