@@ -74,7 +74,7 @@ fn answer_07_the_whole_backlog_arrives_after_the_publisher_is_done() {
 
 #[test]
 fn answer_08_a_lease_that_runs_out_goes_to_another_member() {
-    let server = Server::with(&["--ack-timeout-ms", "100"]);
+    let server = Server::with(&["--ack-timeout-ms", "1000"]);
     let mut a = reader(&server, "t", "g", 1);
     fill(&server, "t", 1);
     assert_eq!(a.message(), 1);

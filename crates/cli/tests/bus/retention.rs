@@ -7,10 +7,11 @@ use crate::server::{Server, eventually};
 const EVENTS: u64 = 100;
 const PAYLOAD_BYTES: u64 = 1000;
 
-/// A server whose topic `t` has a group `g` that never read anything, and `EVENTS` events.
-fn behind(config: &Value) -> Server {
+/// A server whose topic `t` has a group `g` that never read anything, and `EVENTS` events; the rule comes after them, so that
+/// it removes once what it is going to remove.
+fn behind(rule: &Value) -> Server {
     let server = Server::with(&["--retention-interval-ms", "20"]);
-    assert_eq!(server.post("/topics", config).0, 201);
+    assert_eq!(server.post("/topics", &json!({"topic": "t"})).0, 201);
     let mut socket = server.socket();
     socket.subscribe("t", "g", &json!({"from": {"kind": "earliest"}}));
     drop(socket);
@@ -18,6 +19,7 @@ fn behind(config: &Value) -> Server {
     for _ in 0..EVENTS {
         socket.publish("t", &json!("x".repeat(PAYLOAD_BYTES as usize)));
     }
+    assert_eq!(server.send_json("PATCH", "/topics/t", rule).0, 200);
     server
 }
 
@@ -32,7 +34,7 @@ fn skipped(server: &Server) -> u64 {
 #[test]
 fn retention_by_bytes_removes_the_oldest_and_keeps_what_has_room() {
     const KEPT_MAX: u64 = 10;
-    let mut server = behind(&json!({"topic": "t", "retentionBytes": KEPT_MAX * PAYLOAD_BYTES}));
+    let mut server = behind(&json!({"retentionBytes": KEPT_MAX * PAYLOAD_BYTES}));
     let start = |server: &Server| row(server)["start"].as_u64().expect("a start");
     eventually("only what has room is left", || start(&server) > EVENTS - KEPT_MAX);
     // As much as has room, not less: an event takes its payload and well under as much again.
@@ -64,7 +66,7 @@ fn retention_by_bytes_removes_the_oldest_and_keeps_what_has_room() {
 
 #[test]
 fn a_group_that_was_behind_is_at_the_end_when_retention_removed_everything() {
-    let mut server = behind(&json!({"topic": "t", "retentionMs": 1}));
+    let mut server = behind(&json!({"retentionMs": 1}));
     eventually("everything is gone", || row(&server)["start"] == EVENTS + 1);
     // The group finds out when somebody reads for it again.
     let mut socket = server.socket();
