@@ -17,8 +17,13 @@ pub(crate) enum Aim {
 
 /// Scenario, how the figure's name begins, aim.
 const AIMS: &[(&str, &str, Aim)] = &[
-    ("serial", "confirmed publish p50", Aim::Probes { times: 2.0, plus_ms: 0.3 }),
+    ("serial", "confirmed publish p50", Aim::Probes { times: 1.5, plus_ms: 0.1 }),
+    ("inflight", "256 in flight, rate", Aim::AtLeast(100_000.0)),
     ("inflight", "events per sync", Aim::AtLeast(40.0)),
+    ("clients", "8 clients, rate", Aim::AtLeast(20_000.0)),
+    ("consume", "backlog, consume and ack", Aim::AtLeast(130_000.0)),
+    ("fanout", "publish to arrival p50", Aim::AtMost(1.0)),
+    ("fanout", "publish to arrival p99", Aim::AtMost(5.0)),
     ("recovery", "ready after a kill", Aim::AtMost(2000.0)),
     ("recovery", "memory", Aim::AtMost(100.0)),
     // "Does not slow down", with room for noise: a scan of the log would be a hundred times slower.
@@ -27,7 +32,14 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("claims", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("claims", "idle claim", Aim::AtMost(0.05)),
     ("claims", "claim of 100", Aim::AtMost(1.0)),
+    ("append", "256 per commit", Aim::AtLeast(350_000.0)),
     ("topics", TOPICS_RATIO, Aim::AtLeast(0.7)),
+    ("noop", "handled per sync", Aim::AtLeast(20.0)),
+    ("noop", "handled", Aim::AtLeast(15_000.0)),
+    ("state", "handled per sync", Aim::AtLeast(8.0)),
+    ("enqueue", "64 threads, rate", Aim::AtLeast(50_000.0)),
+    ("processes", "slowest / fastest", Aim::AtLeast(0.333)),
+    ("retained", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("growth", GROWN_TO_FRESH, Aim::AtMost(1.3)),
 ];
 
@@ -87,8 +99,8 @@ mod tests {
     fn an_aim_in_probes_follows_the_disk() {
         let aim = Aim::of("serial", "confirmed publish p50").expect("an aim");
         let verdict = |value, probe| aim.judge(value, probe).map(|(_, verdict)| verdict);
-        assert_eq!(verdict(0.5, Some(0.1)), Some(Verdict::Met));
-        assert_eq!(verdict(0.6, Some(0.1)), Some(Verdict::Missed));
+        assert_eq!(verdict(0.24, Some(0.1)), Some(Verdict::Met));
+        assert_eq!(verdict(0.26, Some(0.1)), Some(Verdict::Missed));
         assert_eq!(verdict(1.6, Some(1.0)), Some(Verdict::Met));
         assert_eq!(verdict(0.6, None), None);
     }

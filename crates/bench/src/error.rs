@@ -1,5 +1,6 @@
 //! Why a benchmark could not be run to its end.
 
+use millrace::SessionError;
 use millrace_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,8 @@ pub enum BenchError {
     Claim { taken: usize, expected: usize },
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Session(#[from] Box<SessionError>),
     #[error("interrupted")]
     Interrupted,
     /// Hidden behind the error it speaks of.
@@ -44,5 +47,11 @@ impl From<tungstenite::Error> for BenchError {
 impl From<ureq::Error> for BenchError {
     fn from(error: ureq::Error) -> Self {
         BenchError::Http(Box::new(error))
+    }
+}
+
+impl From<SessionError> for BenchError {
+    fn from(error: SessionError) -> Self {
+        BenchError::Session(Box::new(error))
     }
 }

@@ -4,13 +4,14 @@
 //! What is not here: limits that fail a run. Where an aim is known the report says met or missed; tests judge.
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
-//! alone). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
+//! alone), [`bench_handlers`] (a program that embeds the library). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
 
 mod aim;
 mod bus;
 mod error;
 mod figures;
 mod growth;
+mod handlers;
 mod probe;
 mod report;
 mod soak;
@@ -21,6 +22,7 @@ pub use bus::{BUS_SCENARIOS, bench_bus};
 pub use error::BenchError;
 pub use figures::{Latencies, Rounds};
 pub use growth::{GrowthOptions, bench_growth};
+pub use handlers::{HANDLER_SCENARIOS, bench_handlers, bench_handlers_worker};
 pub use probe::Probe;
 pub use report::{Report, Row};
 pub use soak::{Check, SoakOptions, SoakReport, bench_soak};
@@ -40,9 +42,9 @@ pub struct BenchOptions {
     /// How long a timed load runs.
     pub seconds: f64,
     pub payload_bytes: usize,
-    /// Names out of [`BUS_SCENARIOS`] or [`STORE_SCENARIOS`]; empty = those that run by default.
+    /// Names out of [`BUS_SCENARIOS`], [`STORE_SCENARIOS`] or [`HANDLER_SCENARIOS`]; empty = those that run by default.
     pub scenarios: Vec<String>,
-    /// How many events `recovery` (bus) and `reads` and `claims` (store) put into the log.
+    /// How many events `recovery` (bus), `reads` and `claims` (store) and `retained` (handlers) put into the log.
     pub log_events: u64,
     /// The program whose `serve` is measured.
     pub program: PathBuf,

@@ -163,6 +163,15 @@ impl Session {
         &self.inner.state
     }
 
+    /// How often this process has written to the store, over all sessions made from the same `open`: concurrent commits,
+    /// publishes and handlers share a write and its sync. Always 0 in a simulation.
+    pub fn commits_made(&self) -> u64 {
+        match &self.inner.shared.commits {
+            Commits::Threaded(committer) => committer.commits_made(),
+            Commits::Inline(_) => 0,
+        }
+    }
+
     pub fn now(&self) -> Timestamp {
         self.inner.shared.clock.now().wall
     }

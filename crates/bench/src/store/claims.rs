@@ -34,6 +34,16 @@ pub(crate) fn run(
     probe: &mut Probe,
     out: &mut Collector,
 ) -> Result<(), BenchError> {
+    run_as("claims", folder, options, probe, out)
+}
+
+pub(crate) fn run_as(
+    scenario: &str,
+    folder: &Path,
+    options: &BenchOptions,
+    probe: &mut Probe,
+    out: &mut Collector,
+) -> Result<(), BenchError> {
     let mut medians = Vec::new();
     for length in [options.log_events.div_ceil(SHORT), options.log_events] {
         probe.slice()?;
@@ -43,13 +53,13 @@ pub(crate) fn run(
         load.finish(length)?;
         let found = load.measure()?;
         for (name, value) in NAMES.iter().zip(found) {
-            out.add("claims", &format!("{name}, {length} finished"), "ms", value);
+            out.add(scenario, &format!("{name}, {length} finished"), "ms", value);
         }
         medians.push(found);
     }
     if let [short, long] = medians.as_slice() {
         for (at, name) in NAMES.iter().enumerate() {
-            out.add("claims", &format!("{LONG_TO_SHORT}, {name}"), "ratio", long[at] / short[at]);
+            out.add(scenario, &format!("{LONG_TO_SHORT}, {name}"), "ratio", long[at] / short[at]);
         }
     }
     Ok(())

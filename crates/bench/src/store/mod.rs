@@ -1,7 +1,7 @@
 //! The store alone: no sockets, no engine, one caller.
 
 mod append;
-mod claims;
+pub(crate) mod claims;
 mod reads;
 
 use std::path::Path;
@@ -41,7 +41,7 @@ pub fn bench_store(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Re
         collector.add("topics", TOPICS_RATIO, "ratio", ratio);
     }
     let title = format!(
-        "store: {} B payloads, every commit synced, {} rounds, medians",
+        "store: {} B payloads, every commit synced (claims: none), {} rounds, medians",
         options.payload_bytes, options.rounds
     );
     Ok(collector.report(&title))

@@ -1,4 +1,4 @@
-//! `millrace bench bus|store|growth`: measured paths beside a disk probe of the same run.
+//! `millrace bench bus|store|handlers|growth`: measured paths beside a disk probe of the same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_bench::{
-    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, Report, STORE_SCENARIOS, bench_bus, bench_growth,
-    bench_store,
+    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, Report, STORE_SCENARIOS,
+    bench_bus, bench_growth, bench_handlers, bench_handlers_worker, bench_store,
 };
 
 use crate::commands::connect::interrupted;
@@ -19,7 +19,7 @@ use crate::output::Output;
 
 pub(super) fn command() -> Command {
     Command::new("bench")
-        .about("Measure the server or the store, each figure beside a raw disk probe; or soak a server")
+        .about("Measure the server, the store or durable handlers, each figure beside a raw disk probe; or soak a server")
         .subcommand_required(true)
         .subcommand(
             with_scenarios(
@@ -34,6 +34,33 @@ pub(super) fn command() -> Command {
             with_scenarios(Command::new("store").about("Load the embedded store alone"), STORE_SCENARIOS)
                 .args(common_args())
                 .arg(long_log_arg()),
+        )
+        .subcommand(
+            with_scenarios(
+                Command::new("handlers")
+                    .about("Run durable handlers on a temporary store, in this process and in eight"),
+                HANDLER_SCENARIOS,
+            )
+            .args(common_args())
+            .arg(number(
+                "events",
+                value_parser!(u64).range(100..).into(),
+                "1000000",
+                "Finished events that `retained` keeps",
+            )),
+        )
+        .subcommand(
+            Command::new("handlers-worker")
+                .about("One process of `bench handlers`, told by its stdin what to do")
+                .hide(true)
+                .arg(
+                    Arg::new("store")
+                        .long("store")
+                        .value_name("FILE")
+                        .value_parser(value_parser!(PathBuf))
+                        .required(true),
+                )
+                .arg(payload_arg()),
         )
         .subcommand(
             Command::new("growth")
@@ -91,6 +118,10 @@ pub(super) fn payload_arg() -> Arg {
     number("payload-bytes", value_parser!(u32).range(64..=65_536).into(), "256", "Bytes per payload")
 }
 
+fn payload_bytes(matches: &ArgMatches) -> usize {
+    matches.get_one::<u32>("payload-bytes").map_or(256, |bytes| *bytes as usize)
+}
+
 pub(super) fn dir_arg() -> Arg {
     Arg::new("dir")
         .long("dir")
@@ -103,6 +134,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("bus", matches)) => measure(matches, bench_bus),
         Some(("store", matches)) => measure(matches, bench_store),
+        Some(("handlers", matches)) => measure(matches, bench_handlers),
+        Some(("handlers-worker", matches)) => {
+            let store = matches.get_one::<PathBuf>("store").cloned().unwrap_or_default();
+            bench_handlers_worker(&store, payload_bytes(matches))
+                .map_err(|error| Failure::Failed(error.to_string()))
+        }
         Some(("growth", matches)) => {
             let count = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or(1);
             let growth =
@@ -120,12 +157,13 @@ fn measure(
 ) -> Result<(), Failure> {
     // Not every verb has every argument.
     let scenarios = matches.try_get_many::<String>("scenario").ok().flatten();
-    let log_events = matches.try_get_one::<u64>("log-events").ok().flatten();
+    let log_events = |name: &str| matches.try_get_one::<u64>(name).ok().flatten();
+    let log_events = log_events("log-events").or_else(|| log_events("events"));
     let options = BenchOptions {
         folder: matches.get_one::<PathBuf>("dir").cloned(),
         rounds: matches.get_one::<u32>("rounds").map_or(3, |rounds| *rounds as usize),
         seconds: matches.get_one::<f64>("seconds").copied().unwrap_or(2.0),
-        payload_bytes: matches.get_one::<u32>("payload-bytes").map_or(256, |bytes| *bytes as usize),
+        payload_bytes: payload_bytes(matches),
         scenarios: scenarios.unwrap_or_default().cloned().collect(),
         log_events: log_events.copied().unwrap_or(1_000_000),
         program: myself()?,

@@ -8,6 +8,7 @@
 //! bounded by its askers: each waits for its answer before it asks again, or is an engine with bounds of its own.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -49,6 +50,7 @@ struct Shared {
     wake: Condvar,
     /// Loops that want to know when events were appended.
     listeners: Mutex<Vec<Weak<Mailbox>>>,
+    commits: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +99,11 @@ impl Committer {
             .unzip();
         self.submit(replies);
         answers.into_iter().map(|answer| answer.recv().unwrap_or_else(|_| Err(ended()))).collect()
+    }
+
+    /// Transactions so far, each with one sync, however many batches it held.
+    pub(crate) fn commits_made(&self) -> u64 {
+        self.queue.commits.load(Ordering::Relaxed)
     }
 
     pub(crate) fn listen(&self, mailbox: &Arc<Mailbox>) {
@@ -218,6 +225,7 @@ impl Writer {
             Err(error @ StoreError::TooLarge { .. }) => return self.commit_singly(batches, replies, &error),
             committed => committed?,
         };
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
         batches.clear();
         let appended =
             |outcome: &Outcome| matches!(outcome, Outcome::Done(done) if !done.appended.is_empty());

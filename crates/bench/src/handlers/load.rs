@@ -1,0 +1,134 @@
+//! The events, the state and the handlers of the loads, and how a backlog is worked through.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use millrace::{Entity, Event, Handler, Session};
+use serde::{Deserialize, Serialize};
+
+use crate::error::BenchError;
+
+/// Events of a backlog that are published together.
+const PUBLISH_TOGETHER: u64 = 1000;
+/// How often a waiting load looks whether it should end.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[derive(Event, Serialize, Deserialize)]
+pub(crate) struct Job {
+    number: u64,
+    filler: String,
+}
+
+impl Job {
+    /// About so many bytes of payload.
+    pub(crate) fn new(number: u64, payload_bytes: usize) -> Job {
+        const AROUND_THE_FILLER: usize = 30;
+        Job { number, filler: "x".repeat(payload_bytes.saturating_sub(AROUND_THE_FILLER)) }
+    }
+}
+
+#[derive(Event, Serialize, Deserialize)]
+struct JobDone {
+    number: u64,
+    filler: String,
+}
+
+#[derive(Entity, Serialize, Deserialize)]
+struct JobState {
+    #[key]
+    number: u64,
+    status: String,
+    note: String,
+}
+
+/// What a handler does with a job.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    Nothing,
+    /// Declares state of its own for each event, and commits it.
+    State,
+    /// Sends an event on.
+    Emit,
+}
+
+/// Counts what was handled and says when it is enough.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    handled: AtomicU64,
+    goal: AtomicU64,
+    reached: Sender<()>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> (Arc<Tally>, Receiver<()>) {
+        let (reached, wait) = channel();
+        let goal = AtomicU64::new(u64::MAX);
+        (Arc::new(Tally { handled: AtomicU64::new(0), goal, reached }), wait)
+    }
+
+    pub(crate) fn handled(&self) -> u64 {
+        self.handled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn want(&self, more: u64) {
+        self.goal.store(self.handled() + more, Ordering::Relaxed);
+    }
+
+    fn count(&self) {
+        if self.handled.fetch_add(1, Ordering::Relaxed) + 1 == self.goal.load(Ordering::Relaxed) {
+            // Nobody waits any more: then nobody is told.
+            let _ = self.reached.send(());
+        }
+    }
+}
+
+pub(crate) fn handler(work: Work, tally: &Arc<Tally>) -> Handler {
+    let tally = tally.clone();
+    Handler::from_fn::<Job>("bench::handler", move |ctx| {
+        let (number, filler) = (ctx.event.number, ctx.event.filler.clone());
+        match work {
+            Work::Nothing => {}
+            Work::State => {
+                ctx.ensure(JobState { number, status: "done".to_owned(), note: filler })?;
+                ctx.commit()?;
+            }
+            Work::Emit => ctx.emit(JobDone { number, filler })?,
+        }
+        tally.count();
+        Ok(())
+    })
+}
+
+pub(crate) fn publish(session: &Session, jobs: u64, payload_bytes: usize) -> Result<(), BenchError> {
+    let mut left = jobs;
+    while left > 0 {
+        let now = left.min(PUBLISH_TOGETHER);
+        session.publish_all((0..now).map(|n| Job::new(left - n, payload_bytes)))?;
+        left -= now;
+    }
+    Ok(())
+}
+
+/// Runs the handler until `jobs` more are done, acknowledged and durable.
+pub(crate) fn work_through(
+    session: &Session,
+    work: Work,
+    (tally, reached): (&Arc<Tally>, &Receiver<()>),
+    jobs: u64,
+    mut go_on: impl FnMut() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    tally.want(jobs);
+    let running = session.spawn(vec![handler(work, tally)], vec![])?;
+    loop {
+        match reached.recv_timeout(LOOK) {
+            Ok(()) => return Ok(running.stop()?),
+            Err(RecvTimeoutError::Timeout) if running.is_running() => go_on()?,
+            Err(_) => {
+                running.stop()?;
+                return Err(BenchError::Unexpected("the session stopped before the backlog was done".into()));
+            }
+        }
+    }
+}

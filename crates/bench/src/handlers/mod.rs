@@ -1,0 +1,64 @@
+//! Durable handlers: a program that embeds `millrace` on one file, alone and beside seven others.
+
+mod enqueue;
+mod load;
+mod processes;
+mod retained;
+mod run;
+mod stage;
+mod worker;
+
+pub use worker::bench_handlers_worker;
+
+use crate::BenchOptions;
+use crate::error::BenchError;
+use crate::probe::Probe;
+use crate::report::{Collector, Report};
+use stage::Stage;
+
+/// Name, and whether it runs when nothing is asked for.
+pub const HANDLER_SCENARIOS: &[(&str, bool)] = &[
+    ("noop", true),
+    ("state", true),
+    ("emit", true),
+    ("enqueue", true),
+    ("processes", true),
+    ("retained", true),
+];
+
+type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
+
+const EVERY_ROUND: &[(&str, Scenario)] = &[
+    ("noop", run::noop),
+    ("state", run::state),
+    ("emit", run::emit),
+    ("enqueue", enqueue::run),
+    ("processes", processes::run),
+];
+
+/// Filling the store takes long: one run is enough.
+const ONCE: &[(&str, Scenario)] = &[("retained", retained::run)];
+
+pub fn bench_handlers(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+    options.check(HANDLER_SCENARIOS)?;
+    let mut out = Collector::default();
+    let mut all = |runs: &[(&str, Scenario)], round: &str| {
+        for (name, run) in runs.iter().filter(|(name, _)| options.wants(HANDLER_SCENARIOS, name)) {
+            progress(&format!("{round}{name}"));
+            let folder = options.scratch()?;
+            let mut probe = Probe::open(folder.path())?;
+            run(&mut Stage { folder: folder.path(), options, probe: &mut probe, out: &mut out })?;
+            out.add_probe(name, probe.median_ms());
+        }
+        Ok::<_, BenchError>(())
+    };
+    for round in 1..=options.rounds {
+        all(EVERY_ROUND, &format!("round {round} of {}: ", options.rounds))?;
+    }
+    all(ONCE, "")?;
+    let title = format!(
+        "handlers: {} B payloads, synced before the answer (retained: nothing synced), {} rounds, medians",
+        options.payload_bytes, options.rounds
+    );
+    Ok(out.report(&title))
+}

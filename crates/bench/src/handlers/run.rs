@@ -1,0 +1,54 @@
+//! One session, one handler, a backlog: from the claim to the acknowledgement on disk.
+
+use std::time::Duration;
+
+use millrace::Config;
+
+use super::load::{Tally, Work, publish, work_through};
+use super::stage::{Stage, timed};
+use crate::error::BenchError;
+
+/// Jobs of the first slice; later ones are as long as the rate so far allows.
+const FIRST_JOBS: u64 = 500;
+/// Events of one claim in `noop`.
+const CLAIMED_TOGETHER: usize = 64;
+const AT_ONCE: usize = 32;
+
+pub(crate) fn noop(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    let config =
+        Config { event_claim_limit: CLAIMED_TOGETHER, handler_concurrency: AT_ONCE, ..Config::default() };
+    run(stage, "noop", Work::Nothing, config)
+}
+
+pub(crate) fn state(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    run(stage, "state", Work::State, Config { handler_concurrency: AT_ONCE, ..Config::default() })
+}
+
+pub(crate) fn emit(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    run(stage, "emit", Work::Emit, Config { handler_concurrency: AT_ONCE, ..Config::default() })
+}
+
+fn run(stage: &mut Stage<'_>, name: &str, work: Work, config: Config) -> Result<(), BenchError> {
+    let session = stage.open()?.config(config);
+    let (tally, reached) = Tally::new();
+    let options = stage.options;
+    let (mut jobs, mut commits) = (FIRST_JOBS, 0);
+    let busy = stage.slices(|time| {
+        publish(&session, jobs, options.payload_bytes)?;
+        let before = session.commits_made();
+        let took = timed(|| work_through(&session, work, (&tally, &reached), jobs, || options.go_on()))?;
+        commits += session.commits_made() - before;
+        jobs = next(jobs, took, time);
+        Ok(took)
+    })?;
+    let handled = tally.handled() as f64;
+    stage.out.add(name, "handled", "events/s", handled / busy.as_secs_f64());
+    stage.out.add(name, "handled per sync", "events", handled / (commits.max(1) as f64));
+    Ok(())
+}
+
+/// As many as the time of a slice allows at the last slice's rate, without jumps.
+fn next(jobs: u64, took: Duration, time: Duration) -> u64 {
+    let fits = jobs as f64 * time.as_secs_f64() / took.as_secs_f64().max(1e-6);
+    (fits as u64).clamp(jobs / 4, jobs * 4).max(1)
+}
