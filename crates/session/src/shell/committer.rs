@@ -176,10 +176,17 @@ impl Writer {
     fn write(&self) -> Result<(), StoreError> {
         let mut maintain_at = Instant::now() + MAINTAIN_INTERVAL;
         let (mut batches, mut replies) = (Vec::new(), Vec::new());
+        let mut company = false;
         loop {
+            if company {
+                // Whoever was just answered and has a core's turn coming may ask again: this commit takes it along. With
+                // nobody ready to run it costs nothing, and a lone asker is never made to wait.
+                std::thread::yield_now();
+            }
             if !self.take(&mut batches, &mut replies, maintain_at) {
                 return Ok(());
             }
+            company = batches.len() > 1;
             if !batches.is_empty() {
                 self.commit(&mut batches, &mut replies)?;
             }

@@ -53,9 +53,12 @@ impl Pool {
         Ok(pool)
     }
 
-    pub(super) fn give(&self, run: Run) {
-        self.jobs.lock().0.push_back(run);
-        self.jobs.wake.notify_one();
+    pub(super) fn give(&self, runs: Vec<Run>) {
+        let count = runs.len();
+        if count > 0 {
+            self.jobs.lock().0.extend(runs);
+            (0..count).for_each(|_| self.jobs.wake.notify_one());
+        }
     }
 }
 

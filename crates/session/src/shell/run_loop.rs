@@ -80,15 +80,19 @@ impl RunLoop {
     fn turn(&mut self) {
         let post = self.mailbox.take(self.wait());
         let quiet = post.mail.is_empty();
+        let now = self.session.clock().now();
         for mail in post.mail {
-            match mail {
-                Mail::Input(input) => self.handle(input),
+            let input = match mail {
+                Mail::Input(input) => input,
                 Mail::Commit { run, changes, reply } => {
                     self.waiting.insert(run, reply);
-                    self.handle(Input::Commit { run, commit: changes });
+                    Input::Commit { run, commit: changes }
                 }
-            }
+            };
+            self.worker.handle(now, input);
         }
+        // All at once: what came together is committed together, and each thread is woken once.
+        self.carry_out();
         let mut news = false;
         if post.news || Instant::now() >= self.watch_at {
             news = self.watch();
@@ -114,12 +118,16 @@ impl RunLoop {
 
     fn handle(&mut self, input: Input) {
         self.worker.handle(self.session.clock().now(), input);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
         loop {
             let effects = self.worker.drain();
             if effects.is_empty() {
                 return;
             }
-            let mut commits = Vec::new();
+            let (mut commits, mut runs) = (Vec::new(), Vec::new());
             for effect in effects {
                 match effect {
                     Effect::Commit { token, batch } => {
@@ -129,7 +137,7 @@ impl RunLoop {
                         let seen = look(self.session.store(), &asked);
                         self.worker.handle(self.session.clock().now(), Input::Seen { token, seen });
                     }
-                    Effect::Run(run) => self.pool.give(run),
+                    Effect::Run(run) => runs.push(run),
                     Effect::Answer { run, result } => {
                         if let Some(reply) = self.waiting.remove(&run) {
                             // The handler's thread waits for nothing else; gone, it needs no answer.
@@ -140,7 +148,10 @@ impl RunLoop {
                     Effect::Stopped { failed } => self.stopped = Some(failed),
                 }
             }
-            self.committer.submit(commits);
+            if !commits.is_empty() {
+                self.committer.submit(commits);
+            }
+            self.pool.give(runs);
         }
     }
 
