@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use super::load::publish;
 use super::stage::Stage;
-use super::worker::READY;
 use crate::BenchOptions;
 use crate::error::BenchError;
 
@@ -96,7 +95,6 @@ impl Worker {
     fn answer(&mut self, options: &BenchOptions) -> Result<String, BenchError> {
         loop {
             match self.lines.recv_timeout(LOOK) {
-                Ok(line) if line == READY => return Ok(line),
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Timeout) => options.go_on()?,
                 Err(RecvTimeoutError::Disconnected) => {

@@ -11,7 +11,7 @@ use super::stage::open;
 use crate::error::BenchError;
 
 /// Said once, when the store is open.
-pub(crate) const READY: &str = "ready";
+const READY: &str = "ready";
 const CLAIMED_TOGETHER: usize = 64;
 
 /// Runs until stdin ends.

@@ -1,4 +1,4 @@
-//! `millrace bench growth` and `bench soak`, small: that they run to their end, say what they found and clean up. Their
+//! `millrace bench handlers`, `bench growth` and `bench soak`, small: that they run to their end, say what they found and clean up. Their
 //! figures are not judged here.
 
 use std::process::{Command, Stdio};
@@ -76,6 +76,73 @@ fn growth_compares_a_filled_server_with_a_fresh_one() {
     let named = ["serial p50", "256 in flight", "8 clients", "consume", "fan-out p50", "fan-out p99"];
     assert_eq!(ratios, named.map(|name| format!("grown / fresh, {name}")));
     assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn handlers_are_measured_alone_and_in_eight_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let sizes = ["--events", "2000", "--rounds", "1", "--seconds", "0.1"];
+    let ran = run(&[&["bench", "handlers"], sizes.as_slice(), &["--dir", dir, "--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    for row in rows {
+        assert!(row["median"].as_f64().is_some_and(|median| median > 0.0), "{row}");
+        assert!(row["probe_ms"].as_f64().is_some(), "{row}");
+    }
+    let aims: Vec<(&str, &str, &str)> = rows
+        .iter()
+        .filter_map(|row| Some((row["scenario"].as_str()?, row["figure"].as_str()?, row["aim"].as_str()?)))
+        .collect();
+    let wanted = [
+        ("noop", "handled", ">= 15000"),
+        ("noop", "handled per sync", ">= 20"),
+        ("state", "handled per sync", ">= 8"),
+        ("enqueue", "64 threads, rate", ">= 50000"),
+        ("processes", "slowest / fastest, publishing", ">= 0.333"),
+        ("processes", "slowest / fastest, handling", ">= 0.333"),
+        ("retained", "long / short log, idle claim p50", "<= 1.5"),
+        ("retained", "long / short log, claim of 100 p50", "<= 1.5"),
+    ];
+    for aim in wanted {
+        assert!(aims.contains(&aim), "{aim:?} is not in {aims:?}");
+    }
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn an_interrupted_run_of_handlers_ends_its_processes_and_leaves_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let scenario = ["--scenario", "processes", "--seconds", "3600"];
+    let child = command(&[&["bench", "handlers"], scenario.as_slice(), &["--dir", dir]].concat())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let workers = || {
+        let listed = Command::new("ps").args(["-o", "pid=", "--ppid", &child.id().to_string()]).output();
+        let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+        listed.lines().map(|pid| pid.trim().to_owned()).collect::<Vec<_>>()
+    };
+    eventually("eight processes are there", || workers().len() == 8);
+    let workers = workers();
+    assert!(Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap().success());
+    let ran = finish(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
+    for pid in workers {
+        assert!(!std::path::Path::new("/proc").join(&pid).exists(), "process {pid} is still there");
+    }
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
+fn a_scenario_that_handlers_do_not_have_is_wrong_usage() {
+    let ran = run(&["bench", "handlers", "--scenario", "fanout"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("known are noop, state, emit"), "{}", ran.stderr);
 }
 
 #[test]
