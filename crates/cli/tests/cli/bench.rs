@@ -88,7 +88,9 @@ fn handlers_are_measured_alone_and_in_eight_processes() {
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let rows = report["rows"].as_array().unwrap();
     for row in rows {
-        assert!(row["median"].as_f64().is_some_and(|median| median > 0.0), "{row}");
+        // A share may be nothing: in slices of 10 ms one of eight processes may not get its turn.
+        let is_share = row["figure"].as_str().is_some_and(|figure| figure.starts_with("slowest / fastest"));
+        assert!(row["median"].as_f64().is_some_and(|median| median > 0.0 || is_share), "{row}");
         assert!(row["probe_ms"].as_f64().is_some(), "{row}");
     }
     let aims: Vec<(&str, &str, &str)> = rows
