@@ -46,6 +46,7 @@ pub(crate) fn placed(order_id: &str) -> impl millrace::IntoOutgoing + use<> {
 }
 
 /// Works in the background until it is stopped.
+#[allow(dead_code)]
 pub(crate) fn start(store: &str) -> Result<(Session, Running)> {
     let session = Session::open(store)?;
     let running = session.spawn(handlers![ship], vec![])?;
