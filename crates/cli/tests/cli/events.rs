@@ -166,6 +166,8 @@ fn cleanup_removes_what_is_finished_and_with_all_the_rest() {
     let said = clean(&["--before", "0s", "--json"]).json();
     assert_eq!(said["deleted"], json!(6), "{said}");
     assert_eq!(shop.shown(), Vec::<Value>::new());
+    let sessions = shop.run(&["events", "sessions", "--namespace", "shop", "--json"]).json();
+    assert_eq!(sessions.as_array().unwrap().len(), 1, "a session of today keeps its row");
 
     let shop = Shop::open();
     let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap();

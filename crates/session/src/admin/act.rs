@@ -1,11 +1,14 @@
 //! What people do by hand: send an event again, remove old ones, forget a handler. The engine builds the batches.
 
+use std::ops::ControlFlow;
+
 use millrace_claims::{
     Forget, ForgetStep, ReplayError, Seen, Sweep, SweepRule, SweepStep, Swept, Topics, replay_dead_letter,
     replay_event,
 };
 use millrace_model::{
-    Batch, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space, Timestamp, keys,
+    Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space,
+    Timestamp, keys,
 };
 use millrace_store::{KeyRange, StoreError};
 
@@ -14,6 +17,8 @@ use crate::shell::looks;
 
 /// Rows looked at or removed per commit, so that writers beside us never wait long.
 const SLICE_ROWS: usize = 512;
+/// Rows of sessions that were alive within this time stay.
+const SESSION_KEPT_MS: u64 = 24 * 3600 * 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
@@ -71,16 +76,17 @@ impl Admin {
     ) -> Result<Vec<Replayed>, ActError> {
         let topics = self.topics(namespace)?;
         let mut replayed = Vec::new();
-        for (row, letter) in self.dead_letters(namespace, usize::MAX)? {
-            if only.is_some_and(|only| *only != letter.event_id) {
-                continue;
+        self.each_row(Space::DeadLetters, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            let letter = DeadLetterRow::decode(&row.key, &row.value).map_err(AdminError::from)?;
+            if only.is_none_or(|only| *only == letter.event_id) {
+                let (new, batch) =
+                    replay_dead_letter(namespace, &topics, &row.key, &row.value, now, rand::random())?;
+                if self.write(batch)? {
+                    replayed.push(Replayed { event_id: letter.event_id, new_event_id: new });
+                }
             }
-            let (new, batch) =
-                replay_dead_letter(namespace, &topics, &row.key, &row.value, now, rand::random())?;
-            if self.write(batch)? {
-                replayed.push(Replayed { event_id: letter.event_id, new_event_id: new });
-            }
-        }
+            Ok::<_, ActError>(ControlFlow::Continue(()))
+        })?;
         match only {
             Some(id) if replayed.is_empty() => Err(ActError::NoDeadLetter(id.clone())),
             _ => Ok(replayed),
@@ -103,7 +109,8 @@ impl Admin {
             unfinished_too,
             own_retention: false,
             dead_letters_before: None,
-            sessions_before: before,
+            // A session that may still be alive keeps its row, however recent `before` is.
+            sessions_before: before.min(now.saturating_sub(SESSION_KEPT_MS)),
             rows_max: SLICE_ROWS,
         });
         loop {
@@ -163,8 +170,11 @@ impl Admin {
     }
 
     fn topics(&self, namespace: &Namespace) -> Result<Topics, ActError> {
-        let rows = self.store.scan(Space::Topics, &KeyRange::prefix(&format!("{namespace}/")), usize::MAX)?;
-        let rows: Vec<_> = rows.into_iter().map(|row| (row.key, row.value)).collect();
+        let mut rows = Vec::new();
+        self.each_row(Space::Topics, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            rows.push((row.key, row.value));
+            Ok::<_, ActError>(ControlFlow::Continue(()))
+        })?;
         Ok(Topics::from_rows(&rows))
     }
 }

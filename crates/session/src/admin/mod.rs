@@ -24,10 +24,7 @@ pub use events::{ClaimView, EventView, Status};
 pub use namespaces::NamespaceView;
 pub use sessions::{Liveness, SessionView};
 
-use crate::state::StateError;
-
-/// Rows per read of the store.
-const PAGE_ROWS: usize = 512;
+use crate::state::{StateError, scan};
 
 /// Why there is no answer. A row that cannot be read is named; `millrace doctor` tells more.
 #[derive(Debug, thiserror::Error)]
@@ -58,45 +55,34 @@ impl Admin {
         limit: usize,
     ) -> Result<Vec<(Row, DeadLetterRow)>, AdminError> {
         let mut found = std::collections::VecDeque::new();
-        self.each_row(Space::DeadLetters, &KeyRange::prefix(&format!("{namespace}/")), |row| {
-            if found.len() == limit {
-                found.pop_front();
-            }
-            let letter = DeadLetterRow::decode(&row.key, &row.value)?;
-            found.push_back((row, letter));
-            Ok(ControlFlow::Continue(()))
-        })?;
+        self.each_row::<AdminError>(
+            Space::DeadLetters,
+            &KeyRange::prefix(&format!("{namespace}/")),
+            |row| {
+                if found.len() == limit {
+                    found.pop_front();
+                }
+                let letter = DeadLetterRow::decode(&row.key, &row.value)?;
+                found.push_back((row, letter));
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
         Ok(found.into())
     }
 
     /// Goes through the rows of a range, page by page.
-    fn each_row(
+    fn each_row<E: From<StoreError>>(
         &self,
         space: Space,
         range: &KeyRange,
-        mut each: impl FnMut(Row) -> Result<ControlFlow<()>, AdminError>,
-    ) -> Result<(), AdminError> {
-        let mut range = range.clone();
-        loop {
-            let page = self.store.scan(space, &range, PAGE_ROWS)?;
-            let is_last = page.len() < PAGE_ROWS;
-            if let Some(last) = page.last() {
-                range.from = format!("{}\0", last.key);
-            }
-            for row in page {
-                if each(row)?.is_break() {
-                    return Ok(());
-                }
-            }
-            if is_last {
-                return Ok(());
-            }
-        }
+        mut each: impl FnMut(Row) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
+        scan::each_row(&*self.store, space, range.clone(), &mut each)
     }
 
     fn count_rows(&self, space: Space, prefix: &str) -> Result<u64, AdminError> {
         let mut count = 0;
-        self.each_row(space, &KeyRange::prefix(prefix), |_| {
+        self.each_row::<AdminError>(space, &KeyRange::prefix(prefix), |_| {
             count += 1;
             Ok(ControlFlow::Continue(()))
         })?;

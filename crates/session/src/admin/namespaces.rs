@@ -55,7 +55,7 @@ impl Admin {
         let range = KeyRange::prefix(&format!("{namespace}/"));
         for space in [Space::Topics, Space::Handlers, Space::Sessions, Space::StateCommits] {
             let mut found = false;
-            self.each_row(space, &range, |_| {
+            self.each_row::<AdminError>(space, &range, |_| {
                 found = true;
                 Ok(ControlFlow::Break(()))
             })?;

@@ -37,7 +37,7 @@ impl Admin {
         session_ttl_ms: u64,
     ) -> Result<Vec<SessionView>, AdminError> {
         let mut found = Vec::new();
-        self.each_row(Space::Sessions, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+        self.each_row::<AdminError>(Space::Sessions, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             let session = SessionRow::decode(&row.key, &row.value)?;
             let silent_ms = now.0.saturating_sub(session.heartbeat.0);
             let liveness = match session.stopped {

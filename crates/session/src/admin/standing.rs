@@ -38,7 +38,7 @@ impl Admin {
     pub(super) fn standings(&self, namespace: &Namespace) -> Result<Vec<Standing>, AdminError> {
         let prefix = KeyRange::prefix(&format!("{namespace}/"));
         let mut standings: BTreeMap<String, Standing> = BTreeMap::new();
-        self.each_row(Space::Handlers, &prefix, |row| {
+        self.each_row::<AdminError>(Space::Handlers, &prefix, |row| {
             let handler = HandlerRow::decode(&row.key, &row.value)?;
             let id = row.key.rsplit('/').next().and_then(|id| HandlerId::new(id).ok());
             if let (Some(id), Ok(topic)) = (id, TopicName::new(&handler.topic)) {
@@ -48,7 +48,7 @@ impl Admin {
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        self.each_row(Space::Lanes, &prefix, |row| {
+        self.each_row::<AdminError>(Space::Lanes, &prefix, |row| {
             let lane = LaneRow::decode(&row.key, &row.value)?;
             let mut parts = row.key.split('/').skip(1);
             let (handler, topic) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -59,7 +59,7 @@ impl Admin {
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        self.each_row(Space::Claims, &prefix, |row| {
+        self.each_row::<AdminError>(Space::Claims, &prefix, |row| {
             let claim = ClaimRow::decode(&row.key, &row.value)?;
             if let Some((handler, stream, offset)) = keys::claim_place(&row.key)
                 && let Some(standing) = standings.get_mut(handler)
@@ -85,7 +85,7 @@ impl Admin {
             // Of the rows of several streams that had this name, those of the last one count: they come last.
             let (mut made, mut elsewhere, mut urgent) = (String::new(), 0, 0);
             let prefix = KeyRange::prefix(&format!("{}/{partition}/", standing.topic));
-            self.each_row(Space::OffPriority, &prefix, |row| {
+            self.each_row::<AdminError>(Space::OffPriority, &prefix, |row| {
                 let Some((lane, offset)) = keys::off_priority_place(&row.key) else {
                     return Ok(ControlFlow::Continue(()));
                 };

@@ -10,7 +10,7 @@ mod error;
 mod history;
 mod migrate;
 mod query;
-mod scan;
+pub(crate) mod scan;
 mod schema;
 mod stored;
 mod top;

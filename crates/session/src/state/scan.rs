@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use millrace_model::{HeadRow, RowError, Space, StateCommit, VersionRow, keys};
-use millrace_store::{KeyRange, Row, Store};
+use millrace_store::{KeyRange, Row, Store, StoreError};
 use serde_json::Value;
 
 use super::error::StateError;
@@ -125,9 +125,19 @@ fn emit(
 pub(crate) fn rows(
     store: &dyn Store,
     space: Space,
-    mut range: KeyRange,
+    range: KeyRange,
     each: &mut dyn FnMut(Row) -> Result<ControlFlow<()>, StateError>,
 ) -> Result<(), StateError> {
+    each_row(store, space, range, each)
+}
+
+/// The same for callers with errors of their own.
+pub(crate) fn each_row<E: From<StoreError>>(
+    store: &dyn Store,
+    space: Space,
+    mut range: KeyRange,
+    each: &mut dyn FnMut(Row) -> Result<ControlFlow<()>, E>,
+) -> Result<(), E> {
     loop {
         let page = store.scan(space, &range, PAGE_ROWS)?;
         let is_last = page.len() < PAGE_ROWS;
