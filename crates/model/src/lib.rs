@@ -17,6 +17,7 @@ mod handler_record;
 mod id;
 mod json;
 mod name;
+mod os;
 mod partition;
 mod record;
 mod state;
@@ -40,6 +41,9 @@ pub use handler_record::{
 pub use id::{EventId, IdError};
 pub use json::{JSON_DEPTH_MAX, JsonError, JsonText};
 pub use name::{DLQ_SUFFIX, Group, HandlerId, NameError, NameKind, Namespace, SessionId, TopicName};
+pub use os::{
+    OS_ID_BYTES_MAX, OS_TYPE_BYTES_MAX, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsNameError, OsType,
+};
 pub use partition::{PARTITIONS_MAX, key_hash, partition_of};
 pub use record::{AHEAD_MAX, Bitmap, CursorRow, DueRow, GroupRow, RowError, TopicRow, TryRow, keys};
 pub use state::{Identity, Intent, Operation, Reconcile, StateChange, StateCommit, StateKind};

@@ -1,0 +1,40 @@
+//! Everything the loop asks the world to do: a closed list.
+
+use std::sync::Arc;
+
+use millrace_model::{Op, OsFault, OsMessage};
+
+use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt, Token};
+use crate::note::Note;
+
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// `postMessage`: put it into the actor's mailbox. The engine counts what is there, so there is room.
+    /// Ends with [`crate::Input::Done`].
+    Post {
+        to: CapabilityId,
+        delivery: DeliveryId,
+        message: Arc<OsMessage>,
+        /// For a request of a client: who that is.
+        by: By,
+        /// It is the outcome of a request this actor emitted with `wait`.
+        awaited: bool,
+    },
+    /// Take a delivery out of the mailbox again if it has not been begun: its requester is gone or was answered.
+    /// The engine has forgotten it; no [`crate::Input::Done`] is needed for what could be taken back.
+    Withdraw { from: CapabilityId, delivery: DeliveryId },
+    /// A terminal outcome for a client: the only thing that ever leaves to one.
+    Answer { conn: ConnId, message: OsMessage },
+    /// `count` messages of this connection no longer count against its bound: it may send as many more.
+    Release { conn: ConnId, count: u32 },
+    /// Make it durable, then say [`crate::Input::Committed`].
+    Commit { token: Token, ops: Vec<Op> },
+    /// A bus event was processed (`Ok`: acknowledge it) or not (`Err`: give it back).
+    Settle { receipt: Receipt, result: Result<(), OsFault> },
+    /// The mailbox of a capability that was to go is empty: let it go.
+    Retired { capability: CapabilityId },
+    /// Something worth writing down happened.
+    Note(Note),
+    /// Nothing is pending any more: the process may end.
+    Stopped,
+}

@@ -1,0 +1,24 @@
+//! The engine of the CQRS loop (RFC 0032): lanes, turns, routing by kind, pending requests, timers, request timeouts.
+//!
+//! A plain state machine. It is told the time and one input, which it puts into a lane; each [`Router::turn`] takes one
+//! message from the lanes, routes it, does the bookkeeping and returns. What is to happen in the world are effects.
+//!
+//! What it does not do: it runs no capability and waits for nobody. It has no clock, socket, process, thread or
+//! randomness; it parses no lines.
+//!
+//! Start with [`Router`]: `install` manifests, `handle` inputs, `turn` until idle, drain the effects, wait until
+//! `next_deadline`.
+
+mod effect;
+mod input;
+mod limits;
+mod manifest;
+mod note;
+mod schema;
+
+pub use effect::Effect;
+pub use input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt, Token};
+pub use limits::RouterLimits;
+pub use manifest::{Branch, BusTopic, Manifest};
+pub use note::Note;
+pub use schema::{Schema, SchemaError};

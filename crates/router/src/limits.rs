@@ -1,0 +1,56 @@
+//! Every bound of the engine, with its default and the answer when it is reached.
+
+#[derive(Clone, Debug)]
+pub struct RouterLimits {
+    /// Messages in one mailbox, the one in hand included: 503 at once.
+    pub mailbox_max: usize,
+    /// Messages of one connection that wait for their turn or for an outcome. The edge stops reading the connection at
+    /// this number ([`crate::Effect::Release`] gives room back); should it not, 503.
+    pub conn_messages_max: usize,
+    /// Messages in the user lane: 503 for requests, events are dropped and counted. Edges stay far below it.
+    pub user_lane_max: usize,
+    /// Messages in the system lane: observability beyond it is dropped and counted, timeouts wait in their queue.
+    pub system_lane_max: usize,
+    /// While user messages wait, at most this many messages enter the system lane between two of them.
+    /// So a user message starts at most this many turns (and one) after it came to the front of its lane.
+    pub system_burst_max: usize,
+    /// Bookkeeping jobs of one turn. The engine's own number of them is fixed and lower: reaching it is a bug, noted.
+    pub microtasks_max: usize,
+    /// Requests that wait for their outcome, of everybody: 503.
+    pub pending_max: usize,
+    /// A request without an outcome after this long is answered with 504; 0 = never.
+    pub request_timeout_ms: u64,
+    /// Timers set and not yet fired, of everybody: 503.
+    pub timers_max: usize,
+    /// The same of one connection: 503.
+    pub conn_timers_max: usize,
+    /// Requests an actor has emitted and that wait for their outcome: 503 to the actor.
+    pub actor_requests_max: usize,
+    /// Capabilities that run: more are refused.
+    pub capabilities_max: usize,
+    /// Records of the trace kept in memory: the oldest make room.
+    pub trace_records_max: usize,
+    /// Keep a `timer/...` row of each timer, so that it outlives the process.
+    pub durable_timers: bool,
+}
+
+impl Default for RouterLimits {
+    fn default() -> Self {
+        RouterLimits {
+            mailbox_max: 8192,
+            conn_messages_max: 1024,
+            user_lane_max: 1 << 20,
+            system_lane_max: 4096,
+            system_burst_max: 64,
+            microtasks_max: 64,
+            pending_max: 1 << 20,
+            request_timeout_ms: 30_000,
+            timers_max: 1 << 20,
+            conn_timers_max: 131_072,
+            actor_requests_max: 1024,
+            capabilities_max: 256,
+            trace_records_max: 10_000,
+            durable_timers: true,
+        }
+    }
+}

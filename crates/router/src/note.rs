@@ -1,0 +1,45 @@
+//! What the loop tells for logs. Each one is also an event of the same name for capabilities that subscribe to it.
+
+use millrace_model::{OsId, OsKind, OsType};
+
+/// Nothing depends on these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// `Sys.RoutingError`: nobody handles it.
+    RoutingError {
+        kind: OsKind,
+        ty: OsType,
+        id: OsId,
+    },
+    /// `Sys.ActorFault`: an actor failed, or said what it may not say.
+    ActorFault {
+        capability: String,
+        message: String,
+        request: Option<OsId>,
+    },
+    /// `Sys.OrphanOutcome`: an outcome nobody waits for.
+    OrphanOutcome {
+        from: String,
+        ty: OsType,
+        id: OsId,
+        causation: Option<OsId>,
+    },
+    /// `Sys.RequestTimedOut`: it was answered with 504.
+    RequestTimedOut {
+        ty: OsType,
+        id: OsId,
+    },
+    /// `Sys.CapabilityUp`, `Sys.CapabilityDown`: supervision.
+    CapabilityUp {
+        capability: String,
+    },
+    CapabilityDown {
+        capability: String,
+        reason: String,
+    },
+    /// `Sys.TimerLost`: a timer's row cannot be read, or what it was to send cannot be sent any more.
+    TimerLost {
+        timer: String,
+        reason: String,
+    },
+}
