@@ -17,12 +17,10 @@ pub enum Effect {
         message: Arc<OsMessage>,
         /// For a request of a client: who that is.
         by: By,
-        /// It is the outcome of a request this actor emitted with `wait`.
-        awaited: bool,
     },
-    /// Take a delivery out of the mailbox again if it has not been begun: its requester is gone or was answered.
-    /// The engine has forgotten it; no [`crate::Input::Done`] is needed for what could be taken back.
-    Withdraw { from: CapabilityId, delivery: DeliveryId },
+    /// The outcome of a request this actor emitted with `wait`: for whoever waits in it, past the mailbox. No
+    /// [`crate::Input::Done`] follows.
+    Outcome { to: CapabilityId, message: Arc<OsMessage> },
     /// A terminal outcome for a client: the only thing that ever leaves to one.
     Answer { conn: ConnId, message: OsMessage },
     /// `count` messages of this connection no longer count against its bound: it may send as many more.

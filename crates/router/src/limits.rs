@@ -9,11 +9,10 @@ pub struct RouterLimits {
     pub conn_messages_max: usize,
     /// Messages in the user lane: 503 for requests, events are dropped and counted. Edges stay far below it.
     pub user_lane_max: usize,
-    /// Messages in the system lane: observability beyond it is dropped and counted, timeouts wait in their queue.
+    /// Messages in the system lane, and the most that are taken from it between two user messages while one waits: so
+    /// a user message starts at most this many turns (and its own) after it came to the front. Timeouts beyond it wait
+    /// in their queue, observability is dropped and counted.
     pub system_lane_max: usize,
-    /// While user messages wait, at most this many messages enter the system lane between two of them.
-    /// So a user message starts at most this many turns (and one) after it came to the front of its lane.
-    pub system_burst_max: usize,
     /// Bookkeeping jobs of one turn. The engine's own number of them is fixed and lower: reaching it is a bug, noted.
     pub microtasks_max: usize,
     /// Requests that wait for their outcome, of everybody: 503.
@@ -24,6 +23,8 @@ pub struct RouterLimits {
     pub timers_max: usize,
     /// The same of one connection: 503.
     pub conn_timers_max: usize,
+    /// What a timer was to send could not be taken (a full mailbox, a capability that is down): tried again after this.
+    pub timer_retry_ms: u64,
     /// Requests an actor has emitted and that wait for their outcome: 503 to the actor.
     pub actor_requests_max: usize,
     /// Capabilities that run: more are refused.
@@ -40,13 +41,13 @@ impl Default for RouterLimits {
             mailbox_max: 8192,
             conn_messages_max: 1024,
             user_lane_max: 1 << 20,
-            system_lane_max: 4096,
-            system_burst_max: 64,
+            system_lane_max: 64,
             microtasks_max: 64,
             pending_max: 1 << 20,
             request_timeout_ms: 30_000,
             timers_max: 1 << 20,
             conn_timers_max: 131_072,
+            timer_retry_ms: 1000,
             actor_requests_max: 1024,
             capabilities_max: 256,
             trace_records_max: 10_000,
