@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::id::EventId;
 use crate::json::JsonText;
 use crate::time::Timestamp;
 
@@ -110,6 +111,11 @@ impl OsId {
             1..=OS_ID_BYTES_MAX => Ok(OsId(text.into())),
             bytes => Err(OsNameError::Length { field, bytes }),
         }
+    }
+
+    /// For messages that Millrace makes: an event's id is never empty and shorter than ours may be.
+    pub fn of_event(id: &EventId) -> OsId {
+        OsId(id.to_string().into())
     }
 
     pub fn as_str(&self) -> &str {

@@ -35,6 +35,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("store-sqlite", Kind::Adapter),
     room("stores", Kind::Plain),
     room("runtime", Kind::Plain),
+    room("actors", Kind::Plain),
     room("reactor", Kind::Plain),
     room("wasm", Kind::Plain),
     room("session", Kind::Plain),

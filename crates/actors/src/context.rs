@@ -1,0 +1,143 @@
+//! What a handler has in its hands: the message, who sent it, and a voice whose lineage is set for it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use millrace_model::{JsonText, OsFault, OsKind, OsMessage, OsMetadata, OsType, Principal};
+use millrace_router::{By, CapabilityId, DeliveryId, Input};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use crate::inbox::{Ended, LoopLink, Told};
+
+/// For one message. Cheap to clone; may go to other threads.
+#[derive(Clone)]
+pub struct Context {
+    hand: Arc<Hand>,
+}
+
+struct Hand {
+    capability: CapabilityId,
+    delivery: DeliveryId,
+    message: Arc<OsMessage>,
+    by: By,
+    link: LoopLink,
+}
+
+impl Context {
+    pub(crate) fn new(
+        capability: CapabilityId,
+        delivery: DeliveryId,
+        message: Arc<OsMessage>,
+        by: By,
+        link: LoopLink,
+    ) -> Context {
+        Context { hand: Arc::new(Hand { capability, delivery, message, by, link }) }
+    }
+
+    pub fn message(&self) -> &OsMessage {
+        &self.hand.message
+    }
+
+    /// Who the client proved to be; `None` where no access control concerns them.
+    pub fn caller(&self) -> Option<&Principal> {
+        self.hand.by.as_deref()
+    }
+
+    pub fn by(&self) -> &By {
+        &self.hand.by
+    }
+
+    pub fn link(&self) -> &LoopLink {
+        &self.hand.link
+    }
+
+    /// The message's data as a type; 422 if it is none.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T, OsFault> {
+        serde_json::from_str(self.hand.message.data.as_str())
+            .map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}")))
+    }
+
+    /// The data of a reply, to be returned by the handler.
+    pub fn reply<T: Serialize>(&self, data: &T) -> Result<JsonText, OsFault> {
+        to_json(data)
+    }
+
+    /// Says an event. Waits while the loop has its hands full.
+    pub async fn emit<T: Serialize>(&self, ty: &str, data: &T) -> Result<(), OsFault> {
+        let message = self.follow(OsKind::Event, ty, to_json(data)?)?;
+        let from = self.hand.capability;
+        let input = Input::Emit { from, during: Some(self.hand.delivery), message, wait: false };
+        self.hand.link.tell(Told::Input(input)).await.map_err(ended)
+    }
+
+    /// Asks another capability and waits for its answer: the reply's data, or the error. A capability works on one
+    /// message at a time, so asking itself ends in 504.
+    pub async fn query<T: Serialize>(&self, ty: &str, data: &T) -> Result<JsonText, OsFault> {
+        self.request(OsKind::Query, ty, to_json(data)?).await
+    }
+
+    pub async fn command<T: Serialize>(&self, ty: &str, data: &T) -> Result<JsonText, OsFault> {
+        self.request(OsKind::Command, ty, to_json(data)?).await
+    }
+
+    pub async fn request(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<JsonText, OsFault> {
+        let message = self.follow(kind, ty, data)?;
+        let (outcome, answered) = oneshot::channel();
+        let (from, during) = (self.hand.capability, self.hand.delivery);
+        self.hand.link.tell(Told::Asks { from, during, message, outcome }).await.map_err(ended)?;
+        let answer = answered.await.map_err(|_| ended(Ended))?;
+        match answer.kind {
+            OsKind::Error => Err(fault_of(&answer.data)),
+            _ => Ok(answer.data.clone()),
+        }
+    }
+
+    /// Waits in a handler that blocks for something asynchronous, such as [`Context::emit`].
+    pub fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        tokio::runtime::Handle::current().block_on(what)
+    }
+
+    /// A message that follows from the one in hand.
+    fn follow(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<OsMessage, OsFault> {
+        let ty = OsType::new(ty).map_err(|error| OsFault::new(500, error.to_string()))?;
+        let (id, timestamp) = self.hand.link.stamp();
+        let cause = &self.hand.message.metadata;
+        let metadata = OsMetadata {
+            id,
+            timestamp,
+            correlation: cause.correlation.clone(),
+            causation: Some(cause.id.clone()),
+            other: None,
+        };
+        Ok(OsMessage { kind, ty, data, metadata })
+    }
+}
+
+fn to_json<T: Serialize>(data: &T) -> Result<JsonText, OsFault> {
+    JsonText::from_value(data).map_err(|error| OsFault::new(500, error.to_string()))
+}
+
+fn ended(ended: Ended) -> OsFault {
+    OsFault::new(503, ended.to_string())
+}
+
+/// Out of an error's data; one that has no code counts as 500.
+fn fault_of(data: &JsonText) -> OsFault {
+    #[derive(serde::Deserialize)]
+    struct Fault {
+        code: u16,
+        message: String,
+    }
+    match serde_json::from_str::<Fault>(data.as_str()) {
+        Ok(Fault { code, message }) => OsFault { code, message },
+        Err(_) => OsFault::new(500, data.as_str()),
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("message", &self.hand.message).finish_non_exhaustive()
+    }
+}
