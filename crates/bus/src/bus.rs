@@ -176,6 +176,7 @@ impl Bus {
             Request::Publish(publish) => self.publish(now, to, publish),
             Request::PublishBatch(batch) => self.publish_batch(now, to, batch),
             Request::Record(batch) => self.record(now, to, batch),
+            Request::Write { ops, durability } => self.write(now, to, ops, durability),
             Request::Subscribe(subscribe) => {
                 self.remember(to, by);
                 self.subscribe(now, to, subscribe)

@@ -40,6 +40,7 @@ impl Bus {
             Pending::GroupDelete { to, topic, group } => {
                 self.reply(to, Reply::GroupDeleted { topic, group });
             }
+            Pending::Write { to } => self.reply(to, Reply::Written),
             Pending::MoveDue { appends } => {
                 self.appended(appends, &appended);
                 self.due_moved(now);

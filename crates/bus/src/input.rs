@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Principal, Timestamp, TopicConfig,
-    TopicKey, TopicName, TopicPatch,
+    Durability, Event, Filter, Group, Namespace, NewEvent, Offset, Op, Outcome, Partition, Principal,
+    Timestamp, TopicConfig, TopicKey, TopicName, TopicPatch,
 };
 
 use crate::elsewhere::{Reach, StoredTopic};
@@ -105,6 +105,13 @@ pub enum Request {
     PublishBatch(PublishBatch),
     /// Events of the server itself, for its own topics. No frame and no body leads here.
     Record(PublishBatch),
+    /// Rows of the router, all of them or none: `Put`, `PutNew` and `Delete` below [`millrace_model::keys::ROUTER`] of
+    /// `Space::Kv`. No frame and no body leads here.
+    Write {
+        ops: Vec<Op>,
+        /// `None` = as the bus writes its own rows.
+        durability: Option<Durability>,
+    },
     Subscribe(Subscribe),
     Unsubscribe {
         topic: TopicKey,

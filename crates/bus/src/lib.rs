@@ -36,6 +36,7 @@ mod reply;
 mod restore;
 mod retention;
 mod roster;
+mod rows;
 mod sabotage;
 mod stats;
 mod subscribe;

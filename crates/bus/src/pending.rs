@@ -60,6 +60,10 @@ pub(crate) enum Pending {
         topic: TopicKey,
         group: Group,
     },
+    /// Rows of another engine.
+    Write {
+        to: ReplyTo,
+    },
     MoveDue {
         appends: Vec<Appending>,
     },
@@ -115,6 +119,7 @@ impl Pending {
             | Pending::TopicWrite { to, .. }
             | Pending::TopicDelete { to, .. }
             | Pending::GroupDelete { to, .. }
+            | Pending::Write { to }
             | Pending::Placement(Placement {
                 then: AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to },
                 ..

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_model::{
     Action, Actor, ConfigError, Durability, EventId, Filter, Group, Offset, Partition, Timestamp,
-    TopicConfig, TopicKey,
+    TopicConfig, TopicKey, keys,
 };
 
 use crate::input::ConnId;
@@ -73,6 +73,8 @@ pub enum Reply {
         partitions: Vec<(Partition, Offset)>,
     },
     Stats(Box<Stats>),
+    /// The rows of a [`crate::Request::Write`] are as durable as it asked for.
+    Written,
     Refused(BusError),
 }
 
@@ -199,6 +201,10 @@ pub enum BusError {
     BatchTooLarge { bytes: usize, max: usize },
     #[error("the batch holds no events: give at least one")]
     EmptyBatch,
+    #[error("there is nothing to write: give at least one row")]
+    EmptyWrite,
+    #[error("{0} may not be written this way: only rows of kv below {prefix}", prefix = keys::ROUTER)]
+    NotYourRow(String),
     #[error("this request needs a connection: send it over the WebSocket")]
     NeedsConnection,
     #[error("the store has failed and nothing is written any more ({0}): the server must be restarted")]
@@ -214,11 +220,12 @@ impl BusError {
             | BusError::NoAutoCreate(_)
             | BusError::TopicDeleted(_)
             | BusError::GroupGone => ErrorCode::BadTopic,
-            BusError::Forbidden { .. } => ErrorCode::Forbidden,
+            BusError::Forbidden { .. } | BusError::NotYourRow(_) => ErrorCode::Forbidden,
             BusError::UnknownGroup { .. } | BusError::NotAMember { .. } => ErrorCode::BadGroup,
             BusError::BadConfig(_)
             | BusError::OutOfRange { .. }
             | BusError::EmptyBatch
+            | BusError::EmptyWrite
             | BusError::NeedsConnection => ErrorCode::BadFrame,
             BusError::UnknownPartition { .. } | BusError::UnknownOffset { .. } => ErrorCode::UnknownOffset,
             BusError::FilterConflict { .. } => ErrorCode::FilterConflict,

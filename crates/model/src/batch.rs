@@ -244,19 +244,23 @@ pub struct Appended {
 impl Batch {
     /// An upper estimate of what the batch holds, for bounds.
     pub fn bytes(&self) -> usize {
+        self.ops.iter().map(Op::bytes).sum()
+    }
+}
+
+impl Op {
+    /// Its part of [`Batch::bytes`].
+    pub fn bytes(&self) -> usize {
         const FIXED: usize = 64;
-        self.ops
-            .iter()
-            .map(|op| match op {
-                Op::Append(append) => append.event.body.bytes(),
-                Op::Put { key, value, .. } | Op::PutNew { key, value, .. } => FIXED + key.len() + value.len(),
-                // Its rows: events are read, not written.
-                Op::Claim(claim) => claim.events_max * (4 * FIXED + claim.topic.as_str().len()),
-                Op::Reconcile(reconcile) => reconcile.bytes(),
-                Op::Delete { key, .. } => FIXED + key.len(),
-                Op::Remove { offsets, .. } => FIXED + size_of_val(offsets.as_slice()),
-                Op::Trim { .. } | Op::Drop { .. } => FIXED,
-            })
-            .sum()
+        match self {
+            Op::Append(append) => append.event.body.bytes(),
+            Op::Put { key, value, .. } | Op::PutNew { key, value, .. } => FIXED + key.len() + value.len(),
+            // Its rows: events are read, not written.
+            Op::Claim(claim) => claim.events_max * (4 * FIXED + claim.topic.as_str().len()),
+            Op::Reconcile(reconcile) => reconcile.bytes(),
+            Op::Delete { key, .. } => FIXED + key.len(),
+            Op::Remove { offsets, .. } => FIXED + size_of_val(offsets.as_slice()),
+            Op::Trim { .. } | Op::Drop { .. } => FIXED,
+        }
     }
 }

@@ -29,6 +29,9 @@ pub mod keys {
 
     pub use crate::handler_keys::*;
 
+    /// What the rows of the router in [`crate::Space::Kv`] begin with: its timers, the values of Memory.
+    pub const ROUTER: &str = "router/";
+
     /// `namespace/topic`
     pub fn topic(topic: &TopicKey) -> String {
         topic.as_str().to_owned()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request};
-use millrace_model::Namespace;
+use millrace_model::{Namespace, Op};
 use tokio::sync::oneshot;
 
 use crate::handle::Ended;
@@ -29,6 +29,7 @@ pub(crate) fn units(request: &Request) -> u32 {
     let bytes = match request {
         Request::Publish(publish) => publish.event.body.bytes(),
         Request::PublishBatch(batch) => batch.events.iter().map(|event| event.body.bytes()).sum(),
+        Request::Write { ops, .. } => ops.iter().map(Op::bytes).sum(),
         _ => 0,
     };
     u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX)

@@ -128,6 +128,8 @@ fn about(error: &BusError) -> About {
         | BusError::OutOfRange { .. }
         | BusError::BatchTooLarge { .. }
         | BusError::EmptyBatch
+        | BusError::EmptyWrite
+        | BusError::NotYourRow(_)
         | BusError::NeedsConnection
         | BusError::GroupGone
         | BusError::StorageFailed(_)

@@ -32,6 +32,7 @@ pub(crate) struct Ledger {
     pub cursors: BTreeMap<Spot, CursorRow>,
     pub tries: BTreeMap<(Spot, Offset), TryRow>,
     pub due: BTreeMap<String, bytes::Bytes>,
+    pub kv: BTreeMap<String, bytes::Bytes>,
     pub logs: BTreeMap<Stream, Log>,
     pub ids: BTreeMap<(TopicKey, EventId), (Partition, Offset)>,
 }
@@ -107,6 +108,9 @@ impl Ledger {
             Space::Due => {
                 self.due.insert(key.to_owned(), value.clone());
             }
+            Space::Kv => {
+                self.kv.insert(key.to_owned(), value.clone());
+            }
             // The rest means nothing to the bus.
             _ => {}
         }
@@ -126,6 +130,9 @@ impl Ledger {
             }
             Space::Due => {
                 self.due.remove(key);
+            }
+            Space::Kv => {
+                self.kv.remove(key);
             }
             // The rest means nothing to the bus.
             _ => {}

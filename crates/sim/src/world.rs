@@ -118,7 +118,7 @@ impl World {
             life: 0,
             watched: CommitNumber(0),
             desk: Desk::new(),
-            admin: Admin::new(Dice::new(seed, "admin"), plan.clone()),
+            admin: Admin::new(Dice::new(seed, "admin"), Dice::new(seed, "rows"), plan.clone()),
             publishers: (0..plan.publishers).map(publisher).collect(),
             consumers: Vec::new(),
             callers: BTreeMap::new(),

@@ -288,7 +288,10 @@ impl Desk {
                 Op::Put { space, key, value } => {
                     self.tables.insert((space, key), value);
                 }
-                Op::PutNew { .. } | Op::Claim(_) | Op::Reconcile(_) => {
+                Op::PutNew { space, key, value } => {
+                    self.tables.entry((space, key)).or_insert(value);
+                }
+                Op::Claim(_) | Op::Reconcile(_) => {
                     panic!("an operation the bus does not use")
                 }
                 Op::Delete { space, key } => {
@@ -384,6 +387,7 @@ fn show(effect: &Effect) -> String {
             }
             Reply::Refused(error) => format!("refused {}: {error}", error.code().as_str()),
             Reply::Unsubscribed { .. } => "unsubscribed".to_owned(),
+            Reply::Written => "written".to_owned(),
             Reply::Acked => "acked".to_owned(),
             Reply::Nacked => "nacked".to_owned(),
             Reply::FlowAdded => "flow".to_owned(),

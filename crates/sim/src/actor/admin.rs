@@ -1,7 +1,8 @@
-//! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them.
+//! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them, and writes rows of
+//! another engine in between.
 
 use millrace_bus::{From, Request};
-use millrace_model::{Namespace, Offset, Partition, Timestamp, TopicPatch};
+use millrace_model::{Namespace, Offset, Op, Partition, Space, Timestamp, TopicPatch, keys};
 
 use super::{Desk, Note};
 use crate::dice::Dice;
@@ -16,11 +17,14 @@ pub(crate) struct Admin {
     dice: Dice,
     plan: Plan,
     grown: u32,
+    /// Thrown apart, so that rows do not shift the other draws.
+    row_dice: Dice,
+    rows: u64,
 }
 
 impl Admin {
-    pub(crate) fn new(dice: Dice, plan: Plan) -> Admin {
-        Admin { dice, plan, grown: 0 }
+    pub(crate) fn new(dice: Dice, row_dice: Dice, plan: Plan) -> Admin {
+        Admin { dice, plan, grown: 0, row_dice, rows: 0 }
     }
 
     pub(crate) fn wake(&mut self, desk: &mut Desk, note: Note) {
@@ -31,6 +35,9 @@ impl Admin {
             }
         } else if desk.up && !desk.calm {
             self.look(desk);
+            if self.row_dice.chance(400) {
+                self.write(desk);
+            }
         }
         let pause_ms = self.dice.between(50, 300);
         if !desk.calm {
@@ -72,6 +79,18 @@ impl Admin {
             _ => Request::Stats,
         };
         desk.call(request);
+    }
+
+    /// A new row each time, and now and then one of the last few goes.
+    fn write(&mut self, desk: &mut Desk) {
+        self.rows += 1;
+        let key = |number: u64| format!("{}sim/{number}", keys::ROUTER);
+        let (space, value) = (Space::Kv, self.rows.to_string().into());
+        let mut ops = vec![Op::Put { space, key: key(self.rows), value }];
+        if self.row_dice.chance(300) {
+            ops.push(Op::Delete { space, key: key(self.rows.saturating_sub(self.row_dice.between(1, 5))) });
+        }
+        desk.call(Request::Write { ops, durability: None });
     }
 
     fn seek(&mut self, desk: &mut Desk) {

@@ -50,6 +50,7 @@ fn compare(facts: &Facts, store: &dyn Store) -> Result<(), String> {
         (Space::Cursors, ledger.cursors.len()),
         (Space::Tries, ledger.tries.len()),
         (Space::Due, ledger.due.len()),
+        (Space::Kv, ledger.kv.len()),
     ] {
         let found = store.scan(space, &KeyRange::all(), usize::MAX).map_err(|error| error.to_string())?.len();
         if found != rows {

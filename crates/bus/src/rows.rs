@@ -1,0 +1,54 @@
+//! Rows of other engines. They pass through here because there is one way to the disk and one queue in front of it:
+//! what the router wants durable shares the sync of whatever the bus commits at that moment.
+
+use millrace_model::{BATCH_BYTES_MAX, Durability, Now, Op, Space, keys};
+
+use crate::bus::Bus;
+use crate::pending::Pending;
+use crate::reply::{BusError, ReplyTo};
+
+impl Bus {
+    /// Looks at where the rows go and at how much it is, never at what they say.
+    pub(crate) fn write(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        ops: Vec<Op>,
+        durability: Option<Durability>,
+    ) -> Result<(), BusError> {
+        if ops.is_empty() {
+            return Err(BusError::EmptyWrite);
+        }
+        if let Some(op) = ops.iter().find(|op| !is_routers(op)) {
+            return Err(BusError::NotYourRow(place(op)));
+        }
+        let bytes = ops.iter().map(Op::bytes).sum();
+        if bytes > BATCH_BYTES_MAX {
+            return Err(BusError::BatchTooLarge { bytes, max: BATCH_BYTES_MAX });
+        }
+        let durability = durability.unwrap_or(self.limits.durability);
+        self.commit(now, durability, ops, Pending::Write { to });
+        Ok(())
+    }
+}
+
+fn is_routers(op: &Op) -> bool {
+    match op {
+        Op::Put { space, key, .. } | Op::PutNew { space, key, .. } | Op::Delete { space, key } => {
+            *space == Space::Kv && key.starts_with(keys::ROUTER)
+        }
+        _ => false,
+    }
+}
+
+/// Cut, because a key may be of any length and ends up in an answer.
+fn place(op: &Op) -> String {
+    const SHOWN_CHARS_MAX: usize = 80;
+    match op {
+        Op::Put { space, key, .. } | Op::PutNew { space, key, .. } | Op::Delete { space, key } => {
+            let key: String = key.chars().take(SHOWN_CHARS_MAX).collect();
+            format!("row {key:?} of {}", space.as_str())
+        }
+        _ => "something that is no row".to_owned(),
+    }
+}
