@@ -147,8 +147,9 @@ pub(crate) fn each_element(
     }
 }
 
-fn kind_of(raw: &RawValue) -> &'static str {
+pub(crate) fn kind_of(raw: &RawValue) -> &'static str {
     match raw.get().as_bytes().first() {
+        Some(b'{') => "an object",
         Some(b'[') => "an array",
         Some(b'"') => "a string",
         Some(b't' | b'f') => "a boolean",

@@ -9,7 +9,7 @@
 //! business.
 //!
 //! Start with [`ClientFrame::parse`] and [`ServerFrame`]; HTTP bodies are in [`http`], the schemas
-//! that describe them in [`schema`].
+//! that describe them in [`schema`], the lines of the CQRS loop in [`os`].
 
 mod about;
 mod client_frame;
@@ -21,6 +21,7 @@ mod event;
 mod field;
 mod fields;
 pub mod http;
+pub mod os;
 mod position;
 mod rid;
 pub mod schema;

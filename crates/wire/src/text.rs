@@ -4,10 +4,16 @@ use std::fmt::{Display, Write};
 
 use crate::rid::Rid;
 
-/// Appends a JSON string. Most strings need no escape and are copied whole.
+/// Appends a JSON string.
 pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
-    let mut copied = 0;
+    each_piece(text, |piece| out.push_str(piece));
+    out.push('"');
+}
+
+/// What stands between the quotes of a JSON string, in pieces. Most strings need no escape and are one piece.
+pub(crate) fn each_piece(text: &str, mut take: impl FnMut(&str)) {
+    let mut taken = 0;
     for (at, byte) in text.bytes().enumerate() {
         let escape = match byte {
             b'"' => "\\\"",
@@ -18,16 +24,15 @@ pub(crate) fn push_string(out: &mut String, text: &str) {
             0..0x20 => "",
             _ => continue,
         };
-        out.push_str(&text[copied..at]);
+        take(&text[taken..at]);
         if escape.is_empty() {
-            push_display(out, format_args!("\\u{byte:04x}"));
+            take(&format!("\\u{byte:04x}"));
         } else {
-            out.push_str(escape);
+            take(escape);
         }
-        copied = at + 1;
+        taken = at + 1;
     }
-    out.push_str(&text[copied..]);
-    out.push('"');
+    take(&text[taken..]);
 }
 
 /// Writing into a `String` cannot fail.

@@ -1,0 +1,201 @@
+//! One line of JSON into one message, or into one refusal that names everything that is wrong with it.
+
+use std::fmt::{Debug, Formatter};
+use std::sync::Arc;
+
+use millrace_model::{
+    JSON_DEPTH_MAX, JsonText, OS_ID_BYTES_MAX, OS_TYPE_BYTES_MAX, OsId, OsKind, OsMessage, OsMetadata,
+    OsType, Timestamp,
+};
+use serde_json::value::RawValue;
+
+use super::members::{Lineage, Members};
+use super::refusal::OsRefusal;
+use crate::error::shown;
+use crate::fields::{INTEGER_MAX, kind_of, text_of};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// For edges that take messages without metadata: what absent members become. Wrong ones are refused all the same.
+#[derive(Clone, Copy)]
+pub struct Lenient<'a> {
+    /// Asked only when a message has no id.
+    pub id: &'a dyn Fn() -> OsId,
+    pub timestamp: Timestamp,
+}
+
+impl Debug for Lenient<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lenient({})", self.timestamp)
+    }
+}
+
+/// `line` comes without its LF; a CR at its end is harmless. Without `lenient`, metadata must be complete.
+pub fn parse(line: &[u8], lenient: Option<Lenient<'_>>) -> Result<OsMessage, OsRefusal> {
+    if line.starts_with(BYTE_ORDER_MARK) {
+        return Err(OsRefusal::invalid_json(
+            "the line begins with a byte order mark, send UTF-8 without one",
+        ));
+    }
+    let text = std::str::from_utf8(line)
+        .map_err(|error| OsRefusal::invalid_json(format_args!("the line is not UTF-8: {error}")))?;
+    let members: Members<'_> = serde_json::from_str(text).map_err(|_| no_object(text))?;
+    let lineage: Option<Lineage<'_>> =
+        members.metadata.and_then(|metadata| serde_json::from_str(metadata.get()).ok());
+    let about = About {
+        ty: members.ty,
+        id: lineage.as_ref().and_then(|lineage| lineage.id),
+        correlation: lineage.as_ref().and_then(|lineage| lineage.correlation),
+    };
+    if !JsonText::depth_is_fine(text) {
+        let deep = format_args!("nested more than {JSON_DEPTH_MAX} levels deep");
+        return Err(about.refuse(OsRefusal::invalid_json(deep)));
+    }
+    let mut problems = Problems(Vec::new());
+    let kind = problems.kind(members.kind);
+    let ty = problems.ty(members.ty);
+    let data = problems.data(members.data);
+    let metadata = problems.metadata(members.metadata, lineage, lenient);
+    match (kind, ty, data, metadata) {
+        (Some(kind), Some(ty), Some(data), Some(metadata)) if problems.0.is_empty() => {
+            Ok(OsMessage { kind, ty, data: JsonText::from_checked(data), metadata })
+        }
+        _ => Err(about.refuse(OsRefusal::schema(problems.0.join("; ")))),
+    }
+}
+
+/// Splitting an object into its members fails only if the text is no JSON, or no object.
+fn no_object(text: &str) -> OsRefusal {
+    match serde_json::from_str::<&RawValue>(text) {
+        Err(broken) => OsRefusal::invalid_json(broken),
+        Ok(raw) => OsRefusal::schema(format_args!("found {}: one JSON object is expected", kind_of(raw))),
+    }
+}
+
+/// What a refusal quotes of the message.
+struct About<'a> {
+    ty: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    correlation: Option<&'a RawValue>,
+}
+
+impl About<'_> {
+    fn refuse(&self, refusal: OsRefusal) -> OsRefusal {
+        OsRefusal {
+            ty: self.ty.and_then(type_of),
+            causation: self.id.and_then(id_of),
+            correlation: self.correlation.and_then(id_of),
+            ..refusal
+        }
+    }
+}
+
+/// Everything that is wrong, in the order of the members, so that its author can mend all of it at once.
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn kind(&mut self, raw: Option<&RawValue>) -> Option<OsKind> {
+        let read = |raw| OsKind::parse(&text_of(raw)?);
+        self.needed("kind", raw, KIND_EXPECTED, read)
+    }
+
+    fn ty(&mut self, raw: Option<&RawValue>) -> Option<OsType> {
+        self.needed("type", raw, TYPE_EXPECTED, type_of)
+    }
+
+    fn data<'a>(&mut self, raw: Option<&'a RawValue>) -> Option<&'a RawValue> {
+        self.needed("data", raw, "any JSON value, null included", Some)
+    }
+
+    fn metadata(
+        &mut self,
+        raw: Option<&RawValue>,
+        lineage: Option<Lineage<'_>>,
+        lenient: Option<Lenient<'_>>,
+    ) -> Option<OsMetadata> {
+        let lineage = match lineage {
+            None if lenient.is_some() && present(raw).is_none() => Some(Lineage::default()),
+            lineage => self.needed("metadata", raw, METADATA_EXPECTED, |_| lineage),
+        }?;
+        let id = match lenient {
+            Some(lenient) if present(lineage.id).is_none() => Some((lenient.id)()),
+            _ => self.needed("metadata.id", lineage.id, ID_EXPECTED, id_of),
+        };
+        let timestamp = match lenient {
+            Some(lenient) if present(lineage.timestamp).is_none() => Some(lenient.timestamp),
+            _ => self.needed("metadata.timestamp", lineage.timestamp, TIMESTAMP_EXPECTED, timestamp_of),
+        };
+        let correlation = self.optional("metadata.correlation", lineage.correlation);
+        let causation = self.optional("metadata.causation", lineage.causation);
+        let other = (!lineage.other.is_empty()).then(|| Arc::from(one_line(lineage.other)));
+        Some(OsMetadata { id: id?, timestamp: timestamp?, correlation, causation, other })
+    }
+
+    fn needed<'a, T>(
+        &mut self,
+        name: &str,
+        raw: Option<&'a RawValue>,
+        expected: &str,
+        read: impl FnOnce(&'a RawValue) -> Option<T>,
+    ) -> Option<T> {
+        let value = raw.and_then(read);
+        if value.is_none() {
+            self.0.push(match raw {
+                None => format!("{name} is missing: it must be {expected}"),
+                Some(raw) => format!("{name} is {}: it must be {expected}", found(raw)),
+            });
+        }
+        value
+    }
+
+    fn optional(&mut self, name: &str, raw: Option<&RawValue>) -> Option<OsId> {
+        self.needed(name, Some(present(raw)?), ID_EXPECTED, id_of)
+    }
+}
+
+const KIND_EXPECTED: &str = "\"command\", \"query\", \"event\", \"reply\" or \"error\"";
+const TYPE_EXPECTED: &str = "a domain and an action such as \"Memory.Get\", both beginning with A-Z and made of \
+                             A-Z a-z 0-9, at most 256 characters together";
+const METADATA_EXPECTED: &str = "an object with id and timestamp";
+const ID_EXPECTED: &str = "a string of 1 to 256 bytes without lone surrogates";
+const TIMESTAMP_EXPECTED: &str = "whole epoch milliseconds from 0 to 9007199254740991";
+const _: () = assert!(
+    OS_ID_BYTES_MAX == 256 && OS_TYPE_BYTES_MAX == 256 && INTEGER_MAX == 9_007_199_254_740_991,
+    "the texts above name the bounds"
+);
+
+/// `null` counts as absent, as in every optional member.
+fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
+}
+
+fn type_of(raw: &RawValue) -> Option<OsType> {
+    OsType::new(&text_of(raw)?).ok()
+}
+
+fn id_of(raw: &RawValue) -> Option<OsId> {
+    OsId::new(&text_of(raw)?).ok()
+}
+
+/// `1`, and also `1.0`, `1e3` and `-0`: the value counts, not how it is spelt.
+fn timestamp_of(raw: &RawValue) -> Option<Timestamp> {
+    let number = match raw.get().parse::<u64>() {
+        Ok(number) => number,
+        // No JSON value but a number reads as one here: strings begin with a quote.
+        Err(_) => {
+            let number: f64 = raw.get().parse().ok()?;
+            (number.fract() == 0.0 && number >= 0.0).then_some(number as u64)?
+        }
+    };
+    (number <= INTEGER_MAX).then_some(Timestamp(number))
+}
+
+/// A container is only named.
+fn found(raw: &RawValue) -> String {
+    if raw.get().starts_with(['{', '[']) { kind_of(raw).into() } else { shown(raw.get()) }
+}
+
+/// Between tokens only: strings hold no raw CR or LF.
+fn one_line(text: String) -> String {
+    if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ") } else { text }
+}

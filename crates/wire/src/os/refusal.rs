@@ -1,0 +1,73 @@
+//! What cannot be taken for a message, and the error message that says so.
+
+use std::fmt::Display;
+
+use millrace_model::{OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, Timestamp};
+
+const BAD_JSON: u16 = 400;
+const TOO_LONG: u16 = 413;
+const BAD_SCHEMA: u16 = 422;
+/// The type of an error about a line whose own type cannot be read.
+const NO_TYPE: &str = "Validation.Failed";
+
+/// One line was refused. Nothing was done for it; the next line is read as if it had not been there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct OsRefusal {
+    /// 400 no JSON, 413 too long, 422 JSON but no message.
+    pub code: u16,
+    pub message: String,
+    /// Of the refused message, if it can be read and is a legal one.
+    pub ty: Option<OsType>,
+    /// Its id, if it can be read.
+    pub causation: Option<OsId>,
+    pub correlation: Option<OsId>,
+}
+
+impl OsRefusal {
+    pub fn new(code: u16, message: impl Into<String>) -> OsRefusal {
+        OsRefusal { code, message: message.into(), ty: None, causation: None, correlation: None }
+    }
+
+    pub fn invalid_json(reason: impl Display) -> OsRefusal {
+        OsRefusal::new(BAD_JSON, format!("Invalid JSON: {reason}"))
+    }
+
+    pub fn schema(details: impl Display) -> OsRefusal {
+        OsRefusal::new(BAD_SCHEMA, format!("Schema validation failed: {details}"))
+    }
+
+    pub fn too_long(line_bytes_max: usize) -> OsRefusal {
+        let limit = match line_bytes_max {
+            kilobytes if kilobytes % 1024 == 0 => format!("{}KB", kilobytes / 1024),
+            bytes => format!("{bytes} bytes"),
+        };
+        OsRefusal::new(TOO_LONG, format!("Message exceeds maximum line length of {limit}"))
+    }
+
+    /// About a message that was understood, such as one whose `data` a capability does not take.
+    pub fn about(self, message: &OsMessage) -> OsRefusal {
+        OsRefusal {
+            ty: Some(message.ty.clone()),
+            causation: Some(message.metadata.id.clone()),
+            correlation: message.metadata.correlation.clone(),
+            ..self
+        }
+    }
+
+    pub fn into_message(self, id: OsId, timestamp: Timestamp) -> OsMessage {
+        let ty = self.ty.unwrap_or_else(|| OsType::known(NO_TYPE));
+        OsMessage {
+            kind: OsKind::Error,
+            ty,
+            data: OsFault::new(self.code, self.message).data(),
+            metadata: OsMetadata {
+                id,
+                timestamp,
+                correlation: self.correlation,
+                causation: self.causation,
+                other: None,
+            },
+        }
+    }
+}
