@@ -6,6 +6,7 @@ use millrace_model::{Op, OsFault, OsMessage};
 
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt, Token};
 use crate::note::Note;
+use crate::trace::TraceRecord;
 
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -31,6 +32,8 @@ pub enum Effect {
     Settle { receipt: Receipt, result: Result<(), OsFault> },
     /// The mailbox of a capability that was to go is empty: let it go.
     Retired { capability: CapabilityId },
+    /// A record of the trace, if they were asked for.
+    Trace(TraceRecord),
     /// Something worth writing down happened.
     Note(Note),
     /// Nothing is pending any more: the process may end.

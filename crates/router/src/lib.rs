@@ -9,16 +9,37 @@
 //! Start with [`Router`]: `install` manifests, `handle` inputs, `turn` until idle, drain the effects, wait until
 //! `next_deadline`.
 
+mod counters;
+mod deadlines;
 mod effect;
 mod input;
+mod lanes;
 mod limits;
+mod make;
 mod manifest;
 mod note;
+mod observe;
+mod outcome;
+mod own;
+mod pending;
+mod route;
+mod router;
 mod schema;
+mod stop;
+mod supervise;
+mod table;
+mod template;
+mod timers;
+mod trace;
 
+pub use counters::{Counters, Gauges};
 pub use effect::Effect;
 pub use input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt, Token};
 pub use limits::RouterLimits;
 pub use manifest::{Branch, BusTopic, Manifest};
 pub use note::Note;
+pub use router::Router;
 pub use schema::{Schema, SchemaError};
+pub use table::BootError;
+pub use timers::TIMER_PREFIX;
+pub use trace::{Party, Step, TraceQuery, TraceRecord};

@@ -13,8 +13,6 @@ pub struct RouterLimits {
     /// a user message starts at most this many turns (and its own) after it came to the front. Timeouts beyond it wait
     /// in their queue, observability is dropped and counted.
     pub system_lane_max: usize,
-    /// Bookkeeping jobs of one turn. The engine's own number of them is fixed and lower: reaching it is a bug, noted.
-    pub microtasks_max: usize,
     /// Requests that wait for their outcome, of everybody: 503.
     pub pending_max: usize,
     /// A request without an outcome after this long is answered with 504; 0 = never.
@@ -31,7 +29,9 @@ pub struct RouterLimits {
     pub capabilities_max: usize,
     /// Records of the trace kept in memory: the oldest make room.
     pub trace_records_max: usize,
-    /// Keep a `timer/...` row of each timer, so that it outlives the process.
+    /// Also hand every record out as [`crate::Effect::Trace`], for whoever keeps them.
+    pub trace_effects: bool,
+    /// Keep a `router/timer/...` row of each timer, so that it outlives the process.
     pub durable_timers: bool,
 }
 
@@ -42,7 +42,6 @@ impl Default for RouterLimits {
             conn_messages_max: 1024,
             user_lane_max: 1 << 20,
             system_lane_max: 64,
-            microtasks_max: 64,
             pending_max: 1 << 20,
             request_timeout_ms: 30_000,
             timers_max: 1 << 20,
@@ -51,6 +50,7 @@ impl Default for RouterLimits {
             actor_requests_max: 1024,
             capabilities_max: 256,
             trace_records_max: 10_000,
+            trace_effects: false,
             durable_timers: true,
         }
     }

@@ -37,6 +37,16 @@ pub enum Note {
         capability: String,
         reason: String,
     },
+    /// `Sys.TimerSet`, `Sys.TimerFired`, `Sys.TimerCancelled`.
+    TimerSet {
+        timer: String,
+    },
+    TimerFired {
+        timer: String,
+    },
+    TimerCancelled {
+        timer: String,
+    },
     /// `Sys.TimerLost`: a timer's row cannot be read, or what it was to send cannot be sent any more.
     TimerLost {
         timer: String,

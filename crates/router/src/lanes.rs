@@ -1,0 +1,125 @@
+//! The two macrotask lanes, and the bookkeeping that ends a turn.
+//!
+//! Strict priority: a system message always goes first. That users do not starve is the entrance's doing: between two
+//! user messages at most [`Lanes::system_max`] system messages are let in.
+
+use std::collections::VecDeque;
+
+use millrace_model::{OsId, OsMessage};
+
+use crate::input::{CapabilityId, ConnId, DeliveryId, Receipt};
+use crate::note::Note;
+
+/// One macrotask.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    Client {
+        conn: ConnId,
+        message: OsMessage,
+    },
+    Actor {
+        from: CapabilityId,
+        during: Option<DeliveryId>,
+        message: OsMessage,
+        wait: bool,
+    },
+    Bus {
+        to: CapabilityId,
+        receipt: Receipt,
+        message: OsMessage,
+    },
+    /// What a timer was to send.
+    Fired {
+        timer: u64,
+        message: OsMessage,
+    },
+    /// `Timer.Fired`, or an event of the loop about itself.
+    Own {
+        message: OsMessage,
+    },
+    /// A request's time is up: the loop's own `Sys.RequestTimeout`, as a job and not as a message (point 14 of the
+    /// specification's list).
+    Timeout {
+        id: OsId,
+        delivery: DeliveryId,
+    },
+}
+
+/// Bookkeeping at the end of a turn. None of these can make another one: what they may touch is fixed by
+/// [`crate::Router::turn`].
+#[derive(Clone, Debug)]
+pub(crate) enum Microtask {
+    Answer { conn: ConnId, message: OsMessage },
+    Release { conn: ConnId },
+    Note(Note),
+}
+
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    system: VecDeque<Task>,
+    user: VecDeque<Task>,
+    system_max: usize,
+    user_max: usize,
+    /// How many more may enter the system lane before the next user message.
+    allowance: usize,
+}
+
+impl Lanes {
+    pub(crate) fn new(system_max: usize, user_max: usize) -> Lanes {
+        let (system, user) = (VecDeque::new(), VecDeque::new());
+        Lanes { system, user, system_max, user_max, allowance: system_max }
+    }
+
+    /// System first.
+    pub(crate) fn next(&mut self) -> Option<Task> {
+        if let Some(task) = self.system.pop_front() {
+            if self.user.is_empty() {
+                self.renew();
+            }
+            return Some(task);
+        }
+        let task = self.user.pop_front();
+        self.renew();
+        task
+    }
+
+    fn renew(&mut self) {
+        self.allowance = self.system_max.saturating_sub(self.system.len());
+    }
+
+    pub(crate) fn system_has_room(&self) -> bool {
+        self.allowance > 0
+    }
+
+    /// False, and nothing done, when it may not enter now.
+    pub(crate) fn push_system(&mut self, task: Task) -> bool {
+        if self.allowance == 0 {
+            return false;
+        }
+        self.allowance -= 1;
+        self.system.push_back(task);
+        true
+    }
+
+    pub(crate) fn user_has_room(&self) -> bool {
+        self.user.len() < self.user_max
+    }
+
+    /// Past the bound too: for what must not be dropped and is bounded elsewhere.
+    pub(crate) fn push_user(&mut self, task: Task) {
+        self.user.push_back(task);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.system.is_empty() && self.user.is_empty()
+    }
+
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        (self.system.len(), self.user.len())
+    }
+
+    /// For a stop that waits no longer.
+    pub(crate) fn take_user(&mut self) -> VecDeque<Task> {
+        std::mem::take(&mut self.user)
+    }
+}

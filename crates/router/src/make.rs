@@ -1,0 +1,67 @@
+//! Messages the loop makes itself: errors that answer requests, replies of its own commands, events about itself.
+
+use millrace_model::{
+    EventId, JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, Timestamp,
+};
+
+/// Draws ids: a function of the seed it was given and of how many it has drawn.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    nonce: u64,
+    drawn: u64,
+}
+
+impl Ids {
+    pub(crate) fn new(nonce: u64) -> Ids {
+        Ids { nonce, drawn: 0 }
+    }
+
+    pub(crate) fn draw(&mut self, at: Timestamp) -> OsId {
+        self.drawn += 1;
+        let nonce = self.nonce.wrapping_add(self.drawn >> 32);
+        let text = EventId::mint(at, nonce, self.drawn as u32).to_string();
+        OsId::new(&text).unwrap_or_else(|_| unreachable!("a UUID has 36 bytes"))
+    }
+}
+
+/// What an outcome must know of the request it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: OsId,
+    pub(crate) ty: OsType,
+    pub(crate) correlation: Option<OsId>,
+}
+
+impl Asked {
+    pub(crate) fn of(message: &OsMessage) -> Asked {
+        Asked {
+            id: message.metadata.id.clone(),
+            ty: message.ty.clone(),
+            correlation: message.metadata.correlation.clone(),
+        }
+    }
+}
+
+pub(crate) fn outcome(ids: &mut Ids, now: Now, asked: &Asked, kind: OsKind, data: JsonText) -> OsMessage {
+    OsMessage {
+        kind,
+        ty: asked.ty.clone(),
+        data,
+        metadata: OsMetadata {
+            id: ids.draw(now.wall),
+            timestamp: now.wall,
+            correlation: asked.correlation.clone(),
+            causation: Some(asked.id.clone()),
+            other: None,
+        },
+    }
+}
+
+pub(crate) fn error(ids: &mut Ids, now: Now, asked: &Asked, fault: &OsFault) -> OsMessage {
+    outcome(ids, now, asked, OsKind::Error, fault.data())
+}
+
+/// Of a value that serialises without fail: maps of strings and numbers.
+pub(crate) fn json(value: &serde_json::Value) -> JsonText {
+    JsonText::from_stored(value.to_string().into())
+}

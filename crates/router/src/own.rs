@@ -1,0 +1,194 @@
+//! The commands the loop answers itself: timers, and the end of a request's patience.
+
+use std::sync::Arc;
+
+use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType};
+use serde_json::{Value, json};
+
+use crate::input::{CapabilityId, DeliveryId};
+use crate::make::{self, Asked};
+use crate::manifest::{Branch, Manifest};
+use crate::pending::Requester;
+use crate::router::Router;
+use crate::schema::Schema;
+use crate::table::Table;
+use crate::timers::Owner;
+
+/// How many capabilities are the engine's own.
+pub(crate) const OWN: usize = 2;
+
+pub(crate) const TIMER_SET: &str = "Timer.Set";
+pub(crate) const TIMER_CANCEL: &str = "Timer.Cancel";
+pub(crate) const TIMER_FIRED: &str = "Timer.Fired";
+pub(crate) const REQUEST_TIMEOUT: &str = "Sys.RequestTimeout";
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    timer: CapabilityId,
+    sys: CapabilityId,
+}
+
+impl Own {
+    pub(crate) fn is(self, id: CapabilityId) -> bool {
+        id == self.timer || id == self.sys
+    }
+}
+
+/// A command that is under way: whose outcome it will be.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) asked: Asked,
+    pub(crate) delivery: DeliveryId,
+}
+
+pub(crate) fn install(table: &mut Table) -> Own {
+    Own { timer: table.add_own(timer_manifest()), sys: table.add_own(sys_manifest()) }
+}
+
+impl Router {
+    pub(crate) fn own_request(
+        &mut self,
+        now: Now,
+        requester: Requester,
+        delivery: DeliveryId,
+        message: &OsMessage,
+    ) {
+        let ask = Ask { asked: Asked::of(message), delivery };
+        match message.ty.as_str() {
+            TIMER_SET => self.set_timer(now, requester, ask, message),
+            TIMER_CANCEL => self.cancel_timer(now, ask, message),
+            _ => self.request_timeout(now, requester, &ask, message),
+        }
+    }
+
+    /// The outcome of one of these commands.
+    pub(crate) fn finish_own(&mut self, now: Now, ask: &Ask, result: Result<&Value, OsFault>) {
+        let Some(pending) = self.forget(&ask.asked.id, ask.delivery) else { return };
+        let message = match result {
+            Ok(data) => {
+                self.counters.replies += 1;
+                make::outcome(&mut self.ids, now, &ask.asked, OsKind::Reply, make::json(data))
+            }
+            Err(fault) => {
+                self.counters.refusals += 1;
+                make::error(&mut self.ids, now, &ask.asked, &fault)
+            }
+        };
+        self.give(now, pending.requester, message);
+    }
+
+    /// A client, and a timer it set, may time out its own requests; an actor any.
+    fn request_timeout(&mut self, now: Now, requester: Requester, ask: &Ask, message: &OsMessage) {
+        let Some(id) = text_member(&message.data, "requestId").and_then(|id| OsId::new(&id).ok()) else {
+            let fault = OsFault::new(422, "Schema validation failed: requestId is no id of a request");
+            self.finish_own(now, ask, Err(fault));
+            return;
+        };
+        let of_client = |conn| {
+            let found = self.pending.get(&id, true).filter(|one| one.requester == Requester::Client(conn));
+            found.map(|one| one.delivery)
+        };
+        let any =
+            || self.pending.get(&id, true).or_else(|| self.pending.get(&id, false)).map(|one| one.delivery);
+        let found = match requester {
+            Requester::Client(conn) => of_client(conn),
+            Requester::Gone => None,
+            Requester::Actor { .. } => any(),
+            Requester::Timer(timer) => match self.timers.owner(timer) {
+                Owner::Client(conn) => of_client(conn),
+                Owner::Actor => any(),
+                Owner::Before => None,
+            },
+        };
+        // Not itself: it is about to be answered.
+        let timed_out = found
+            .filter(|delivery| *delivery != ask.delivery)
+            .is_some_and(|delivery| self.time_out(now, &id, delivery));
+        self.finish_own(now, ask, Ok(&json!({ "requestId": id.as_str(), "timedOut": timed_out })));
+    }
+}
+
+/// A member of an object that is a string.
+pub(crate) fn text_member(data: &JsonText, name: &str) -> Option<String> {
+    let object: std::collections::BTreeMap<String, &serde_json::value::RawValue> =
+        serde_json::from_str(data.as_str()).ok()?;
+    serde_json::from_str(object.get(name)?.get()).ok()
+}
+
+fn timer_manifest() -> Manifest {
+    let time = |what: &str| json!({ "type": "number", "minimum": 0, "description": what });
+    let template = json!({
+        "type": "object",
+        "required": ["kind", "type", "data"],
+        "description": "The message to send: its id, timestamp and causation are assigned when the timer fires",
+        "properties": {
+            "kind": { "enum": ["command", "query", "event"] },
+            "type": { "type": "string" },
+            "data": { "description": "Any JSON value" },
+            "metadata": { "type": "object", "description": "May hold correlation and further trace fields" },
+        },
+    });
+    let set = json!({
+        "type": "object",
+        "required": ["message"],
+        "properties": {
+            "delayMs": time("Milliseconds from now; or give dueAt"),
+            "dueAt": time("Epoch milliseconds; or give delayMs"),
+            "message": template,
+            "durable": { "type": "boolean", "description": "Outlives the process (default true)" },
+        },
+    });
+    let id = json!({ "type": "string", "description": "What Timer.Set replied" });
+    let cancel = json!({ "type": "object", "required": ["timerId"], "properties": { "timerId": id } });
+    let object = |name: &str, kind: &str| json!({ "type": "object", "required": [name], "properties": { name: { "type": kind } } });
+    // The set command is checked by its reader, which knows more than a schema can say.
+    let mut set = branch(TIMER_SET, "Sends a message later", &set, &object("timerId", "string"));
+    set.iter_mut().for_each(|one| one.data.validator = None);
+    let cancel = branch(TIMER_CANCEL, "Forgets a timer", &cancel, &object("cancelled", "boolean"));
+    manifest("Timer", "setTimeout for messages", set.into_iter().chain(cancel).collect())
+}
+
+fn sys_manifest() -> Manifest {
+    let id =
+        json!({ "type": "string", "description": "metadata.id of a request of your own that still waits" });
+    let data = json!({ "type": "object", "required": ["requestId"], "properties": { "requestId": id } });
+    let output = json!({
+        "type": "object",
+        "properties": { "requestId": { "type": "string" }, "timedOut": { "type": "boolean" } },
+    });
+    let branches = branch(REQUEST_TIMEOUT, "Ends a request that still waits with 504", &data, &output);
+    manifest("Sys", "The loop itself", branches.into_iter().collect())
+}
+
+fn branch(ty: &str, description: &str, data: &Value, output: &Value) -> Option<Branch> {
+    // These are constants; a test holds that none is missing.
+    Some(Branch {
+        kind: OsKind::Command,
+        ty: OsType::new(ty).ok()?,
+        description: description.to_owned(),
+        data: Schema::new(data.clone()).ok()?,
+        output: Schema::new(output.clone()).ok()?,
+    })
+}
+
+fn manifest(name: &str, description: &str, inbound: Vec<Branch>) -> Manifest {
+    Manifest {
+        name: Arc::from(name),
+        description: description.to_owned(),
+        inbound,
+        outbound: None,
+        subscribes: Vec::new(),
+        bus: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loops_own_manifests_are_whole() {
+        assert_eq!(timer_manifest().inbound.len(), 2);
+        assert_eq!(sys_manifest().inbound.len(), 1);
+    }
+}

@@ -1,0 +1,110 @@
+//! Requests that wait for their outcome: one table for those of clients, one for those of actors and timers.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{OsId, OsType};
+
+use crate::deadlines::Deadline;
+use crate::input::{CapabilityId, ConnId, DeliveryId};
+
+/// Who gets the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requester {
+    Client(ConnId),
+    /// It hung up while its request waited for its turn: the request is carried out, its outcome is an orphan.
+    Gone,
+    Actor {
+        capability: CapabilityId,
+        wait: bool,
+    },
+    Timer(u64),
+}
+
+impl Requester {
+    pub(crate) fn is_client(self) -> bool {
+        matches!(self, Requester::Client(_) | Requester::Gone)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) requester: Requester,
+    pub(crate) to: CapabilityId,
+    /// The generation: which use of this id it is.
+    pub(crate) delivery: DeliveryId,
+    pub(crate) ty: OsType,
+    pub(crate) correlation: Option<OsId>,
+    pub(crate) deadline: Option<Deadline>,
+}
+
+/// Keyed by request id. An id of a client and the same id of an actor do not meet.
+#[derive(Debug, Default)]
+pub(crate) struct PendingTable {
+    external: BTreeMap<OsId, Pending>,
+    internal: BTreeMap<OsId, Pending>,
+}
+
+impl PendingTable {
+    fn of(&self, client: bool) -> &BTreeMap<OsId, Pending> {
+        if client { &self.external } else { &self.internal }
+    }
+
+    fn of_mut(&mut self, client: bool) -> &mut BTreeMap<OsId, Pending> {
+        if client { &mut self.external } else { &mut self.internal }
+    }
+
+    pub(crate) fn contains(&self, requester: Requester, id: &OsId) -> bool {
+        self.of(requester.is_client()).contains_key(id)
+    }
+
+    pub(crate) fn insert(&mut self, id: OsId, pending: Pending) {
+        self.of_mut(pending.requester.is_client()).insert(id, pending);
+    }
+
+    /// The request that `from` answers with an outcome caused by `id`: exactly the one of `during` if that is known,
+    /// otherwise the one it was given under this id.
+    pub(crate) fn find(
+        &self,
+        from: CapabilityId,
+        during: Option<DeliveryId>,
+        id: &OsId,
+    ) -> Option<(bool, DeliveryId)> {
+        let both = [true, false].into_iter().filter_map(|client| {
+            let pending = self.of(client).get(id).filter(|pending| pending.to == from)?;
+            Some((client, pending.delivery))
+        });
+        let mut found = None;
+        for (client, delivery) in both {
+            if Some(delivery) == during {
+                return Some((client, delivery));
+            }
+            found = found.or(Some((client, delivery)));
+        }
+        found
+    }
+
+    /// The request of exactly this generation.
+    pub(crate) fn take(&mut self, id: &OsId, delivery: DeliveryId) -> Option<Pending> {
+        let client = [true, false]
+            .into_iter()
+            .find(|client| self.of(*client).get(id).is_some_and(|pending| pending.delivery == delivery))?;
+        self.of_mut(client).remove(id)
+    }
+
+    pub(crate) fn get(&self, id: &OsId, client: bool) -> Option<&Pending> {
+        self.of(client).get(id)
+    }
+
+    /// In the order of ids.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&OsId, &Pending)> {
+        self.external.iter().chain(self.internal.iter())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.external.len() + self.internal.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

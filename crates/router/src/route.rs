@@ -1,0 +1,223 @@
+//! Routing by kind: requests to exactly one mailbox, events to every listener's, outcomes to whoever asked.
+
+use std::sync::Arc;
+
+use millrace_model::{Now, OsFault, OsId, OsKind, OsMessage};
+
+use crate::effect::Effect;
+use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
+use crate::lanes::Microtask;
+use crate::note::Note;
+use crate::pending::{Pending, Requester};
+use crate::router::{Delivery, Router};
+use crate::trace::{Party, Step};
+
+impl Router {
+    pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, message: OsMessage) {
+        let there = self.conns.contains_key(&conn);
+        match message.kind {
+            OsKind::Command | OsKind::Query => {
+                self.counters.requests += 1;
+                let requester = if there { Requester::Client(conn) } else { Requester::Gone };
+                self.request(now, requester, message);
+                return;
+            }
+            OsKind::Event => self.fan_out(now, Party::Client(conn), message),
+            // A client answers nobody: it would be answering another client's request.
+            OsKind::Reply | OsKind::Error => self.orphan(now, Party::Client(conn), &message),
+        }
+        if there {
+            self.microtasks.push_back(Microtask::Release { conn });
+        }
+    }
+
+    /// To exactly one capability, or an error at once.
+    pub(crate) fn request(&mut self, now: Now, requester: Requester, message: OsMessage) {
+        let message = Arc::new(message);
+        match (self.try_request(now, requester, &message), requester) {
+            (Ok(()), _) => {}
+            // A timer is patient: what it sends is not lost because somebody has no room just now.
+            (Err(fault), Requester::Timer(timer)) if fault.code == 503 => self.retry_timer(now, timer),
+            (Err(fault), _) => self.refuse(now, requester, &message, &fault),
+        }
+    }
+
+    fn try_request(
+        &mut self,
+        now: Now,
+        requester: Requester,
+        message: &Arc<OsMessage>,
+    ) -> Result<(), OsFault> {
+        let id = &message.metadata.id;
+        if self.pending.contains(requester, id) {
+            return Err(OsFault::new(409, format!("Duplicate request id: {id}")));
+        }
+        if self.pending.len() >= self.limits.pending_max {
+            self.counters.overloads += 1;
+            return Err(OsFault::new(503, "Too many requests wait for their outcome: try again later"));
+        }
+        let to = self.handler(now, message)?;
+        let by = match requester {
+            Requester::Client(conn) => self.conns.get(&conn).and_then(|conn| conn.by.clone()),
+            _ => None,
+        };
+        let name = self.table.name_of(to);
+        self.traced(now, self.party(requester), Step::Routed { to: vec![name] }, message);
+        let delivery = self.next_delivery();
+        self.expect(now, requester, to, delivery, message);
+        if self.own.is(to) {
+            // The loop's own commands: bookkeeping, answered within this turn or after a commit.
+            self.own_request(now, requester, delivery, message);
+        } else {
+            self.post(to, delivery, message.clone(), by, None);
+        }
+        Ok(())
+    }
+
+    /// The one who handles it, if it exists, is well, has room and the data fits.
+    fn handler(&mut self, now: Now, message: &OsMessage) -> Result<CapabilityId, OsFault> {
+        let (kind, ty) = (message.kind, &message.ty);
+        let Some(to) = self.table.handler(kind, ty) else {
+            let note = Note::RoutingError { kind, ty: ty.clone(), id: message.metadata.id.clone() };
+            self.note_about(now, message, note);
+            return Err(match self.table.other_kind(kind, ty) {
+                Some(other) => {
+                    OsFault::new(404, format!("'{ty}' is a {other}, not a {kind}: send it as a {other}."))
+                }
+                None => OsFault::new(404, format!("Capability '{ty}' not found in registry.")),
+            });
+        };
+        let Some(capability) = self.table.get(to) else {
+            return Err(OsFault::new(404, format!("Capability '{ty}' not found in registry.")));
+        };
+        let branch = capability.branch(kind, ty);
+        if let Some(Err(details)) = branch.map(|branch| branch.data.check(&message.data)) {
+            return Err(OsFault::new(422, format!("Schema validation failed: {details}")));
+        }
+        if let Some(reason) = &capability.unhealthy {
+            let name = capability.name();
+            return Err(OsFault::new(503, format!("Capability '{name}' is unhealthy: {reason}")));
+        }
+        if capability.waiting >= self.limits.mailbox_max {
+            let name = capability.name().clone();
+            self.counters.overloads += 1;
+            return Err(OsFault::new(503, format!("The mailbox of '{name}' is full: try again later")));
+        }
+        Ok(to)
+    }
+
+    /// Inserted before the dispatch, as section 14.3 wants it.
+    fn expect(
+        &mut self,
+        now: Now,
+        requester: Requester,
+        to: CapabilityId,
+        delivery: DeliveryId,
+        message: &OsMessage,
+    ) {
+        // Who hung up waits for nothing.
+        if requester == Requester::Gone {
+            return;
+        }
+        let id = message.metadata.id.clone();
+        let wait_ms = self.limits.request_timeout_ms;
+        let deadline = (wait_ms > 0)
+            .then(|| self.timeouts.set(now.mono + wait_ms + millrace_model::TICK_MS, (id.clone(), delivery)));
+        if let Requester::Actor { capability, .. } = requester
+            && let Some(asker) = self.table.get_mut(capability)
+        {
+            asker.asked += 1;
+        }
+        let (ty, correlation) = (message.ty.clone(), message.metadata.correlation.clone());
+        self.pending.insert(id, Pending { requester, to, delivery, ty, correlation, deadline });
+    }
+
+    pub(crate) fn next_delivery(&mut self) -> DeliveryId {
+        self.next_delivery += 1;
+        DeliveryId(self.next_delivery)
+    }
+
+    /// Into a mailbox that has room.
+    pub(crate) fn post(
+        &mut self,
+        to: CapabilityId,
+        delivery: DeliveryId,
+        message: Arc<OsMessage>,
+        by: By,
+        receipt: Option<Receipt>,
+    ) {
+        let Some(capability) = self.table.get_mut(to) else { return };
+        capability.waiting += 1;
+        let id = message.metadata.id.clone();
+        self.deliveries.insert(delivery, Delivery { to, id, receipt, is_late: false });
+        self.effects.push(Effect::Post { to, delivery, message, by });
+    }
+
+    /// To everybody who subscribed, its author included. Nobody is executed here and nobody is waited for.
+    pub(crate) fn fan_out(&mut self, now: Now, from: Party, message: OsMessage) {
+        self.counters.events += 1;
+        let listeners = self.table.listeners(&message.ty).to_vec();
+        let mut to = Vec::new();
+        let message = Arc::new(message);
+        for listener in &listeners {
+            if self.listens(*listener, &message) {
+                to.push(self.table.name_of(*listener));
+                let delivery = self.next_delivery();
+                self.post(*listener, delivery, message.clone(), None, None);
+            } else {
+                self.counters.events_undelivered += 1;
+            }
+        }
+        if listeners.is_empty() {
+            self.counters.events_unheard += 1;
+        }
+        self.traced(now, from, Step::Routed { to }, &message);
+    }
+
+    /// Whether it can take the event now.
+    fn listens(&self, id: CapabilityId, message: &OsMessage) -> bool {
+        self.table.get(id).is_some_and(|one| {
+            one.unhealthy.is_none()
+                && one.waiting < self.limits.mailbox_max
+                && one
+                    .branch(message.kind, &message.ty)
+                    .is_none_or(|branch| branch.data.check(&message.data).is_ok())
+        })
+    }
+
+    /// For one capability, which will say when it has processed it.
+    pub(crate) fn route_bus(&mut self, now: Now, to: CapabilityId, receipt: Receipt, message: OsMessage) {
+        let refused = match self.table.get(to) {
+            None => Some(OsFault::new(503, "the capability is gone")),
+            Some(one) if one.retiring => Some(OsFault::new(503, "the capability is being removed")),
+            Some(one) if one.unhealthy.is_some() => Some(OsFault::new(503, "the capability is unhealthy")),
+            Some(one) if one.waiting >= self.limits.mailbox_max => {
+                Some(OsFault::new(503, "its mailbox is full"))
+            }
+            Some(_) => None,
+        };
+        if let Some(fault) = refused {
+            self.counters.events_undelivered += 1;
+            self.effects.push(Effect::Settle { receipt, result: Err(fault) });
+            return;
+        }
+        self.counters.events += 1;
+        self.traced(now, Party::Bus, Step::Routed { to: vec![self.table.name_of(to)] }, &message);
+        let delivery = self.next_delivery();
+        self.post(to, delivery, Arc::new(message), None, Some(receipt));
+    }
+
+    /// An outcome nobody waits for: never delivered to anybody outside.
+    pub(crate) fn orphan(&mut self, now: Now, from: Party, message: &OsMessage) {
+        self.counters.orphan_outcomes += 1;
+        self.traced(now, from.clone(), Step::Orphan, message);
+        let from = match from {
+            Party::Client(conn) => format!("client {}", conn.0),
+            Party::Capability(name) => name.to_string(),
+            other => format!("{other:?}"),
+        };
+        let OsMessage { ty, metadata, .. } = message;
+        let (id, causation): (OsId, Option<OsId>) = (metadata.id.clone(), metadata.causation.clone());
+        self.note_about(now, message, Note::OrphanOutcome { from, ty: ty.clone(), id, causation });
+    }
+}

@@ -1,0 +1,349 @@
+//! The engine's face: inputs into lanes, turns, effects out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_model::{Mono, Now, OsFault, OsId, OsMessage};
+
+use crate::counters::{Counters, Gauges};
+use crate::deadlines::Deadlines;
+use crate::effect::Effect;
+use crate::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
+use crate::lanes::{Lanes, Microtask, Task};
+use crate::limits::RouterLimits;
+use crate::make::{self, Asked, Ids};
+use crate::manifest::Manifest;
+use crate::own::{self, Own};
+use crate::pending::{PendingTable, Requester};
+use crate::table::{BootError, Table};
+use crate::timers::Timers;
+use crate::trace::{Party, Step, Trace, TraceQuery, TraceRecord};
+
+/// Said to everybody who is not answered any more.
+pub(crate) const SHUTTING_DOWN: &str = "Kernel shutting down";
+
+/// See the crate's documentation.
+#[derive(Debug)]
+pub struct Router {
+    pub(crate) limits: RouterLimits,
+    pub(crate) ids: Ids,
+    pub(crate) table: Table,
+    pub(crate) own: Own,
+    pub(crate) lanes: Lanes,
+    pub(crate) microtasks: VecDeque<Microtask>,
+    pub(crate) conns: BTreeMap<ConnId, Conn>,
+    pub(crate) pending: PendingTable,
+    pub(crate) timeouts: Deadlines<(OsId, DeliveryId)>,
+    pub(crate) timers: Timers,
+    /// Put into a mailbox and not reported done.
+    pub(crate) deliveries: BTreeMap<DeliveryId, Delivery>,
+    /// Deliveries whose request was answered by somebody else (a timeout, a hang-up) while the actor still has them:
+    /// an outcome of such an age must not answer a later request of the same id.
+    pub(crate) late: BTreeMap<(CapabilityId, OsId), u32>,
+    pub(crate) next_delivery: u64,
+    pub(crate) trace: Trace,
+    pub(crate) counters: Counters,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) stop: Stop,
+}
+
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) by: By,
+    /// Messages that wait for their turn or for an outcome.
+    pub(crate) messages: usize,
+    pub(crate) timers: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) to: CapabilityId,
+    pub(crate) id: OsId,
+    pub(crate) receipt: Option<Receipt>,
+    /// It stands in [`Router::late`].
+    pub(crate) is_late: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    No,
+    Asked,
+    /// [`Effect::Stopped`] was said.
+    Done,
+}
+
+impl Router {
+    /// `nonce` is drawn by the shell: no two processes may have the same, because ids are derived from it.
+    pub fn new(limits: RouterLimits, nonce: u64) -> Router {
+        let mut table = Table::default();
+        let own = own::install(&mut table);
+        Router {
+            ids: Ids::new(nonce),
+            table,
+            own,
+            lanes: Lanes::new(limits.system_lane_max, limits.user_lane_max),
+            microtasks: VecDeque::new(),
+            conns: BTreeMap::new(),
+            pending: PendingTable::default(),
+            timeouts: Deadlines::default(),
+            timers: Timers::default(),
+            deliveries: BTreeMap::new(),
+            late: BTreeMap::new(),
+            next_delivery: 0,
+            trace: Trace::new(limits.trace_records_max),
+            counters: Counters::default(),
+            effects: Vec::new(),
+            stop: Stop::No,
+            limits,
+        }
+    }
+
+    /// At boot. All of them or none.
+    pub fn install(&mut self, now: Now, manifests: Vec<Manifest>) -> Result<Vec<CapabilityId>, BootError> {
+        self.replace(now, &[], manifests)
+    }
+
+    /// At reload: these go, those come, in one step. Who goes finishes what it has, then [`Effect::Retired`].
+    pub fn replace(
+        &mut self,
+        now: Now,
+        gone: &[CapabilityId],
+        come: Vec<Manifest>,
+    ) -> Result<Vec<CapabilityId>, BootError> {
+        // Two of the table are the engine's own.
+        let ids = self.table.replace(gone, come, self.limits.capabilities_max + own::OWN)?;
+        for id in &ids {
+            self.note(now, crate::Note::CapabilityUp { capability: self.table.name_of(*id).to_string() });
+        }
+        for id in gone {
+            self.retire_if_empty(*id);
+        }
+        self.drain_microtasks(now);
+        Ok(ids)
+    }
+
+    /// At boot: the timers of the process before, as the rows of [`crate::TIMER_PREFIX`].
+    pub fn restore(&mut self, now: Now, rows: Vec<(String, Bytes)>) {
+        self.restore_timers(now, rows);
+        self.drain_microtasks(now);
+    }
+
+    /// Takes one input: a message goes into its lane, everything else is bookkeeping done at once.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Open { conn, by } => {
+                self.conns.insert(conn, Conn { by, messages: 0, timers: 0 });
+            }
+            Input::Close { conn } => self.close(conn),
+            Input::Client { conn, message } => self.client(now, conn, message),
+            Input::Emit { from, during, message, wait } => self.emit(now, from, during, message, wait),
+            Input::BadEmit { from, during, fault } => self.bad_emit(now, from, during, &fault),
+            Input::Done { from, delivery, result } => self.done(now, from, delivery, result),
+            Input::Crashed { capability, begun, fault } => self.crashed(now, capability, &begun, &fault),
+            Input::Unhealthy { capability, reason } => self.unhealthy(now, capability, reason),
+            Input::Healthy { capability } => self.healthy(now, capability),
+            Input::Retire { capability } => {
+                // Without newcomers there is nothing to refuse.
+                let _ = self.replace(now, &[capability], Vec::new());
+            }
+            Input::BusEvent { to, receipt, message } => {
+                self.lanes.push_user(Task::Bus { to, receipt, message });
+            }
+            Input::Committed { token, result } => self.timer_committed(now, token, result),
+            Input::Stop => {
+                if self.stop == Stop::No {
+                    self.stop = Stop::Asked;
+                }
+            }
+            Input::StopNow => self.stop_now(now),
+        }
+        // Outside a turn nothing may wait for the next one.
+        self.drain_microtasks(now);
+        self.stop_if_finished();
+    }
+
+    /// Routes one message, does the bookkeeping, and returns to the host: false if there was none.
+    pub fn turn(&mut self, now: Now) -> bool {
+        self.admit_due(now);
+        let Some(task) = self.lanes.next() else {
+            self.stop_if_finished();
+            return false;
+        };
+        self.counters.turns += 1;
+        match task {
+            Task::Client { conn, message } => self.route_client(now, conn, message),
+            Task::Actor { from, during, message, wait } => self.route_actor(now, from, during, message, wait),
+            Task::Bus { to, receipt, message } => self.route_bus(now, to, receipt, message),
+            Task::Fired { timer, message } => self.route_fired(now, timer, message),
+            Task::Own { message } => self.fan_out(now, Party::Loop, message),
+            Task::Timeout { id, delivery } => {
+                self.time_out(now, &id, delivery);
+            }
+        }
+        self.drain_microtasks(now);
+        self.stop_if_finished();
+        true
+    }
+
+    /// What is to happen in the world, in order.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Effect> {
+        self.effects.drain(..)
+    }
+
+    /// When a turn is due although nothing is handed in.
+    pub fn next_deadline(&self) -> Option<Mono> {
+        let timers = if self.stop == Stop::No { self.timers.first_due() } else { None };
+        self.timeouts.first().into_iter().chain(timers).min()
+    }
+
+    /// Nothing is under way and nothing will happen by itself. (What edges still have to write only they know.)
+    pub fn is_quiescent(&self) -> bool {
+        self.lanes.is_empty()
+            && self.pending.is_empty()
+            && self.deliveries.is_empty()
+            && self.timers.is_empty()
+    }
+
+    /// Whoever can be asked for something, the loop itself included.
+    pub fn directory(&self) -> impl Iterator<Item = (CapabilityId, &Arc<Manifest>)> {
+        self.table.all().filter(|(_, one)| !one.retiring).map(|(id, one)| (id, &one.manifest))
+    }
+
+    /// What was seen of an undertaking, oldest first: at most `max` records with numbers above `after`.
+    pub fn trace(&self, query: &TraceQuery, after: u64, max: usize) -> Vec<TraceRecord> {
+        self.trace.find(query, after, max)
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub fn gauges(&self) -> Gauges {
+        let (system_lane, user_lane) = self.lanes.lengths();
+        Gauges {
+            connections: self.conns.len(),
+            pending: self.pending.len(),
+            system_lane,
+            user_lane,
+            in_mailboxes: self.deliveries.len(),
+            timers: self.timers.len(),
+            capabilities: self.directory().count() - own::OWN,
+            unhealthy: self.table.all().filter(|(_, one)| one.unhealthy.is_some()).count(),
+        }
+    }
+
+    /// A client's message goes into the user lane, whatever its type.
+    fn client(&mut self, now: Now, conn: ConnId, message: OsMessage) {
+        let Some(state) = self.conns.get_mut(&conn) else { return };
+        state.messages += 1;
+        let over = state.messages > self.limits.conn_messages_max || !self.lanes.user_has_room();
+        let fault = if self.stop != Stop::No {
+            Some(OsFault::new(503, SHUTTING_DOWN))
+        } else if over {
+            self.counters.overloads += 1;
+            Some(OsFault::new(503, "Too many messages wait: send more when some are answered"))
+        } else {
+            None
+        };
+        match fault {
+            None => self.lanes.push_user(Task::Client { conn, message }),
+            Some(fault) if message.kind.is_request() => {
+                self.refuse(now, Requester::Client(conn), &message, &fault);
+            }
+            Some(_) => self.microtasks.push_back(Microtask::Release { conn }),
+        }
+    }
+
+    /// What an actor says goes into the user lane. When that is full outcomes still do, because requests bound them;
+    /// the rest is refused.
+    fn emit(
+        &mut self,
+        now: Now,
+        from: CapabilityId,
+        during: Option<DeliveryId>,
+        message: OsMessage,
+        wait: bool,
+    ) {
+        let cause = message.metadata.causation.as_ref();
+        let is_awaited = || cause.is_some_and(|cause| self.pending.find(from, during, cause).is_some());
+        if self.lanes.user_has_room() || (message.kind.is_outcome() && is_awaited()) {
+            self.lanes.push_user(Task::Actor { from, during, message, wait });
+            return;
+        }
+        self.counters.overloads += 1;
+        if message.kind.is_request() {
+            let fault = OsFault::new(503, "Too many messages wait: send more when some are answered");
+            self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
+        } else {
+            self.counters.events_undelivered += 1;
+        }
+    }
+
+    /// The client is gone. What it asked for is carried out, nobody is told the outcome.
+    fn close(&mut self, conn: ConnId) {
+        if self.conns.remove(&conn).is_none() {
+            return;
+        }
+        let mine = |requester: &Requester| *requester == Requester::Client(conn);
+        let pending = self.pending.all().filter(|(_, pending)| mine(&pending.requester));
+        let gone: Vec<_> = pending.map(|(id, pending)| (id.clone(), pending.delivery)).collect();
+        for (id, delivery) in gone {
+            self.forget(&id, delivery);
+            self.mark_late(delivery);
+        }
+    }
+
+    /// Request timeouts and timers whose time has come enter the lanes, as far as there is room.
+    fn admit_due(&mut self, now: Now) {
+        while self.lanes.system_has_room() {
+            let Some((id, delivery)) = self.timeouts.pop_due(now.mono) else { break };
+            self.lanes.push_system(Task::Timeout { id, delivery });
+        }
+        if self.stop == Stop::No {
+            self.fire_due(now);
+        }
+    }
+
+    /// The end of a turn. A microtask makes no microtask: each arm ends in an effect, a counter or a lane.
+    pub(crate) fn drain_microtasks(&mut self, now: Now) {
+        while let Some(microtask) = self.microtasks.pop_front() {
+            match microtask {
+                Microtask::Answer { conn, message } => self.effects.push(Effect::Answer { conn, message }),
+                Microtask::Release { conn } => {
+                    if let Some(state) = self.conns.get_mut(&conn) {
+                        state.messages = state.messages.saturating_sub(1);
+                        self.effects.push(Effect::Release { conn, count: 1 });
+                    }
+                }
+                Microtask::Note(note) => self.publish_note(now, note),
+            }
+        }
+    }
+
+    /// Answers a request that was not accepted. Nothing of it is left behind.
+    pub(crate) fn refuse(&mut self, now: Now, requester: Requester, request: &OsMessage, fault: &OsFault) {
+        self.counters.refusals += 1;
+        self.traced(now, self.party(requester), Step::Refused { code: fault.code }, request);
+        let message = make::error(&mut self.ids, now, &Asked::of(request), fault);
+        self.give(now, requester, message);
+    }
+
+    pub(crate) fn traced(&mut self, now: Now, from: Party, step: Step, message: &OsMessage) {
+        if self.trace.is_on() {
+            let record = self.trace.add(now.wall, from, step, message);
+            if self.limits.trace_effects {
+                self.effects.push(Effect::Trace(record.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn party(&self, requester: Requester) -> Party {
+        match requester {
+            Requester::Client(conn) => Party::Client(conn),
+            Requester::Gone => Party::Loop,
+            Requester::Actor { capability, .. } => Party::Capability(self.table.name_of(capability)),
+            Requester::Timer(_) => Party::Timer,
+        }
+    }
+}

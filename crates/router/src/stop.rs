@@ -1,0 +1,42 @@
+//! The end of the loop: first politely, then at once.
+
+use millrace_model::{Now, OsFault};
+
+use crate::effect::Effect;
+use crate::lanes::Task;
+use crate::make::{self, Asked};
+use crate::pending::Requester;
+use crate::router::{Router, SHUTTING_DOWN, Stop};
+
+impl Router {
+    /// Nobody waits any longer: every client gets its answer, and it is no.
+    pub(crate) fn stop_now(&mut self, now: Now) {
+        self.stop = if self.stop == Stop::Done { Stop::Done } else { Stop::Asked };
+        let fault = OsFault::new(503, SHUTTING_DOWN);
+        for task in self.lanes.take_user() {
+            if let Task::Client { conn, message } = task
+                && message.kind.is_request()
+            {
+                self.refuse(now, Requester::Client(conn), &message, &fault);
+            }
+        }
+        let waiting: Vec<_> =
+            self.pending.all().map(|(id, pending)| (id.clone(), pending.delivery)).collect();
+        for (id, delivery) in waiting {
+            let Some(pending) = self.forget(&id, delivery) else { continue };
+            // Rows of timers stay: they fire again in the next process.
+            if let Requester::Client(_) = pending.requester {
+                let asked = Asked { id, ty: pending.ty, correlation: pending.correlation };
+                let message = make::error(&mut self.ids, now, &asked, &fault);
+                self.give(now, pending.requester, message);
+            }
+        }
+    }
+
+    pub(crate) fn stop_if_finished(&mut self) {
+        if self.stop == Stop::Asked && self.pending.is_empty() && self.lanes.is_empty() {
+            self.stop = Stop::Done;
+            self.effects.push(Effect::Stopped);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The life of capabilities: what they finish, how they fail, how they go.
+
+use millrace_model::{Now, OsFault};
+
+use crate::effect::Effect;
+use crate::input::{CapabilityId, DeliveryId};
+use crate::note::Note;
+use crate::router::Router;
+
+impl Router {
+    /// A place in the mailbox is free.
+    pub(crate) fn done(
+        &mut self,
+        now: Now,
+        from: CapabilityId,
+        delivery: DeliveryId,
+        result: Result<(), OsFault>,
+    ) {
+        let Some(one) = self.deliveries.get(&delivery).filter(|one| one.to == from) else { return };
+        let (id, receipt) = (one.id.clone(), one.receipt);
+        if let Err(fault) = &result {
+            match fault.code {
+                500 => self.fault(now, from, Some((id, delivery)), fault),
+                _ => {
+                    self.fail(now, &id, delivery, fault);
+                }
+            }
+        }
+        if let Some(receipt) = receipt {
+            self.effects.push(Effect::Settle { receipt, result });
+        }
+        if let Some(one) = self.deliveries.remove(&delivery).filter(|one| one.is_late) {
+            self.forget_late(from, &one.id);
+        }
+        if let Some(capability) = self.table.get_mut(from) {
+            capability.waiting = capability.waiting.saturating_sub(1);
+        }
+        self.retire_if_empty(from);
+    }
+
+    /// What it had begun is lost with it; the rest waits for its successor.
+    pub(crate) fn crashed(&mut self, now: Now, id: CapabilityId, begun: &[DeliveryId], fault: &OsFault) {
+        let capability = self.table.name_of(id).to_string();
+        for delivery in begun {
+            self.done(now, id, *delivery, Err(fault.clone()));
+        }
+        self.note(now, Note::CapabilityDown { capability, reason: fault.message.clone() });
+    }
+
+    pub(crate) fn unhealthy(&mut self, now: Now, id: CapabilityId, reason: String) {
+        let Some(capability) = self.table.get_mut(id) else { return };
+        capability.unhealthy = Some(reason.clone());
+        let name = capability.name().to_string();
+        let fault = OsFault::new(503, format!("Capability '{name}' is unhealthy: {reason}"));
+        let mailbox: Vec<DeliveryId> =
+            self.deliveries.iter().filter(|(_, one)| one.to == id).map(|(delivery, _)| *delivery).collect();
+        for delivery in mailbox {
+            self.done(now, id, delivery, Err(fault.clone()));
+        }
+        // What it had finished with but not answered will not be answered either.
+        let unanswered: Vec<_> = self
+            .pending
+            .all()
+            .filter(|(_, pending)| pending.to == id)
+            .map(|(request, pending)| (request.clone(), pending.delivery))
+            .collect();
+        for (request, delivery) in unanswered {
+            self.fail(now, &request, delivery, &fault);
+        }
+        self.note(now, Note::CapabilityDown { capability: name, reason });
+    }
+
+    pub(crate) fn healthy(&mut self, now: Now, id: CapabilityId) {
+        if let Some(capability) = self.table.get_mut(id) {
+            capability.unhealthy = None;
+            let capability = capability.name().to_string();
+            self.note(now, Note::CapabilityUp { capability });
+        }
+    }
+
+    /// One that is to go goes when it has finished everything and nobody waits for it.
+    pub(crate) fn retire_if_empty(&mut self, id: CapabilityId) {
+        let finished =
+            self.table.get(id).is_some_and(|one| one.retiring && one.waiting == 0 && one.asked == 0);
+        if finished && !self.pending.all().any(|(_, pending)| pending.to == id) {
+            self.table.forget(id);
+            self.effects.push(Effect::Retired { capability: id });
+        }
+    }
+}

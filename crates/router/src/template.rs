@@ -1,0 +1,227 @@
+//! What `Timer.Set` brings: when, and the message that is then to be sent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_model::{JsonText, Now, OsId, OsKind, OsMessage, OsType, TICK_MS, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Farthest a timer may lie ahead, and the largest time it may name: what every JSON reader keeps exact.
+const TIME_MAX: f64 = 9_007_199_254_740_991.0;
+
+/// `data` of `Timer.Set`, read and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SetTimer {
+    pub(crate) when: When,
+    pub(crate) template: Template,
+    pub(crate) durable: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    After { ms: u64 },
+    At(Timestamp),
+}
+
+/// A message without id, time and cause. Nothing in it is looked at but its envelope.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Template {
+    pub(crate) kind: OsKind,
+    pub(crate) ty: OsType,
+    pub(crate) data: JsonText,
+    pub(crate) correlation: Option<OsId>,
+    pub(crate) other: Option<Arc<str>>,
+}
+
+#[derive(Deserialize)]
+struct SetData<'a> {
+    #[serde(rename = "delayMs", default, borrow)]
+    delay_ms: Option<&'a RawValue>,
+    #[serde(rename = "dueAt", default, borrow)]
+    due_at: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(default)]
+    durable: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct TemplateData<'a> {
+    #[serde(default)]
+    kind: Option<String>,
+    #[serde(rename = "type", default)]
+    ty: Option<String>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    data: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    metadata: Option<BTreeMap<String, &'a RawValue>>,
+}
+
+/// `null` is a value here, not an absence.
+fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(from).map(Some)
+}
+
+/// The error says what is wrong, for a 422.
+pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, String> {
+    let wrong = |error: serde_json::Error| format!("data does not fit Timer.Set: {error}");
+    let set: SetData<'_> = serde_json::from_str(data.as_str()).map_err(wrong)?;
+    let when = match (set.delay_ms, set.due_at) {
+        (Some(delay), None) => When::After { ms: time("delayMs", delay)? },
+        (None, Some(due)) => When::At(Timestamp(time("dueAt", due)?)),
+        (Some(_), Some(_)) => return Err("delayMs and dueAt are both given: give one of them".to_owned()),
+        (None, None) => return Err("neither delayMs nor dueAt is given: give one of them".to_owned()),
+    };
+    let message = set.message.ok_or("message is missing: give {kind, type, data}")?;
+    Ok(SetTimer { when, template: template(message)?, durable: set.durable.unwrap_or(true) })
+}
+
+/// Whole milliseconds, rounded down.
+fn time(name: &str, raw: &RawValue) -> Result<u64, String> {
+    match raw.get().parse::<f64>() {
+        Ok(ms) if (0.0..=TIME_MAX).contains(&ms) => Ok(ms as u64),
+        _ => {
+            let found: String = raw.get().chars().take(40).collect();
+            Err(format!("{name} is {found}: give a number of milliseconds from 0 to {TIME_MAX}"))
+        }
+    }
+}
+
+fn template(raw: &RawValue) -> Result<Template, String> {
+    let wrong = |error: serde_json::Error| format!("message does not fit a template: {error}");
+    let found: TemplateData<'_> = serde_json::from_str(raw.get()).map_err(wrong)?;
+    let kind = found.kind.as_deref().ok_or("message.kind is missing: give command, query or event")?;
+    let kind = OsKind::parse(kind)
+        .filter(|kind| !kind.is_outcome())
+        .ok_or_else(|| format!("message.kind is {kind:.40?}: give command, query or event"))?;
+    let ty = OsType::new(found.ty.as_deref().ok_or("message.type is missing")?)
+        .map_err(|error| format!("message.{error}"))?;
+    let data = found.data.ok_or("message.data is missing: give any JSON value, null included")?;
+    let mut metadata = found.metadata.unwrap_or_default();
+    // Always assigned anew when it fires.
+    for own in ["id", "timestamp", "causation"] {
+        metadata.remove(own);
+    }
+    let correlation = match metadata.remove("correlation").map(RawValue::get) {
+        None | Some("null") => None,
+        Some(text) => {
+            let text: String = serde_json::from_str(text)
+                .map_err(|_| "message.metadata.correlation is no string".to_owned())?;
+            Some(OsId::of_field("message.metadata.correlation", &text).map_err(|error| error.to_string())?)
+        }
+    };
+    Ok(Template { kind, ty, data: JsonText::from_checked(data), correlation, other: members(&metadata) })
+}
+
+/// As they stand between the braces of an object.
+fn members(metadata: &BTreeMap<String, &RawValue>) -> Option<Arc<str>> {
+    let one = |(name, value): (&String, &&RawValue)| {
+        format!("{}:{}", serde_json::Value::from(name.as_str()), JsonText::from_checked(value).as_str())
+    };
+    let all: Vec<String> = metadata.iter().map(one).collect();
+    (!all.is_empty()).then(|| all.join(",").into())
+}
+
+/// A timer: everything its firing will need, and its row in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TimerRow {
+    /// Wall-clock time before which it must not fire.
+    pub(crate) due: Timestamp,
+    /// Equal times fire in this order.
+    pub(crate) order: u64,
+    /// It names a time of the wall clock, rather than a delay.
+    pub(crate) absolute: bool,
+    /// The id of the `Timer.Set` that set it.
+    pub(crate) set_by: String,
+    /// Drawn when it was set, so that a timer that fires again after a crash sends the same ids.
+    pub(crate) message_id: String,
+    pub(crate) fired_id: String,
+    pub(crate) kind: String,
+    #[serde(rename = "type")]
+    pub(crate) ty: String,
+    pub(crate) data: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) correlation: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) other: Option<String>,
+}
+
+/// When a timer set now will be due by the wall clock.
+pub(crate) fn due(now: Now, when: When) -> Timestamp {
+    match when {
+        // «Now» may be almost a tick later than told.
+        When::After { ms } => now.wall + ms + TICK_MS,
+        When::At(at) => at,
+    }
+}
+
+/// The message a timer sends, as of now.
+pub(crate) fn message(row: &TimerRow, now: Now) -> Result<OsMessage, String> {
+    use millrace_model::OsMetadata;
+    let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());
+    Ok(OsMessage {
+        kind: OsKind::parse(&row.kind).ok_or("its kind is unknown")?,
+        ty: OsType::new(&row.ty).map_err(|error| error.to_string())?,
+        data: JsonText::parse(&row.data).map_err(|error| error.to_string())?,
+        metadata: OsMetadata {
+            id: id(&row.message_id)?,
+            timestamp: now.wall,
+            correlation: row.correlation.as_deref().map(id).transpose()?,
+            causation: Some(id(&row.set_by)?),
+            other: row.other.as_deref().map(Into::into),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<SetTimer, String> {
+        parse(&JsonText::parse(text).unwrap())
+    }
+
+    #[test]
+    fn exactly_one_time_is_taken_and_rounded_down() {
+        let with = |times: &str| {
+            read(&format!(r#"{{{times}"message":{{"kind":"event","type":"A.B","data":null}}}}"#))
+        };
+        assert_eq!(with(r#""delayMs":1.9,"#).unwrap().when, When::After { ms: 1 });
+        assert_eq!(with(r#""dueAt":1e12,"#).unwrap().when, When::At(Timestamp(1_000_000_000_000)));
+        assert_eq!(
+            with(r#""delayMs":3000000000,"dueAt":null,"#).unwrap().when,
+            When::After { ms: 3_000_000_000 }
+        );
+        for bad in
+            ["", r#""delayMs":1,"dueAt":1,"#, r#""delayMs":-1,"#, r#""delayMs":1e400,"#, r#""delayMs":"5","#]
+        {
+            assert!(with(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn templates_are_requests_or_events_and_keep_what_they_bring() {
+        let with =
+            |message: &str| read(&format!(r#"{{"delayMs":1,"message":{message}}}"#)).map(|set| set.template);
+        let kept = with(
+            r#"{"kind":"command","type":"Build.Run","data":{"n":1e400},
+               "metadata":{"id":"x","timestamp":"?","causation":7,"correlation":"c","trace":[1, 2]}}"#,
+        )
+        .unwrap();
+        assert_eq!(kept.data.as_str(), r#"{"n":1e400}"#);
+        assert_eq!(kept.other.as_deref(), Some(r#""trace":[1, 2]"#));
+        assert_eq!(kept.correlation.unwrap().as_str(), "c");
+        for bad in [
+            r#"{"kind":"reply","type":"A.B","data":1}"#,
+            r#"{"kind":"command","type":"a.b","data":1}"#,
+            r#"{"kind":"command","type":"A.B"}"#,
+            r#"{"type":"A.B","data":1}"#,
+            r#"{"kind":"event","type":"A.B","data":1,"metadata":{"correlation":""}}"#,
+            "7",
+            "null",
+        ] {
+            assert!(with(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Timers: never early, never lost, equal deadlines in the order they were set.
+//!
+//! A durable timer is armed when its row is stored, and its row goes when what it sent has been taken care of: an event
+//! was posted, a request was answered. A crash in between makes it fire again, with the same ids.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_model::{
+    JsonText, Mono, Now, Op, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, Space, TICK_MS,
+};
+use serde_json::json;
+
+use crate::deadlines::{Deadline, Deadlines};
+use crate::effect::Effect;
+use crate::input::{ConnId, Token};
+use crate::lanes::Task;
+use crate::note::Note;
+use crate::own::{Ask, TIMER_FIRED, text_member};
+use crate::pending::Requester;
+use crate::router::Router;
+use crate::template::{self, SetTimer, TimerRow, When};
+use crate::trace::Party;
+
+/// Where the rows of timers are in [`Space::Kv`].
+pub const TIMER_PREFIX: &str = "router/timer/";
+/// Timers that enter the lanes in one turn: the rest in the next.
+const FIRES_PER_TURN: usize = 64;
+
+/// Who set a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Client(ConnId),
+    Actor,
+    /// Somebody before this process started.
+    Before,
+}
+
+#[derive(Debug)]
+struct Timer {
+    name: Arc<str>,
+    row: TimerRow,
+    owner: Owner,
+    durable: bool,
+    /// Where it stands in the queue; `None` while it is being stored or after it fired.
+    armed: Option<Deadline>,
+    /// `Timer.Fired` was sent.
+    announced: bool,
+}
+
+/// What a commit was for.
+#[derive(Debug)]
+enum Stored {
+    Set { timer: u64, at: Mono, ask: Ask },
+    Cancel { timer: u64, at: Mono, ask: Ask },
+    Forget { timer: Arc<str> },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    all: BTreeMap<u64, Timer>,
+    by_name: BTreeMap<Arc<str>, u64>,
+    queue: Deadlines<u64>,
+    commits: BTreeMap<Token, Stored>,
+    next: u64,
+    next_token: u64,
+}
+
+impl Timers {
+    pub(crate) fn first_due(&self) -> Option<Mono> {
+        self.queue.first()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn owner(&self, timer: u64) -> Owner {
+        self.all.get(&timer).map_or(Owner::Before, |one| one.owner)
+    }
+
+    fn arm(&mut self, timer: u64, at: Mono) {
+        let deadline = self.queue.set(at, timer);
+        if let Some(one) = self.all.get_mut(&timer) {
+            one.armed = Some(deadline);
+        }
+    }
+
+    fn token(&mut self, stored: Stored) -> Token {
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        self.commits.insert(token, stored);
+        token
+    }
+}
+
+impl Router {
+    pub(crate) fn set_timer(&mut self, now: Now, requester: Requester, ask: Ask, message: &OsMessage) {
+        let set = match template::parse(&message.data) {
+            Ok(set) => set,
+            Err(why) => {
+                let fault = OsFault::new(422, format!("Schema validation failed: {why}"));
+                return self.finish_own(now, &ask, Err(fault));
+            }
+        };
+        let owner = match requester {
+            Requester::Client(conn) => Owner::Client(conn),
+            Requester::Gone => Owner::Before,
+            Requester::Actor { .. } | Requester::Timer(_) => Owner::Actor,
+        };
+        if let Err(fault) = self.timer_room(owner) {
+            return self.finish_own(now, &ask, Err(fault));
+        }
+        self.counters.timers_set += 1;
+        let when = set.when;
+        let durable = set.durable && self.limits.durable_timers;
+        let number = self.add_timer(now, owner, durable, set, message);
+        let at = match when {
+            When::After { ms } => now.mono + ms + TICK_MS,
+            When::At(due) => now.mono_at(due),
+        };
+        if durable && let Some(timer) = self.timers.all.get(&number) {
+            let key = format!("{TIMER_PREFIX}{}", timer.name);
+            // Maps of strings and numbers: their serialisation has no failing case.
+            let value = Bytes::from(serde_json::to_vec(&timer.row).unwrap_or_default());
+            let token = self.timers.token(Stored::Set { timer: number, at, ask });
+            self.effects.push(Effect::Commit { token, ops: vec![Op::Put { space: Space::Kv, key, value }] });
+        } else {
+            self.timer_is_set(now, number, at, &ask);
+        }
+    }
+
+    fn timer_room(&mut self, owner: Owner) -> Result<(), OsFault> {
+        let fault = if self.timers.len() >= self.limits.timers_max {
+            "Too many timers are set: try again later"
+        } else if let Owner::Client(conn) = owner
+            && self.conns.get(&conn).is_some_and(|one| one.timers >= self.limits.conn_timers_max)
+        {
+            "This connection has set too many timers: cancel some"
+        } else {
+            return Ok(());
+        };
+        self.counters.overloads += 1;
+        Err(OsFault::new(503, fault))
+    }
+
+    fn add_timer(
+        &mut self,
+        now: Now,
+        owner: Owner,
+        durable: bool,
+        set: SetTimer,
+        message: &OsMessage,
+    ) -> u64 {
+        let SetTimer { when, template, .. } = set;
+        let mut draw = || self.ids.draw(now.wall).to_string();
+        let (name, message_id, fired_id) = (draw(), draw(), draw());
+        self.timers.next += 1;
+        let number = self.timers.next;
+        let correlation = template.correlation.or_else(|| message.metadata.correlation.clone());
+        let row = TimerRow {
+            due: template::due(now, when),
+            order: number,
+            absolute: matches!(when, When::At(_)),
+            set_by: message.metadata.id.to_string(),
+            message_id,
+            fired_id,
+            kind: template.kind.as_str().to_owned(),
+            ty: template.ty.to_string(),
+            data: template.data.as_str().to_owned(),
+            correlation: correlation.map(|id| id.to_string()),
+            other: template.other.map(|other| other.to_string()),
+        };
+        self.put_timer(
+            number,
+            Timer { name: name.into(), row, owner, durable, armed: None, announced: false },
+        );
+        number
+    }
+
+    fn put_timer(&mut self, number: u64, timer: Timer) {
+        if let Owner::Client(conn) = timer.owner
+            && let Some(conn) = self.conns.get_mut(&conn)
+        {
+            conn.timers += 1;
+        }
+        self.timers.by_name.insert(timer.name.clone(), number);
+        self.timers.all.insert(number, timer);
+    }
+
+    fn drop_timer(&mut self, number: u64) -> Option<Timer> {
+        let timer = self.timers.all.remove(&number)?;
+        self.timers.by_name.remove(&timer.name);
+        if let Some(deadline) = timer.armed {
+            self.timers.queue.cancel(deadline);
+        }
+        if let Owner::Client(conn) = timer.owner
+            && let Some(conn) = self.conns.get_mut(&conn)
+        {
+            conn.timers = conn.timers.saturating_sub(1);
+        }
+        Some(timer)
+    }
+
+    fn timer_is_set(&mut self, now: Now, number: u64, at: Mono, ask: &Ask) {
+        self.timers.arm(number, at);
+        let Some(name) = self.timers.all.get(&number).map(|one| one.name.to_string()) else { return };
+        self.finish_own(now, ask, Ok(&json!({ "timerId": name })));
+        self.tell(now, Note::TimerSet { timer: name });
+    }
+
+    pub(crate) fn cancel_timer(&mut self, now: Now, ask: Ask, message: &OsMessage) {
+        let name = text_member(&message.data, "timerId").unwrap_or_default();
+        let number = self.timers.by_name.get(name.as_str()).copied();
+        let armed = number.and_then(|number| Some((number, self.timers.all.get_mut(&number)?)));
+        let Some((number, deadline, durable)) =
+            armed.and_then(|(number, one)| Some((number, one.armed.take()?, one.durable)))
+        else {
+            // Unknown, fired, or on its way: not an error.
+            return self.finish_own(now, &ask, Ok(&json!({ "cancelled": false })));
+        };
+        self.timers.queue.cancel(deadline);
+        if durable {
+            let key = format!("{TIMER_PREFIX}{name}");
+            let token = self.timers.token(Stored::Cancel { timer: number, at: deadline.at, ask });
+            self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
+        } else {
+            self.timer_is_cancelled(now, number, &ask);
+        }
+    }
+
+    fn timer_is_cancelled(&mut self, now: Now, number: u64, ask: &Ask) {
+        self.counters.timers_cancelled += 1;
+        if let Some(timer) = self.drop_timer(number) {
+            self.tell(now, Note::TimerCancelled { timer: timer.name.to_string() });
+        }
+        self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
+    }
+
+    pub(crate) fn timer_committed(&mut self, now: Now, token: Token, result: Result<(), String>) {
+        let failed = |why: &str| OsFault::new(503, format!("The timer could not be stored: {why}"));
+        match (self.timers.commits.remove(&token), result) {
+            (Some(Stored::Set { timer, at, ask }), Ok(())) => self.timer_is_set(now, timer, at, &ask),
+            (Some(Stored::Set { timer, ask, .. }), Err(why)) => {
+                self.drop_timer(timer);
+                self.finish_own(now, &ask, Err(failed(&why)));
+            }
+            (Some(Stored::Cancel { timer, ask, .. }), Ok(())) => self.timer_is_cancelled(now, timer, &ask),
+            (Some(Stored::Cancel { timer, at, ask }), Err(why)) => {
+                self.timers.arm(timer, at);
+                self.finish_own(now, &ask, Err(failed(&why)));
+            }
+            (Some(Stored::Forget { timer }), Err(why)) => {
+                let reason = format!("it fired but its row could not be removed, it may fire again: {why}");
+                self.note(now, Note::TimerLost { timer: timer.to_string(), reason });
+            }
+            (Some(Stored::Forget { .. }), Ok(())) | (None, _) => {}
+        }
+    }
+
+    /// Those whose time has come, `Timer.Fired` first, then what they send.
+    pub(crate) fn fire_due(&mut self, now: Now) {
+        for _ in 0..FIRES_PER_TURN {
+            if !self.lanes.user_has_room() || !self.lanes.system_has_room() {
+                return;
+            }
+            let Some(number) = self.timers.queue.pop_due(now.mono) else { return };
+            let Some(timer) = self.timers.all.get_mut(&number) else { continue };
+            timer.armed = None;
+            // The wall clock may have stepped back, and a time of day was asked for.
+            if timer.row.absolute && now.wall < timer.row.due {
+                let at = now.mono_at(timer.row.due);
+                self.timers.arm(number, at);
+                continue;
+            }
+            self.fire(now, number);
+        }
+    }
+
+    fn fire(&mut self, now: Now, number: u64) {
+        let Some(timer) = self.timers.all.get_mut(&number) else { return };
+        let announced = std::mem::replace(&mut timer.announced, true);
+        let name = timer.name.clone();
+        let (message, fired) = match (template::message(&timer.row, now), fired_event(timer, now)) {
+            (Ok(message), Ok(fired)) => (message, fired),
+            (Err(why), _) | (_, Err(why)) => {
+                self.note(now, Note::TimerLost { timer: name.to_string(), reason: why });
+                self.forget_timer(number);
+                return;
+            }
+        };
+        if !announced {
+            self.counters.timers_fired += 1;
+            self.lanes.push_user(Task::Own { message: fired });
+            self.tell(now, Note::TimerFired { timer: name.to_string() });
+        }
+        let task = Task::Fired { timer: number, message };
+        match &task {
+            Task::Fired { message, .. } if message.ty.is_sys() => {
+                self.lanes.push_system(task);
+            }
+            _ => self.lanes.push_user(task),
+        }
+    }
+
+    /// What a timer sends is routed like anything else.
+    pub(crate) fn route_fired(&mut self, now: Now, timer: u64, message: OsMessage) {
+        if message.kind == OsKind::Event {
+            self.fan_out(now, Party::Timer, message);
+            self.forget_timer(timer);
+            return;
+        }
+        self.counters.internal_requests += 1;
+        self.request(now, Requester::Timer(timer), message);
+    }
+
+    /// Nobody waits for the answer; it only tells that the timer has done its work.
+    pub(crate) fn timer_answered(&mut self, _now: Now, timer: u64, _answer: &OsMessage) {
+        self.forget_timer(timer);
+    }
+
+    /// It could not be taken just now.
+    pub(crate) fn retry_timer(&mut self, now: Now, timer: u64) {
+        let at = now.mono + self.limits.timer_retry_ms;
+        self.timers.arm(timer, at);
+    }
+
+    fn forget_timer(&mut self, number: u64) {
+        let Some(timer) = self.drop_timer(number) else { return };
+        if timer.durable {
+            let key = format!("{TIMER_PREFIX}{}", timer.name);
+            let token = self.timers.token(Stored::Forget { timer: timer.name });
+            self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
+        }
+    }
+
+    pub(crate) fn restore_timers(&mut self, now: Now, rows: Vec<(String, Bytes)>) {
+        let mut timers = Vec::new();
+        for (key, value) in rows {
+            let name = key.strip_prefix(TIMER_PREFIX).unwrap_or(&key).to_owned();
+            match serde_json::from_slice::<TimerRow>(&value) {
+                Ok(row) => timers.push((row, name)),
+                // Left where it is: whoever looks after the store can still read it.
+                Err(error) => {
+                    self.note(now, Note::TimerLost { timer: name, reason: format!("its row: {error}") });
+                }
+            }
+        }
+        timers.sort_by(|(a, a_name), (b, b_name)| (a.due, a.order, a_name).cmp(&(b.due, b.order, b_name)));
+        self.timers.next = timers.iter().map(|(row, _)| row.order).fold(self.timers.next, u64::max);
+        for (mut row, name) in timers {
+            // Only the wall clock knows how long the process was away.
+            row.absolute = true;
+            let at = now.mono_at(row.due);
+            self.timers.next += 1;
+            let number = self.timers.next;
+            let owner = Owner::Before;
+            let name = Arc::from(name);
+            self.put_timer(number, Timer { name, row, owner, durable: true, armed: None, announced: false });
+            self.timers.arm(number, at);
+        }
+    }
+
+    /// Of interest to subscribers only: a log line per timer would be noise.
+    fn tell(&mut self, now: Now, note: Note) {
+        if OsType::new(note.ty()).is_ok_and(|ty| !self.table.listeners(&ty).is_empty()) {
+            self.note(now, note);
+        }
+    }
+}
+
+fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, String> {
+    let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());
+    let data = json!({ "timerId": &*timer.name }).to_string();
+    Ok(OsMessage {
+        kind: OsKind::Event,
+        ty: OsType::new(TIMER_FIRED).map_err(|error| error.to_string())?,
+        data: JsonText::from_stored(data.into()),
+        metadata: OsMetadata {
+            id: id(&timer.row.fired_id)?,
+            timestamp: now.wall,
+            correlation: timer.row.correlation.as_deref().map(id).transpose()?,
+            causation: Some(id(&timer.row.set_by)?),
+            other: None,
+        },
+    })
+}
