@@ -75,6 +75,13 @@ impl Ticket {
         Op::Delete { space: Space::Claims, key: self.key() }
     }
 
+    /// [`Ticket::check`] and [`Ticket::delete`], which mostly go together.
+    pub fn end(&self) -> (Check, Op) {
+        let key = self.key();
+        let delete = Op::Delete { space: Space::Claims, key: key.clone() };
+        (Check::Equals { space: Space::Claims, key, value: self.row.encode() }, delete)
+    }
+
     pub fn put(&self) -> Op {
         Op::Put { space: Space::Claims, key: self.key(), value: self.row.encode() }
     }

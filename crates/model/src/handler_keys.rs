@@ -2,8 +2,7 @@
 //!
 //! Names contain no slash; what users choose freely (type names, keys of entities) is escaped so that it holds none.
 
-use std::fmt::Write;
-
+use crate::digits::{Digits, decimal, hex};
 use crate::id::EventId;
 use crate::name::{HandlerId, Namespace, SessionId};
 use crate::state::{Identity, StateCommit, StateKind};
@@ -12,19 +11,20 @@ use crate::time::Timestamp;
 
 /// `namespace/handler`
 pub fn handler(namespace: &Namespace, handler: &HandlerId) -> String {
-    format!("{namespace}/{handler}")
+    [namespace.as_str(), "/", handler.as_str()].concat()
 }
 
 /// `namespace/handler/topic/partition/lane`: the lane is `-` for the plain one, else as in [`off_priority`].
 pub fn lane(handler: &HandlerId, stream: &Stream, lane: Option<u32>) -> String {
     let (namespace, topic) = (stream.topic.namespace(), stream.topic.topic());
-    let lane = lane.map_or_else(|| "-".to_owned(), inverted);
-    format!("{namespace}/{handler}/{topic}/{}/{lane}", stream.partition)
+    let (partition, digits) = (decimal(stream.partition.0), lane.map(inverted));
+    let lane = digits.as_deref().unwrap_or("-");
+    [namespace, "/", handler.as_str(), "/", topic, "/", &partition, "/", lane].concat()
 }
 
 /// All lanes of a handler on a topic.
 pub fn lanes_of(handler: &HandlerId, topic: &TopicKey) -> String {
-    format!("{}/{handler}/{}/", topic.namespace(), topic.topic())
+    [topic.namespace(), "/", handler.as_str(), "/", topic.topic(), "/"].concat()
 }
 
 /// Partition and lane of a key made by [`lane`].
@@ -40,28 +40,31 @@ pub fn lane_place(key: &str) -> Option<(Partition, Option<u32>)> {
 /// `namespace/handler/due/topic/partition/offset`: the first rows of a handler are those to look at next.
 pub fn claim(handler: &HandlerId, due: Timestamp, stream: &Stream, offset: Offset) -> String {
     let (namespace, topic) = (stream.topic.namespace(), stream.topic.topic());
-    format!("{namespace}/{handler}/{:012x}/{topic}/{}/{:016x}", due.0, stream.partition, offset.0)
+    let (due, partition, offset) = (hex(due.0, 12), decimal(stream.partition.0), hex(offset.0, 16));
+    [namespace, "/", handler.as_str(), "/", &due, "/", topic, "/", &partition, "/", &offset].concat()
 }
 
 /// All claims of a handler.
 pub fn claims_of(namespace: &str, handler: &HandlerId) -> String {
-    format!("{namespace}/{handler}/")
+    [namespace, "/", handler.as_str(), "/"].concat()
 }
 
 /// Sorts after every claim of the handler that is due at `now` or before, and before the rest.
 pub fn claims_end(namespace: &str, handler: &HandlerId, now: Timestamp) -> String {
-    format!("{namespace}/{handler}/{:012x}0", now.0)
+    [namespace, "/", handler.as_str(), "/", &hex(now.0, 12), "0"].concat()
 }
 
 /// `namespace/topic/partition/made/lane/offset` for an event whose priority is not the plain one; the urgent come first.
 /// `made` is the store's own: it tells a stream from earlier ones of its name, whose rows may still be there.
 pub fn off_priority(stream: &Stream, made: u64, lane: u32, offset: Offset) -> String {
-    format!("{}/{}/{made:016x}/{}/{:016x}", stream.topic, stream.partition, inverted(lane), offset.0)
+    let (partition, made) = (decimal(stream.partition.0), hex(made, 16));
+    let (lane, offset) = (inverted(lane), hex(offset.0, 16));
+    [stream.topic.as_str(), "/", &partition, "/", &made, "/", &lane, "/", &offset].concat()
 }
 
 /// All events of the stream off the plain lane.
 pub fn off_priorities_of(stream: &Stream, made: u64) -> String {
-    format!("{}/{}/{made:016x}/", stream.topic, stream.partition)
+    [stream.topic.as_str(), "/", &decimal(stream.partition.0), "/", &hex(made, 16), "/"].concat()
 }
 
 /// Lane and offset of a key made by [`off_priority`].
@@ -82,8 +85,8 @@ pub fn claim_place(key: &str) -> Option<(&str, Stream, Offset)> {
 }
 
 /// Four hex digits that fall as the priority rises.
-fn inverted(lane: u32) -> String {
-    format!("{:04x}", 0xffff - lane.min(0xffff))
+fn inverted(lane: u32) -> Digits {
+    hex(u64::from(0xffff - lane.min(0xffff)), 4)
 }
 
 /// The lane a key made by [`off_priority`] or [`lane`] names by its hex digits.
@@ -93,7 +96,8 @@ pub fn lane_from(digits: &str) -> Option<u32> {
 
 /// `namespace/topic/partition/offset/handler`
 pub fn finished(stream: &Stream, offset: Offset, handler: &HandlerId) -> String {
-    format!("{}/{}/{:016x}/{handler}", stream.topic, stream.partition, offset.0)
+    let (partition, offset) = (decimal(stream.partition.0), hex(offset.0, 16));
+    [stream.topic.as_str(), "/", &partition, "/", &offset, "/", handler.as_str()].concat()
 }
 
 /// `namespace/time/topic/partition/offset/handler`: oldest first.
@@ -104,7 +108,7 @@ pub fn dead_letter(stream: &Stream, offset: Offset, handler: &HandlerId, failed_
 
 /// `namespace/session`
 pub fn session(namespace: &Namespace, session: &SessionId) -> String {
-    format!("{namespace}/{session}")
+    [namespace.as_str(), "/", session.as_str()].concat()
 }
 
 /// `namespace/name`, the name escaped.
@@ -157,8 +161,8 @@ pub fn escaped(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-') {
             out.push(byte as char);
         } else {
-            // Writing into a `String` cannot fail.
-            let _ = write!(out, "~{byte:02x}");
+            out.push('~');
+            out.push_str(&hex(u64::from(byte), 2));
         }
     }
     out

@@ -10,6 +10,7 @@
 mod access;
 mod batch;
 mod claim;
+mod digits;
 mod event;
 mod finding;
 mod handler_keys;
