@@ -36,12 +36,15 @@ impl State {
     }
 
     fn refusal(&self, batch: &Batch) -> Option<Refusal> {
-        let row = |space: Space, key: &String| self.spaces.get(&(space, key.clone()));
         batch.checks.iter().enumerate().find_map(|(at, check)| {
-            let (found, holds) = match check {
-                Check::Absent { space, key } => (row(*space, key), row(*space, key).is_none()),
-                Check::Present { space, key } => (row(*space, key), row(*space, key).is_some()),
-                Check::Equals { space, key, value } => (row(*space, key), row(*space, key) == Some(value)),
+            let (Check::Absent { space, key }
+            | Check::Present { space, key }
+            | Check::Equals { space, key, .. }) = check;
+            let found = self.tables.get(*space, key);
+            let holds = match check {
+                Check::Absent { .. } => found.is_none(),
+                Check::Present { .. } => found.is_some(),
+                Check::Equals { value, .. } => found == Some(value),
             };
             (!holds).then(|| Refusal { check: at, found: found.cloned() })
         })
@@ -81,15 +84,9 @@ impl State {
     /// An operation on a small table.
     fn write(&mut self, op: &Op) {
         match op {
-            Op::Put { space, key, value } => {
-                self.spaces.insert((*space, key.clone()), value.clone());
-            }
-            Op::PutNew { space, key, value } => {
-                self.spaces.entry((*space, key.clone())).or_insert_with(|| value.clone());
-            }
-            Op::Delete { space, key } => {
-                self.spaces.remove(&(*space, key.clone()));
-            }
+            Op::Put { space, key, value } => self.tables.put(*space, key, value.clone()),
+            Op::PutNew { space, key, value } => self.tables.put_new(*space, key, value),
+            Op::Delete { space, key } => self.tables.remove(*space, key),
             _ => {}
         }
     }
@@ -118,7 +115,7 @@ impl State {
         }
         if let Some(lane) = lane_of(append.event.body.priority) {
             let key = keys::off_priority(&append.stream, log.made(), lane, offset);
-            self.spaces.insert((Space::OffPriority, key), Bytes::from(ts.0.to_string()));
+            self.tables.put(Space::OffPriority, &key, Bytes::from(ts.0.to_string()));
         }
         feed::extend(runs, append, offset);
         Appended { partition: append.stream.partition, offset, ts, id, duplicate: false }
@@ -140,7 +137,7 @@ impl State {
         let Some(log) = self.logs.get(stream) else { return };
         let prefix = KeyRange::prefix(&format!("{stream}/"));
         let end = format!("{stream}/{:016x}", log.bounds(stream).start.0);
-        self.forget(Space::Finished, &KeyRange { from: prefix.from, to: Some(end) });
+        self.tables.remove_range(Space::Finished, &KeyRange { from: prefix.from, to: Some(end) });
     }
 
     fn remove(&mut self, stream: &Stream, offsets: &[Offset], compacted_to: Offset) {
@@ -149,7 +146,7 @@ impl State {
         self.forget_lanes(stream, &removed);
         for event in removed {
             let prefix = format!("{stream}/{:016x}/", event.offset.0);
-            self.forget(Space::Finished, &KeyRange::prefix(&prefix));
+            self.tables.remove_range(Space::Finished, &KeyRange::prefix(&prefix));
         }
     }
 
@@ -158,30 +155,16 @@ impl State {
         for event in events {
             if let Some(lane) = lane_of(event.body.priority) {
                 let key = keys::off_priority(stream, made, lane, event.offset);
-                self.spaces.remove(&(Space::OffPriority, key));
+                self.tables.remove(Space::OffPriority, &key);
             }
-        }
-    }
-
-    fn forget(&mut self, space: Space, range: &KeyRange) {
-        let from = (space, range.from.clone());
-        let keys: Vec<(Space, String)> = self
-            .spaces
-            .range(from..)
-            .map(|(key, _)| key)
-            .take_while(|(found, key)| *found == space && range.contains(key))
-            .cloned()
-            .collect();
-        for key in keys {
-            self.spaces.remove(&key);
         }
     }
 
     fn drop_topic(&mut self, topic: &TopicKey, runs: &mut Vec<Run>) {
         let Ok(ops) = resolve::forget_topic(&mut Looking { state: self, runs }, topic);
         ops.iter().for_each(|op| self.write(op));
-        self.forget(Space::Finished, &KeyRange::prefix(&format!("{topic}/")));
-        self.forget(Space::OffPriority, &KeyRange::prefix(&format!("{topic}/")));
+        self.tables.remove_range(Space::Finished, &KeyRange::prefix(&format!("{topic}/")));
+        self.tables.remove_range(Space::OffPriority, &KeyRange::prefix(&format!("{topic}/")));
         self.logs.retain(|stream, _| stream.topic != *topic);
         self.ids.forget_topic(topic);
         self.feed.forget_topic(topic);

@@ -10,7 +10,7 @@ pub(super) struct Ids {
     ids_max: usize,
     /// One entry per append, in order of arrival, with the number that says which entry of the map it stands for.
     arrivals: VecDeque<(TopicKey, EventId, u64)>,
-    newest: BTreeMap<(TopicKey, EventId), (Partition, Offset, u64)>,
+    newest: BTreeMap<TopicKey, BTreeMap<EventId, (Partition, Offset, u64)>>,
     arrived: u64,
 }
 
@@ -20,23 +20,25 @@ impl Ids {
     }
 
     pub(super) fn find(&self, topic: &TopicKey, id: &EventId) -> Option<(Partition, Offset)> {
-        self.newest.get(&(topic.clone(), id.clone())).map(|(partition, offset, _)| (*partition, *offset))
+        let (partition, offset, _) = self.newest.get(topic)?.get(id)?;
+        Some((*partition, *offset))
     }
 
     pub(super) fn remember(&mut self, topic: &TopicKey, id: &EventId, partition: Partition, offset: Offset) {
         self.arrived += 1;
-        self.newest.insert((topic.clone(), id.clone()), (partition, offset, self.arrived));
+        let ids = self.newest.entry(topic.clone()).or_default();
+        ids.insert(id.clone(), (partition, offset, self.arrived));
         self.arrivals.push_back((topic.clone(), id.clone(), self.arrived));
         while self.arrivals.len() > self.ids_max {
             let Some((topic, id, arrived)) = self.arrivals.pop_front() else { return };
-            let key = (topic, id);
-            if self.newest.get(&key).is_some_and(|found| found.2 == arrived) {
-                self.newest.remove(&key);
+            let Some(ids) = self.newest.get_mut(&topic) else { continue };
+            if ids.get(&id).is_some_and(|found| found.2 == arrived) {
+                ids.remove(&id);
             }
         }
     }
 
     pub(super) fn forget_topic(&mut self, topic: &TopicKey) {
-        self.newest.retain(|(found, _), _| found != topic);
+        self.newest.remove(topic);
     }
 }

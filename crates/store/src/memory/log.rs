@@ -51,8 +51,18 @@ impl Log {
     }
 
     pub(super) fn get(&self, offset: Offset) -> Option<&Arc<Event>> {
-        let at = self.events.binary_search_by_key(&offset, |event| event.offset).ok()?;
-        self.events.get(at)
+        self.events.get(self.place(offset)).filter(|event| event.offset == offset)
+    }
+
+    /// Where the first event is that lies at the offset or behind it. Without gaps that is known without a search.
+    fn place(&self, offset: Offset) -> usize {
+        let first = self.events.front().map_or(self.next, |event| event.offset);
+        let guess = offset.0.saturating_sub(first.0) as usize;
+        match self.events.get(guess) {
+            Some(event) if event.offset == offset => guess,
+            None if guess == self.events.len() && self.next == offset => guess,
+            _ => self.events.partition_point(|event| event.offset < offset),
+        }
     }
 
     pub(super) fn push(&mut self, event: Arc<Event>) {
@@ -91,7 +101,7 @@ impl Log {
         let from = from.clamp(self.start, self.next);
         let mut page = Page { through: from.before(), ..Page::default() };
         let mut bytes = 0;
-        for event in self.events.range(self.events.partition_point(|event| event.offset < from)..) {
+        for event in self.events.range(self.place(from)..) {
             bytes += event.body.bytes();
             let full = page.events.len() == limit.events_max;
             if full || bytes > limit.bytes_max && !page.events.is_empty() {

@@ -9,17 +9,6 @@ use super::State;
 use crate::port::{KeyRange, Page, ReadLimit, Row, Run};
 use crate::resolve::{Look, Looked};
 
-impl State {
-    pub(super) fn rows(&self, space: Space, range: &KeyRange, rows_max: usize) -> Vec<Row> {
-        self.spaces
-            .range((space, range.from.clone())..)
-            .take_while(|((found, key), _)| *found == space && range.contains(key))
-            .take(rows_max)
-            .map(|((_, key), value)| Row { key: key.clone(), value: value.clone() })
-            .collect()
-    }
-}
-
 pub(super) struct Looking<'a> {
     pub(super) state: &'a State,
     /// What the commit under way has appended so far.
@@ -30,11 +19,11 @@ impl Look for Looking<'_> {
     type Error = Infallible;
 
     fn get(&mut self, space: Space, key: &str) -> Result<Option<Bytes>, Infallible> {
-        Ok(self.state.spaces.get(&(space, key.to_owned())).cloned())
+        Ok(self.state.tables.get(space, key).cloned())
     }
 
     fn scan(&mut self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, Infallible> {
-        Ok(self.state.rows(space, range, rows_max))
+        Ok(self.state.tables.rows(space, range, rows_max))
     }
 
     fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, Infallible> {

@@ -8,17 +8,18 @@ mod feed;
 mod ids;
 mod log;
 mod look;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use millrace_model::{BATCH_BYTES_MAX, Batch, Offset, Outcome, Space, Stream, Timestamp};
 
 use self::feed::Feed;
 use self::ids::Ids;
 use self::log::Log;
+use self::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{
     Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Store, StreamBounds,
@@ -37,7 +38,7 @@ pub(crate) struct State {
     logs: BTreeMap<Stream, Log>,
     /// Streams ever made.
     made: u64,
-    spaces: BTreeMap<(Space, String), Bytes>,
+    tables: Tables,
     ids: Ids,
     feed: Feed,
 }
@@ -51,7 +52,7 @@ impl MemoryStore {
         let state = State {
             logs: BTreeMap::new(),
             made: 0,
-            spaces: BTreeMap::new(),
+            tables: Tables::default(),
             ids: Ids::new(dedupe_ids_max),
             feed: Feed::default(),
         };
@@ -86,7 +87,7 @@ impl fmt::Debug for MemoryStore {
         let state = self.state();
         f.debug_struct("MemoryStore")
             .field("streams", &state.logs.len())
-            .field("rows", &state.spaces.len())
+            .field("rows", &state.tables.len())
             .field("last", &state.feed.last())
             .finish_non_exhaustive()
     }
@@ -116,7 +117,7 @@ impl Store for MemoryStore {
     }
 
     fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.state().rows(space, range, rows_max))
+        Ok(self.state().tables.rows(space, range, rows_max))
     }
 
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
