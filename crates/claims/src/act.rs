@@ -38,7 +38,7 @@ pub(crate) enum Then {
 impl Act {
     /// Put into a batch with others it takes about this much.
     pub(crate) fn bytes(&self) -> usize {
-        millrace_model::Batch { ops: self.ops.clone(), ..Default::default() }.bytes()
+        self.ops.iter().map(Op::bytes).sum()
     }
 }
 
@@ -63,7 +63,8 @@ impl Worker {
             session: Some(self.identity.session.clone()),
             error: None,
         };
-        let mut ops = vec![ticket.delete(), put_finished(ticket, &finished)];
+        let (check, delete) = ticket.end();
+        let mut ops = vec![delete, put_finished(ticket, &finished)];
         let lineage = caused_by(event);
         for (at, out) in emitted.iter().enumerate() {
             depth_allowed(&lineage, self.config.max_event_chain_depth)?;
@@ -74,15 +75,15 @@ impl Worker {
         let batch = millrace_model::Batch { ops, ..Default::default() };
         crate::build::fits(&batch)?;
         let then = Then::Acked { handler, event: event.clone() };
-        Ok(Act { checks: self.fence(ticket), ops: batch.ops, then })
+        Ok(Act { checks: self.fence(check), ops: batch.ops, then })
     }
 
-    fn fence(&self, ticket: &Ticket) -> Vec<Check> {
+    fn fence(&self, check: Check) -> Vec<Check> {
         #[cfg(feature = "sabotage")]
         if self.config.sabotage == Some(crate::Sabotage::AckWithoutFence) {
             return Vec::new();
         }
-        vec![ticket.check()]
+        vec![check]
     }
 
     /// The try failed: the event waits for the next one, or is given up.
@@ -105,7 +106,8 @@ impl Worker {
             ..ticket.clone()
         };
         let then = Then::Released { handler, event: event.clone(), attempts, due, error };
-        Act { checks: vec![ticket.check()], ops: vec![ticket.delete(), waiting.put()], then }
+        let (check, delete) = ticket.end();
+        Act { checks: vec![check], ops: vec![delete, waiting.put()], then }
     }
 
     /// Doubles with every attempt up to the most, and a little apart so that failures do not march in step.
@@ -137,8 +139,9 @@ impl Worker {
         };
         let row = dead_letter_row(now, ticket, event, attempts, &error);
         let key = keys::dead_letter(&ticket.stream, ticket.offset, &ticket.handler, now);
+        let (check, delete) = ticket.end();
         let mut ops = vec![
-            ticket.delete(),
+            delete,
             put_finished(ticket, &finished),
             Op::Put { space: Space::DeadLetters, key, value: row.encode() },
         ];
@@ -158,7 +161,7 @@ impl Worker {
             ops.extend(append(&self.identity.namespace, &self.topics, &out, id, lineage, nonce));
         }
         let then = Then::DeadLettered { handler, event: event.clone(), attempts, error };
-        Act { checks: vec![ticket.check()], ops, then }
+        Act { checks: vec![check], ops, then }
     }
 
     /// Somebody else may have it: it was never started, so no attempt is counted.
@@ -166,14 +169,16 @@ impl Worker {
         let row = ClaimRow { session: None, ..waiting(&ticket.row, now) };
         let back = Ticket { row, ..ticket.clone() };
         let then = Then::GivenBack { handler };
-        Act { checks: vec![ticket.check()], ops: vec![ticket.delete(), back.put()], then }
+        let (check, delete) = ticket.end();
+        Act { checks: vec![check], ops: vec![delete, back.put()], then }
     }
 
     pub(crate) fn renew(&self, now: Timestamp, run: RunId, ticket: &Ticket) -> Act {
         let due = now + self.config.event_claim_lease_ms;
         let renewed = Ticket { row: ClaimRow { due, ..ticket.row.clone() }, ..ticket.clone() };
-        let ops = vec![ticket.delete(), renewed.put()];
-        Act { checks: vec![ticket.check()], ops, then: Then::Renewed { run, ticket: renewed } }
+        let (check, delete) = ticket.end();
+        let ops = vec![delete, renewed.put()];
+        Act { checks: vec![check], ops, then: Then::Renewed { run, ticket: renewed } }
     }
 }
 

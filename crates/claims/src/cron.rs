@@ -51,12 +51,17 @@ impl Times {
         (next > after && next.0 - after.0 <= YEARS_MAX * YEAR_MS).then_some(next)
     }
 
-    /// The last fire that is not after `now`, if `first` is one that is not.
-    pub(crate) fn latest(&self, first: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    /// The last fire that is not after `now`, if `first` is one that is not. `second` is the fire that follows it.
+    pub(crate) fn latest(
+        &self,
+        first: Timestamp,
+        second: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         if first > now {
             return None;
         }
-        if self.next(first).is_none_or(|second| second > now) {
+        if second.is_none_or(|second| second > now) {
             return Some(first);
         }
         // From the beginning of the minute, for the same reason.

@@ -2,7 +2,7 @@
 //! and an event with an id made from the fire's time, so of many sessions one wins and the others see it.
 
 use bytes::Bytes;
-use millrace_model::{Check, Mono, Now, Op, ScheduleRow, Space, Timestamp, keys};
+use millrace_model::{Check, Mono, Namespace, Now, Op, ScheduleRow, Space, Timestamp, keys};
 
 use crate::act::{Act, Then};
 use crate::build::{append, derived_id};
@@ -18,7 +18,12 @@ const FIRES_PER_ACT_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) spec: ScheduleSpec,
+    /// Of its row.
+    key: String,
     times: Times,
+    /// The last question to `times` and its answer: a fire asks whether it is the latest, and then for its successor,
+    /// which is the same question.
+    asked: Option<(Timestamp, Option<Timestamp>)>,
     /// As it was last seen, and its bytes for the check.
     row: Option<(ScheduleRow, Bytes)>,
     /// The row says something else than the session that brought this schedule: it is left to others.
@@ -30,14 +35,26 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    pub(crate) fn new(spec: ScheduleSpec) -> Result<Schedule, SpecError> {
+    pub(crate) fn new(namespace: &Namespace, spec: ScheduleSpec) -> Result<Schedule, SpecError> {
         let times = Times::parse(&spec.name, &spec.cron, &spec.zone)?;
         // Any moment will do: what never fires within so many years from one does not from another.
         if times.next(Timestamp(4_070_908_800_000)).is_none() {
             let (name, cron) = (spec.name, spec.cron);
             return Err(SpecError::NeverFires { name, cron, years: NEVER_YEARS });
         }
-        Ok(Schedule { spec, times, row: None, foreign: false, next: None, busy: false })
+        let key = keys::schedule(namespace, &spec.name);
+        Ok(Schedule { spec, key, times, asked: None, row: None, foreign: false, next: None, busy: false })
+    }
+
+    fn after(&mut self, at: Timestamp) -> Option<Timestamp> {
+        match self.asked {
+            Some((asked, answer)) if asked == at => answer,
+            _ => {
+                let answer = self.times.next(at);
+                self.asked = Some((at, answer));
+                answer
+            }
+        }
     }
 
     fn is_mine(&self, row: &ScheduleRow) -> bool {
@@ -66,21 +83,22 @@ impl Schedule {
     fn know(&mut self, row: ScheduleRow, raw: Bytes) {
         self.foreign = !self.is_mine(&row);
         let fires = row.enabled && !self.foreign;
-        let next = fires.then(|| self.times.next(row.last)).flatten();
+        let next = if fires { self.after(row.last) } else { None };
         self.next = next.map(|at| (at, at + self.jitter_ms(at)));
         self.row = Some((row, raw));
     }
 
     /// Which fires are to be made now, and up to when the schedule has then been seen to.
-    fn due(&self, now: Timestamp, grace_ms: u64) -> Option<(Vec<Timestamp>, Timestamp)> {
+    fn due(&mut self, now: Timestamp, grace_ms: u64) -> Option<(Vec<Timestamp>, Timestamp)> {
         let (first, happens) = self.next?;
         if now < happens {
             return None;
         }
+        let second = self.after(first);
         let ready = |at: &Timestamp| *at + self.jitter_ms(*at) <= now;
         match self.spec.catch_up {
             CatchUp::One => {
-                let latest = self.times.latest(first, now).filter(ready).unwrap_or(first);
+                let latest = self.times.latest(first, second, now).filter(ready).unwrap_or(first);
                 Some((vec![latest], latest))
             }
             CatchUp::All => {
@@ -90,7 +108,8 @@ impl Schedule {
             }
             CatchUp::None => {
                 // What is older than the grace was missed; the newest of these is where counting goes on.
-                let missed = self.times.latest(first, now.saturating_sub(grace_ms).saturating_sub(1));
+                let before = now.saturating_sub(grace_ms).saturating_sub(1);
+                let missed = self.times.latest(first, second, before);
                 let first = match missed {
                     Some(missed) => self.times.next(missed),
                     None => Some(first),
@@ -115,14 +134,19 @@ impl Worker {
             if self.schedules[at].busy {
                 continue;
             }
-            let key = keys::schedule(&self.identity.namespace, &self.schedules[at].spec.name);
-            let found = rows.iter().find(|(found, _)| *found == key).map(|(_, value)| value);
+            let key = &self.schedules[at].key;
+            let found = rows.iter().find(|(found, _)| found == key).map(|(_, value)| value);
             self.schedule_seen(now, at, found);
         }
     }
 
     fn schedule_seen(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
-        let key = keys::schedule(&self.identity.namespace, &self.schedules[at].spec.name);
+        // Mostly nothing has changed, and the next fire is known.
+        let known = self.schedules[at].row.as_ref().filter(|_| self.schedules[at].next.is_some());
+        if known.is_some_and(|(_, raw)| Some(raw) == found) {
+            return;
+        }
+        let key = self.schedules[at].key.clone();
         let row = found.map(|value| ScheduleRow::decode(&key, value));
         let starting = self.schedules[at].row.is_none();
         let schedule = &mut self.schedules[at];
@@ -163,7 +187,7 @@ impl Worker {
         mut ops: Vec<Op>,
         fires: Vec<Timestamp>,
     ) -> Act {
-        let key = keys::schedule(&self.identity.namespace, &self.schedules[at].spec.name);
+        let key = self.schedules[at].key.clone();
         ops.push(Op::Put { space: Space::Schedules, key, value: row.encode() });
         let then = Then::Fired { schedule: at, row, at: fires };
         Act { checks: check.into_iter().collect(), ops, then }
@@ -174,7 +198,7 @@ impl Worker {
             return;
         }
         for at in 0..self.schedules.len() {
-            let schedule = &self.schedules[at];
+            let schedule = &mut self.schedules[at];
             let due = schedule.next.is_some_and(|(_, happens)| happens <= now.wall);
             if schedule.busy || !due {
                 continue;
@@ -195,17 +219,15 @@ impl Worker {
         fires: Vec<Timestamp>,
         last: Timestamp,
     ) {
-        let namespace = self.identity.namespace.clone();
-        let spec = self.schedules[at].spec.clone();
-        let key = keys::schedule(&namespace, &spec.name);
+        let (namespace, Schedule { spec, key, .. }) = (&self.identity.namespace, &self.schedules[at]);
         let row = ScheduleRow { last, fires: old.fires + fires.len() as u64, ..old.clone() };
         let mut ops = Vec::new();
         for fire in &fires {
             let parts = [namespace.as_str(), &spec.name, &fire.0.to_string()];
             let (id, nonce) = (derived_id("schedule", &parts), self.draw.next());
-            ops.extend(append(&namespace, &self.topics, &spec.event, id, Default::default(), nonce));
+            ops.extend(append(namespace, &self.topics, &spec.event, id, Default::default(), nonce));
         }
-        let check = Check::Equals { space: Space::Schedules, key, value: raw };
+        let check = Check::Equals { space: Space::Schedules, key: key.clone(), value: raw };
         #[cfg(feature = "sabotage")]
         let check = Some(check).filter(|_| self.config.sabotage != Some(crate::Sabotage::FireWithoutFence));
         #[cfg(not(feature = "sabotage"))]

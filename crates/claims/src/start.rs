@@ -62,9 +62,9 @@ impl Worker {
         let namespace = &self.identity.namespace;
         let rows = |space| Look::Rows {
             space,
-            from: format!("{namespace}/"),
+            from: [namespace.as_str(), "/"].concat(),
             // The character after the slash.
-            to: format!("{namespace}0"),
+            to: [namespace.as_str(), "0"].concat(),
             rows_max: ROWS_MAX,
         };
         let look = match reading {
@@ -93,7 +93,7 @@ impl Worker {
     pub(crate) fn ask_due(&mut self, handler: usize) {
         let id = &self.handlers[handler].spec.id;
         let from = keys::claims_of(self.identity.namespace.as_str(), id);
-        let to = format!("{}0", from.trim_end_matches('/'));
+        let to = [from.trim_end_matches('/'), "0"].concat();
         let look = Look::Rows { space: Space::Claims, from, to, rows_max: 1 };
         let token = self.token(Pending::Due(handler));
         self.effects.push(Effect::Look { token, look });
@@ -113,7 +113,7 @@ impl Worker {
             self.starting.under_way -= 1;
         }
         match (reading, seen) {
-            (Reading::Topics, Some(Seen::Rows(rows))) => self.topics = Topics::from_rows(&rows),
+            (Reading::Topics, Some(Seen::Rows(rows))) => self.topics_seen(rows),
             (Reading::Handlers, Some(Seen::Rows(rows))) => {
                 self.starting.handlers = rows.into_iter().collect();
             }
@@ -128,6 +128,14 @@ impl Worker {
         }
         if starting && self.starting.under_way == 0 && self.starting.wanted.is_empty() {
             self.register(now);
+        }
+    }
+
+    /// Mostly nothing has changed since the last look.
+    fn topics_seen(&mut self, rows: Vec<(String, Bytes)>) {
+        if rows != self.topic_rows {
+            self.topics = Topics::from_rows(&rows);
+            self.topic_rows = rows;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use millrace_model::{Mono, Now, Outcome, Timestamp, TopicKey};
 
 use crate::build::Topics;
@@ -36,6 +37,8 @@ pub struct Worker {
     pub(crate) turn: usize,
     pub(crate) schedules: Vec<Schedule>,
     pub(crate) topics: Topics,
+    /// What `topics` was read from. At most as many as a session knows at once.
+    pub(crate) topic_rows: Vec<(String, Bytes)>,
     pub(crate) draw: Draw,
     pub(crate) effects: Vec<Effect>,
     pub(crate) phase: Phase,
@@ -100,12 +103,14 @@ impl Worker {
             let topic = TopicKey::new(&identity.namespace, &spec.topic);
             Handler::new(spec, topic, config.event_claim_limit)
         });
+        let schedules = schedules.into_iter().map(|spec| Schedule::new(&identity.namespace, spec));
         Ok(Worker {
             handlers: handlers.collect(),
             order,
             turn: 0,
-            schedules: schedules.into_iter().map(Schedule::new).collect::<Result<_, _>>()?,
+            schedules: schedules.collect::<Result<_, _>>()?,
             topics: Topics::default(),
+            topic_rows: Vec::new(),
             draw: Draw::new(seed),
             effects: Vec::new(),
             phase: Phase::Fresh,
