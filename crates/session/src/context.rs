@@ -10,7 +10,7 @@ use millrace_model::{EventId, Headers, Lineage, Offset, Partition, Priority, Spa
 use crate::error::{Result, SessionError};
 use crate::imperative::{META_NAMESPACE, SCHEMA_TRIES, out_event};
 use crate::session::Session;
-use crate::shell::simulated::World;
+use crate::shell::simulated::{ActorId, World};
 use crate::shell::{Mail, Mailbox};
 use crate::state::{Pending, Query, State, Stored};
 use crate::typed::{
@@ -68,7 +68,7 @@ impl EventMeta {
 #[derive(Debug)]
 pub(crate) enum Link {
     Loop(Arc<Mailbox>),
-    World(Arc<World>, u64),
+    World(Arc<World>, ActorId),
 }
 
 /// The part of a context that does not depend on the event's type. The loop makes it, the handler fills it, the loop

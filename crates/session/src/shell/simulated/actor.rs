@@ -1,0 +1,82 @@
+//! The workers of a simulation, and what each of them has in hand.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use millrace_claims::{Run, RunId, Worker};
+use millrace_model::{HandlerId, Space, Timestamp, TopicKey, keys};
+use millrace_store::{KeyRange, Store};
+
+use crate::error::Result;
+use crate::session::Session;
+use crate::shell::mailbox::Answer;
+use crate::typed::Handler;
+
+/// A session that starts again is somebody else, whatever its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ActorId(u64);
+
+#[derive(Default)]
+pub(super) struct Actors {
+    added: u64,
+    pub(super) all: BTreeMap<ActorId, Actor>,
+}
+
+impl Actors {
+    pub(super) fn add(&mut self, actor: Actor) -> ActorId {
+        self.added += 1;
+        let id = ActorId(self.added);
+        self.all.insert(id, actor);
+        id
+    }
+
+    /// There is, or was, more than one: claims may be left that nobody here knows of.
+    pub(super) fn have_company(&self) -> bool {
+        self.added > 1
+    }
+}
+
+pub(super) struct Actor {
+    pub(super) worker: Worker,
+    pub(super) session: Session,
+    pub(super) handlers: Arc<[Handler]>,
+    specs: Vec<(TopicKey, HandlerId)>,
+    pub(super) jobs: VecDeque<Run>,
+    pub(super) answers: BTreeMap<RunId, Answer>,
+    /// It has ended, with the reason if the store failed.
+    pub(super) stopped: Option<Option<String>>,
+}
+
+impl Actor {
+    pub(super) fn new(worker: Worker, session: Session, handlers: Vec<Handler>) -> Result<Actor> {
+        let topic = |spec: millrace_claims::HandlerSpec| {
+            (TopicKey::new(session.namespace_name(), &spec.topic), spec.id)
+        };
+        let specs = handlers.iter().map(|handler| handler.spec().map(topic)).collect::<Result<_>>()?;
+        Ok(Actor {
+            worker,
+            specs,
+            session,
+            handlers: handlers.into(),
+            jobs: VecDeque::new(),
+            answers: BTreeMap::new(),
+            stopped: None,
+        })
+    }
+
+    /// When the first open claim of each handler is due.
+    pub(super) fn claims_due(&self, store: &dyn Store, others: bool) -> Vec<(TopicKey, Timestamp)> {
+        if !others {
+            // All claims there are are its own, and it knows when they are due.
+            return Vec::new();
+        }
+        let namespace = self.session.namespace_name();
+        let due = self.specs.iter().filter_map(|(topic, handler)| {
+            let range = KeyRange::prefix(&keys::claims_of(namespace.as_str(), handler));
+            let first = store.scan(Space::Claims, &range, 1).ok()?.pop()?;
+            let due = first.key[range.from.len()..].split('/').next()?;
+            Some((topic.clone(), Timestamp(u64::from_str_radix(due, 16).ok()?)))
+        });
+        due.collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! The ground of a simulation: one store in memory and one clock.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_model::{Batch, Mono, Op, Outcome, TopicKey};
+use millrace_store::{MemoryStore, Store, StoreError};
+
+use super::actor::ActorId;
+use crate::shell::clock::VirtualClock;
+
+/// One store and one clock: what a session needs when nobody runs.
+#[derive(Default)]
+pub(crate) struct Ground {
+    pub(super) store: Arc<MemoryStore>,
+    pub(super) clock: VirtualClock,
+    /// Topics that got events since the workers were last told, and from which worker: it knows already, and telling it
+    /// would cost it a claim that finds nothing.
+    news: Mutex<BTreeSet<(TopicKey, Option<ActorId>)>>,
+    /// When somebody last committed outside of the workers. They see some of it (schedules, topics) only when they look
+    /// again, which is what then has to be waited for.
+    touched: Mutex<Option<Mono>>,
+}
+
+impl Ground {
+    /// For whoever is no worker.
+    pub(crate) fn commit_outside(&self, batch: Batch) -> Result<Outcome, StoreError> {
+        *self.touched() = Some(self.clock.at().mono);
+        self.commit(batch, None)
+    }
+
+    pub(super) fn touched(&self) -> MutexGuard<'_, Option<Mono>> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn commit(&self, batch: Batch, worker: Option<ActorId>) -> Result<Outcome, StoreError> {
+        let appends: Vec<_> = batch
+            .ops
+            .iter()
+            .filter_map(|op| match op {
+                Op::Append(append) => Some((append.stream.topic.clone(), worker)),
+                _ => None,
+            })
+            .collect();
+        let outcome = self.store.commit(&[batch])?.pop();
+        let outcome = outcome.ok_or_else(|| StoreError::Poisoned("a commit without an answer".to_owned()))?;
+        if matches!(outcome, Outcome::Done(_)) {
+            self.news().extend(appends);
+        }
+        Ok(outcome)
+    }
+
+    pub(super) fn news(&self) -> MutexGuard<'_, BTreeSet<(TopicKey, Option<ActorId>)>> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Ground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ground").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,178 @@
+//! The world of a simulation: everybody who works on one ground, moved on step by step by whoever calls.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use millrace_claims::{CommitError, Effect, Input, Run, RunId, StateChanges};
+use millrace_model::Mono;
+use millrace_store::StoreError;
+
+use super::actor::{Actor, ActorId, Actors};
+use super::ground::Ground;
+use crate::context::{Core, Link};
+use crate::error::{Result, SessionError};
+use crate::session::Session;
+use crate::shell::call::{Driver, call};
+use crate::shell::looks::{look, say};
+use crate::shell::mailbox::Answer;
+use crate::typed::Handler;
+
+/// Everybody who works there.
+pub(crate) struct World {
+    pub(super) ground: Arc<Ground>,
+    pub(super) actors: Mutex<Actors>,
+}
+
+impl World {
+    /// A handler's `commit()`: the engine and the store answer before anything else happens.
+    pub(crate) fn handler_commit(&self, worker: ActorId, run: RunId, changes: StateChanges) -> Answer {
+        let mut actors = self.lock();
+        let Some(actor) = actors.all.get_mut(&worker) else { return Err(CommitError::Stopped) };
+        actor.worker.handle(self.ground.clock.at(), Input::Commit { run, commit: changes });
+        self.carry_out(worker, actor);
+        actor.answers.remove(&run).unwrap_or(Err(CommitError::Stopped))
+    }
+
+    pub(super) fn advance(self: &Arc<Self>, time: Duration) -> Result<()> {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let target = self.ground.clock.at().mono + ms;
+        loop {
+            self.settle()?;
+            let now = self.ground.clock.at().mono;
+            match self.next_moment(now) {
+                // A handler may have let time pass, beyond the target too.
+                Some(next) if next <= target && now < target => self.ground.clock.reach(next.max(now + 1)),
+                _ if now >= target => return Ok(()),
+                _ => self.ground.clock.reach(target),
+            }
+        }
+    }
+
+    /// When something is due next: in a worker, or with a claim that anybody may take over.
+    fn next_moment(&self, now: Mono) -> Option<Mono> {
+        let actors = self.lock();
+        let others = actors.have_company();
+        let own = actors.all.values().filter_map(|actor| actor.worker.next_deadline());
+        let at = self.ground.clock.at();
+        let claims = actors.all.values().flat_map(|actor| actor.claims_due(&*self.ground.store, others));
+        let claims = claims.map(|(_, due)| at.mono_at(due)).filter(|due| *due > now);
+        let mut touched = self.ground.touched();
+        let look = |actor: &Actor| touched.map(|at| at + actor.session.settings().refresh_interval_ms);
+        let looks = actors.all.values().filter_map(look).max().filter(|at| *at > now);
+        if looks.is_none() {
+            *touched = None;
+        }
+        own.chain(claims).chain(looks).min()
+    }
+
+    /// Claims that have come due may be anybody's: a lease ran out, or somebody gave an event back.
+    fn wake_for_claims(&self) {
+        let now = self.ground.clock.at();
+        let mut actors = self.lock();
+        let others = actors.have_company();
+        for actor in actors.all.values_mut() {
+            let due = actor.claims_due(&*self.ground.store, others);
+            let topics: Vec<_> =
+                due.into_iter().filter(|(_, due)| *due <= now.wall).map(|(topic, _)| topic).collect();
+            // Also when there is none: what happens now and then happens when somebody looks.
+            actor.worker.handle(now, Input::News { topics: Some(topics) });
+        }
+    }
+
+    pub(super) fn settle(self: &Arc<Self>) -> Result<()> {
+        self.wake_for_claims();
+        let mut driver = Driver::default();
+        while let Some((id, session, handlers, run)) = self.next_job()? {
+            let Some(handler) = handlers.get(run.handler) else { continue };
+            let core = Core::new(session, handler, &run, Link::World(self.clone(), id));
+            // Nothing is locked: the handler may commit, or use its session.
+            let result = call(handler, core, &run, &mut driver);
+            let now = self.ground.clock.at();
+            if let Some(actor) = self.lock().all.get_mut(&id) {
+                actor.worker.handle(now, Input::Finished { run: run.run, result });
+            }
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn next_job(&self) -> Result<Option<(ActorId, Session, Arc<[Handler]>, Run)>> {
+        let mut actors = self.lock();
+        let now = self.ground.clock.at();
+        for actor in actors.all.values_mut() {
+            if actor.worker.next_deadline().is_some_and(|at| at <= now.mono) {
+                actor.worker.handle(now, Input::Tick);
+            }
+        }
+        loop {
+            for (id, actor) in &mut actors.all {
+                self.carry_out(*id, actor);
+            }
+            let news = std::mem::take(&mut *self.ground.news());
+            if news.is_empty() {
+                break;
+            }
+            for (id, actor) in &mut actors.all {
+                let namespace = actor.session.namespace_name().as_str();
+                let told =
+                    news.iter().filter(|(topic, by)| *by != Some(*id) && topic.namespace() == namespace);
+                let topics: Vec<_> = told.map(|(topic, _)| topic.clone()).collect();
+                if !topics.is_empty() {
+                    actor.worker.handle(now, Input::News { topics: Some(topics) });
+                }
+            }
+        }
+        let failed = actors.all.values().find_map(|actor| actor.stopped.clone().flatten());
+        actors.all.retain(|_, actor| actor.stopped.is_none());
+        if let Some(reason) = failed {
+            return Err(SessionError::Store(StoreError::Poisoned(reason)));
+        }
+        let ready = actors.all.iter_mut().find(|(_, actor)| !actor.jobs.is_empty());
+        let job = ready.and_then(|(id, actor)| {
+            Some((*id, actor.session.clone(), actor.handlers.clone(), actor.jobs.pop_front()?))
+        });
+        Ok(job)
+    }
+
+    fn carry_out(&self, id: ActorId, actor: &mut Actor) {
+        loop {
+            let effects = actor.worker.drain();
+            if effects.is_empty() {
+                return;
+            }
+            let now = self.ground.clock.at();
+            for effect in effects {
+                match effect {
+                    Effect::Commit { token, batch } => {
+                        let input = match self.ground.commit(batch, Some(id)) {
+                            Ok(outcome) => Input::Committed { token, outcome },
+                            Err(error) => Input::Failed { reason: error.to_string() },
+                        };
+                        actor.worker.handle(now, input);
+                    }
+                    Effect::Look { token, look: asked } => {
+                        let seen = look(&*self.ground.store, &asked);
+                        actor.worker.handle(now, Input::Seen { token, seen });
+                    }
+                    Effect::Run(run) => actor.jobs.push_back(run),
+                    Effect::Answer { run, result } => {
+                        actor.answers.insert(run, result);
+                    }
+                    Effect::Note(note) => say(&note, &actor.handlers),
+                    Effect::Stopped { failed } => actor.stopped = Some(failed),
+                }
+            }
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Actors> {
+        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("ground", &self.ground).finish_non_exhaustive()
+    }
+}
