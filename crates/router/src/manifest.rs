@@ -6,6 +6,9 @@ use millrace_model::{Group, OsKind, OsType, TopicName};
 
 use crate::schema::Schema;
 
+/// Longest name of a capability.
+pub const CAPABILITY_NAME_BYTES_MAX: usize = 100;
+
 /// The contract of RFC 0032, section 10.1, without `spawn`: starting it is the shell's business.
 #[derive(Clone, Debug)]
 pub struct Manifest {
@@ -40,4 +43,12 @@ pub struct BusTopic {
     pub group: Group,
     /// A new group begins at the first retained event instead of at the tail.
     pub from_earliest: bool,
+}
+
+impl Manifest {
+    /// 1 to [`CAPABILITY_NAME_BYTES_MAX`] letters, digits, `.`, `_`, `-`.
+    pub fn name_is_legal(name: &str) -> bool {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        (1..=CAPABILITY_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed)
+    }
 }

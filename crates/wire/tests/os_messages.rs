@@ -1,4 +1,5 @@
 //! Lines of the CQRS loop, read and written: what is a message, what is refused and in which words.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::Cell;
 

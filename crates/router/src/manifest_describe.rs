@@ -1,0 +1,78 @@
+//! A manifest shown: what `Syscall.Describe` and listings answer.
+
+use serde_json::{Map, Value, json};
+
+use crate::manifest::{Branch, BusTopic, Manifest};
+use crate::schema::Schema;
+
+impl Manifest {
+    /// The JSON that [`Manifest::parse`] reads.
+    pub fn to_json(&self) -> Value {
+        let mut manifest = json!({
+            "name": &*self.name,
+            "description": self.description,
+            "inbound": self.inbound.iter().map(Branch::to_json).collect::<Vec<_>>(),
+            "subscribes": self.subscribes.iter().map(|ty| ty.as_str()).collect::<Vec<_>>(),
+            "bus": self.bus.iter().map(BusTopic::to_json).collect::<Vec<_>>(),
+        });
+        if let Some(outbound) = &self.outbound {
+            manifest["outbound"] = outbound.iter().map(Branch::to_json).collect();
+        }
+        manifest
+    }
+}
+
+impl Branch {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "kind": self.kind.as_str(),
+            "type": self.ty.as_str(),
+            "description": self.description,
+            "data": self.data.document(),
+            "output": self.output.document(),
+        })
+    }
+
+    /// The answer to `Syscall.Describe {name}` (RFC 0024): `{name, kind, description, input, output}`.
+    pub fn describe(&self) -> Value {
+        let mut described = self.describe_in_schemas();
+        described["name"] = self.ty.as_str().into();
+        described
+    }
+
+    /// An entry of `schemas`, the answer to `Syscall.Describe {capabilities}`.
+    pub fn describe_in_schemas(&self) -> Value {
+        json!({
+            "kind": self.kind.as_str(),
+            "description": self.description,
+            "input": self.data.described(&self.description),
+            "output": self.output.described(""),
+        })
+    }
+}
+
+impl BusTopic {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "topic": self.topic.as_str(),
+            "group": self.group.as_str(),
+            "from": if self.from_earliest { "earliest" } else { "latest" },
+        })
+    }
+}
+
+impl Schema {
+    /// The document as an object with a description: RFC 0024 wants one on every input, and readers of schemas do not
+    /// all know that `true` is one.
+    fn described(&self, description: &str) -> Value {
+        let mut members = match self.document() {
+            Value::Bool(true) => Map::new(),
+            Value::Object(members) => members.clone(),
+            other => return other.clone(),
+        };
+        if !description.is_empty() {
+            members.entry("description").or_insert_with(|| description.into());
+        }
+        Value::Object(members)
+    }
+}
