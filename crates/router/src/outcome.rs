@@ -147,6 +147,7 @@ impl Router {
             asker.asked = asker.asked.saturating_sub(1);
             self.retire_if_empty(capability);
         }
+        self.retire_if_empty(pending.to);
         Some(pending)
     }
 

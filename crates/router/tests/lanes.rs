@@ -1,0 +1,100 @@
+//! Lanes and turns (RFC 0032, section 8).
+
+mod desk;
+
+use desk::{Desk, manifest, message};
+use millrace_model::OsKind::Query;
+use millrace_router::RouterLimits;
+use serde_json::json;
+
+#[test]
+fn a_turn_routes_one_message_and_finishes_its_bookkeeping() {
+    let mut desk = Desk::new();
+    desk.ask("a");
+    desk.client(1, message("query", "No.Where", "b", json!(1)));
+    assert_eq!(desk.turn(), [r#"Echo gets query Echo.Say "a""#]);
+    assert_eq!(desk.turn().len(), 2, "the note and the answer of the second leave in its own turn");
+    assert!(desk.turn().is_empty());
+    assert_eq!(desk.router.counters().turns, 2);
+}
+
+/// 100,000 user messages wait; the timeout of a request is still answered in the very next turn.
+#[test]
+fn a_system_message_starts_within_one_turn_whatever_waits_in_the_user_lane() {
+    let limits =
+        RouterLimits { conn_messages_max: 200_000, request_timeout_ms: 10, ..RouterLimits::default() };
+    let mut desk = Desk::with(limits);
+    desk.ask("slow");
+    desk.run();
+    for n in 0..100_000 {
+        desk.client(1, message("event", "No.Body", &n.to_string(), json!(n)));
+    }
+    desk.pass(11);
+    let told = desk.turn();
+    assert!(told.iter().any(|line| line.contains("Request timed out")), "{told:?}");
+}
+
+#[test]
+fn clients_travel_in_the_user_lane_whatever_they_call_their_messages() {
+    let limits = RouterLimits { request_timeout_ms: 10, ..RouterLimits::default() };
+    let mut desk = Desk::with(limits);
+    desk.install(vec![manifest("Sink", &[], &["Sys.Anything"])]);
+    desk.ask("slow");
+    desk.run();
+    desk.ask("first");
+    desk.client(1, message("event", "Sys.Anything", "x", json!(1)));
+    desk.pass(11);
+    assert!(desk.turn().iter().any(|line| line.contains("504")), "the loop's own goes first");
+    assert_eq!(desk.turn(), [r#"Echo gets query Echo.Say "first""#], "then the user lane in order");
+    assert_eq!(desk.turn(), ["Sink gets event Sys.Anything 1"]);
+}
+
+/// However many timeouts are due, a user message starts after at most `system_lane_max` of them.
+#[test]
+fn users_do_not_starve_behind_the_system_lane() {
+    let limits = RouterLimits {
+        system_lane_max: 8,
+        request_timeout_ms: 10,
+        conn_messages_max: 5000,
+        ..RouterLimits::default()
+    };
+    let mut desk = Desk::with(limits);
+    for n in 0..1000 {
+        desk.ask(&n.to_string());
+    }
+    desk.run();
+    desk.pass(11);
+    desk.turn();
+    for n in 0..100 {
+        desk.ask(&format!("user-{n}"));
+    }
+    let mut since = 0;
+    let mut users = 0;
+    while users < 100 {
+        let lines = desk.turn();
+        assert!(!lines.is_empty());
+        if lines.iter().any(|line| line.starts_with("Echo gets")) {
+            (since, users) = (0, users + 1);
+        } else {
+            since += 1;
+            assert!(since <= 8, "{since} system turns in a row while {} users wait", 100 - users);
+        }
+    }
+}
+
+#[test]
+fn the_loop_does_not_talk_about_its_own_talk() {
+    let mut desk = Desk::new();
+    desk.install(vec![manifest(
+        "Watcher",
+        &[(Query, "Watcher.Ask")],
+        &["Sys.RoutingError", "Sys.OrphanOutcome"],
+    )]);
+    desk.effects();
+    desk.client(1, message("command", "Sys.Nothing", "a", json!(1)));
+    let told = desk.run();
+    assert_eq!(told.len(), 1, "an answer and no event about Sys.*: {told:?}");
+    desk.client(1, message("command", "No.Where", "b", json!(1)));
+    let told = desk.run();
+    assert!(told.iter().any(|line| line.starts_with("Watcher gets event Sys.RoutingError")), "{told:?}");
+}
