@@ -1,5 +1,8 @@
 //! Timers (RFC 0032, section 12): never early, never lost, in order, with their lineage.
 
+// Helpers of tests unwrap like tests.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+
 mod desk;
 
 use std::collections::BTreeMap;

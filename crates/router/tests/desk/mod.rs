@@ -1,7 +1,7 @@
 //! An engine on a desk: inputs by hand, effects as short lines of text.
 
 // Each test file uses its own part of the desk.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 use std::collections::BTreeMap;
 
