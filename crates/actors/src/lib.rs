@@ -10,12 +10,14 @@
 
 #![allow(dead_code, reason = "the loop that uses it lands next")]
 
+mod builtin;
 mod capability;
 mod context;
 mod ear;
 mod inbox;
 mod port;
 
+pub use builtin::{MemoryLimits, Shelf, memory};
 pub use capability::{ActorFuture, Capability, CapabilityError, Place};
 pub use context::Context;
 pub use inbox::{Ended, LoopLink};
