@@ -12,16 +12,16 @@ use crate::builtin::shelf::Shelf;
 use crate::capability::{Capability, Place};
 
 /// On the loop's own thread: a look into a map, or the wait for a commit.
-pub fn memory(shelf: Arc<Shelf>) -> Capability {
+pub fn memory(shelf: &Arc<Shelf>) -> Capability {
     let [get, set, delete, list] = std::array::from_fn(|_| shelf.clone());
     Capability::new("Memory", "Keeps JSON values under paths, durably")
         .place(Place::Loop)
-        .query("Memory.Get", "The value under a path, or null if there is none", keyed(None), move |_, message| {
+        .query("Memory.Get", "The value under a path, or null if there is none", keyed(false), move |_, message| {
             let shelf = get.clone();
             async move { shelf.get(&read::<Key<'_>>(&message)?.key) }
         })
         .answers(json!({ "description": "The value" }))
-        .command("Memory.Set", "Puts a value under a path; the reply comes when it is durable", keyed(Some(())), {
+        .command("Memory.Set", "Puts a value under a path; the reply comes when it is durable", keyed(true), {
             move |ctx, message| {
                 let shelf = set.clone();
                 async move {
@@ -32,7 +32,7 @@ pub fn memory(shelf: Arc<Shelf>) -> Capability {
             }
         })
         .answers(done())
-        .command("Memory.Delete", "Removes what is under a path, if there is something", keyed(None), {
+        .command("Memory.Delete", "Removes what is under a path, if there is something", keyed(false), {
             move |ctx, message| {
                 let shelf = delete.clone();
                 async move {
@@ -86,16 +86,16 @@ fn read<'a, T: Deserialize<'a>>(message: &'a OsMessage) -> Result<T, OsFault> {
         .map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}")))
 }
 
-fn keyed(value: Option<()>) -> Value {
+fn keyed(with_value: bool) -> Value {
     let key = json!({ "type": "string", "description": "A path such as /settings/colour" });
-    match value {
-        None => json!({ "type": "object", "required": ["key"], "properties": { "key": key } }),
-        Some(()) => json!({
-            "type": "object",
-            "required": ["key", "value"],
-            "properties": { "key": key, "value": { "description": "Any JSON value, null included" } },
-        }),
+    if !with_value {
+        return json!({ "type": "object", "required": ["key"], "properties": { "key": key } });
     }
+    json!({
+        "type": "object",
+        "required": ["key", "value"],
+        "properties": { "key": key, "value": { "description": "Any JSON value, null included" } },
+    })
 }
 
 fn listed() -> Value {

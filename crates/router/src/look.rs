@@ -1,0 +1,39 @@
+//! Questions of the shell between two turns. They change nothing.
+
+use std::sync::Arc;
+
+use millrace_model::OsId;
+
+use crate::input::{CapabilityId, DeliveryId};
+use crate::pending::Requester;
+use crate::router::Router;
+
+/// Whether a capability would take one more event of the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    Now,
+    /// It is unhealthy, or its mailbox is full.
+    NotNow,
+    /// It is gone, or going.
+    Never,
+}
+
+impl Router {
+    pub fn takes(&self, capability: CapabilityId) -> Takes {
+        match self.table.get(capability) {
+            None => Takes::Never,
+            Some(one) if one.retiring => Takes::Never,
+            Some(one) if one.unhealthy.is_some() || one.waiting >= self.limits.mailbox_max => Takes::NotNow,
+            Some(_) => Takes::Now,
+        }
+    }
+
+    /// The capability that emitted a request which still waits; `None` for one of a client or a timer.
+    pub fn asker(&self, request: &OsId, delivery: DeliveryId) -> Option<(CapabilityId, Arc<str>)> {
+        let pending = self.pending.get(request, false).filter(|pending| pending.delivery == delivery)?;
+        match pending.requester {
+            Requester::Actor { capability, .. } => Some((capability, self.table.name_of(capability))),
+            Requester::Client(_) | Requester::Gone | Requester::Timer(_) => None,
+        }
+    }
+}
