@@ -29,7 +29,7 @@ pub type ActorFuture = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 pub(crate) type Handler =
     Arc<dyn Fn(Context, Arc<OsMessage>) -> BoxFuture<'static, Result<JsonText, OsFault>> + Send + Sync>;
 
-type Spawn = Box<dyn FnOnce(Port) -> ActorFuture + Send>;
+pub(crate) type Spawn = Box<dyn FnOnce(Port) -> ActorFuture + Send>;
 
 /// Where handlers run. Whatever the place, one message at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub(crate) struct Declared {
     pub(crate) description: String,
     /// `None` accepts anything.
     pub(crate) data: Option<Value>,
+    /// Otherwise the schema is only shown.
+    pub(crate) checked: bool,
     pub(crate) output: Option<Value>,
 }
 
@@ -127,6 +129,20 @@ impl Capability {
         R: Future<Output = Result<JsonText, OsFault>> + Send + 'static,
     {
         self.handles(OsKind::Query, ty, description, Some(schema), boxed(handler))
+    }
+
+    /// A query whose data is not checked against the schema, which is only shown: for numbers that nothing here can
+    /// hold.
+    pub(crate) fn open_query<F, R>(self, ty: &str, description: &str, schema: Value, handler: F) -> Capability
+    where
+        F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<JsonText, OsFault>> + Send + 'static,
+    {
+        let mut capability = self.query(ty, description, schema, handler);
+        if let Some(last) = capability.inbound.last_mut() {
+            last.checked = false;
+        }
+        capability
     }
 
     /// Handles a command, in the same way.
@@ -200,8 +216,14 @@ impl Capability {
 
     /// Declares what it says; without any, only the envelope of what it says is checked.
     pub fn says(mut self, kind: OsKind, ty: &str, description: &str, data: Option<Value>) -> Capability {
-        let branch =
-            Declared { kind, ty: ty.to_owned(), description: description.to_owned(), data, output: None };
+        let branch = Declared {
+            kind,
+            ty: ty.to_owned(),
+            description: description.to_owned(),
+            data,
+            checked: true,
+            output: None,
+        };
         self.outbound.get_or_insert_default().push(branch);
         self
     }
@@ -239,8 +261,14 @@ impl Capability {
         if let Err(error) = OsType::new(ty) {
             self.mistakes.push(error.into());
         }
-        let branch =
-            Declared { kind, ty: ty.to_owned(), description: description.to_owned(), data, output: None };
+        let branch = Declared {
+            kind,
+            ty: ty.to_owned(),
+            description: description.to_owned(),
+            data,
+            checked: true,
+            output: None,
+        };
         self.inbound.push(branch);
     }
 

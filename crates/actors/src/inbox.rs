@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use millrace_model::{EventId, OsFault, OsId, OsMessage, Timestamp};
-use millrace_router::{CapabilityId, DeliveryId, Input};
+use millrace_router::{By, CapabilityId, ConnId, DeliveryId, Input, Router};
 use millrace_runtime::SystemClock;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::capability::Capability;
+use crate::change::ChangeError;
+use crate::conns::{Account, Line};
 
 /// The loop is gone: nothing will be answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +33,25 @@ pub(crate) enum Told {
         to: CapabilityId,
         message: OsMessage,
         settled: oneshot::Sender<Result<(), OsFault>>,
+    },
+    /// A connection that lives elsewhere.
+    Open {
+        conn: ConnId,
+        by: By,
+        lines: mpsc::UnboundedSender<Line>,
+        account: Arc<Account>,
+    },
+    Change {
+        gone: Vec<CapabilityId>,
+        come: Vec<Capability>,
+        done: oneshot::Sender<Result<Vec<CapabilityId>, ChangeError>>,
+    },
+    Listen {
+        listener: std::os::unix::net::UnixListener,
+    },
+    Look(Box<dyn FnOnce(&Router) + Send>),
+    Stop {
+        grace: Duration,
     },
 }
 
@@ -55,6 +79,20 @@ impl LoopLink {
         is_settled.await.map_err(|_| Ended)
     }
 
+    /// Looks at the engine between two turns.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Router) -> T + Send + 'static,
+    ) -> Result<T, Ended> {
+        let (answer, seen) = oneshot::channel();
+        let look = Box::new(move |router: &Router| {
+            // Nobody waits for it any more: fine.
+            let _ = answer.send(look(router));
+        });
+        self.tell(Told::Look(look)).await?;
+        seen.await.map_err(|_| Ended)
+    }
+
     /// A fresh id and the time, for a message.
     pub fn stamp(&self) -> (OsId, Timestamp) {
         self.mint.stamp()
@@ -75,8 +113,12 @@ impl Mint {
     }
 
     pub(crate) fn stamp(&self) -> (OsId, Timestamp) {
-        let timestamp = self.clock.now().wall;
+        let timestamp = self.now();
         (self.id_at(timestamp), timestamp)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now().wall
     }
 
     pub(crate) fn id_at(&self, at: Timestamp) -> OsId {

@@ -6,19 +6,45 @@
 //! What it does not do: it decides nothing about messages (the engine, `millrace-router`, does) and knows no shape of a
 //! line (`millrace-wire` does).
 //!
-//! Start with [`Capability`] to write one.
-
-#![allow(dead_code, reason = "the loop that uses it lands next")]
+//! Everything of the loop lives on one thread: the engine, the connections of the socket, the light built-ins, the ends of
+//! the mailboxes. A request that a built-in answers never changes threads. Handlers that wait for the world run on the
+//! runtime the loop was given; other threads talk to it through [`LoopHandle`].
+//!
+//! Start with [`Capability`] to write one, with [`LoopHandle::start`] to run the loop.
 
 mod builtin;
 mod capability;
+mod change;
+mod commits;
+mod conns;
 mod context;
+mod counts;
+mod credentials;
 mod ear;
+mod handlers;
 mod inbox;
+mod manifest;
+mod ndjson;
+mod notes;
+mod pause;
 mod port;
+mod remote;
+mod run;
+mod settings;
+mod shell;
+mod start;
+mod syscalls;
 
 pub use builtin::{MemoryLimits, Shelf, memory};
 pub use capability::{ActorFuture, Capability, CapabilityError, Place};
+pub use change::{BusFeed, ChangeError};
+pub use commits::Commit;
 pub use context::Context;
+pub use counts::ShellCounts;
+pub use credentials::{ADMIN_ONLY, CheckToken, Credentials, needs_admin};
 pub use inbox::{Ended, LoopLink};
+pub use ndjson::{PlaceError, SocketPlace, default_path};
 pub use port::{Delivery, Port};
+pub use remote::{OsReceiver, OsSender};
+pub use settings::LoopSettings;
+pub use start::{Asked, LoopError, LoopHandle, LoopParts, LoopView};

@@ -55,6 +55,11 @@ impl Schema {
         Ok(Schema { document: Arc::new(document), validator })
     }
 
+    /// Accepts everything all the same: for data that is not looked at, and for what is only described.
+    pub fn shown(document: Value) -> Schema {
+        Schema { document: Arc::new(document), validator: None }
+    }
+
     pub fn document(&self) -> &Value {
         &self.document
     }

@@ -1,0 +1,67 @@
+//! What the engine wants durable, in order, many wishes in one write.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use millrace_model::Op;
+use millrace_router::{Input, Token};
+use tokio::sync::Notify;
+
+use crate::ear::Ear;
+
+/// Makes operations durable, all or none; `Err` says why nothing was written.
+pub type Commit = Arc<dyn Fn(Vec<Op>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// Bounded by the timers the engine lets be set.
+#[derive(Clone, Default)]
+pub(crate) struct Commits(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    waiting: RefCell<VecDeque<(Token, Vec<Op>)>>,
+    arrived: Notify,
+}
+
+impl Commits {
+    pub(crate) fn put(&self, token: Token, ops: Vec<Op>) {
+        self.0.waiting.borrow_mut().push_back((token, ops));
+        self.0.arrived.notify_one();
+    }
+
+    /// One write at a time, so that a timer's end never overtakes its beginning.
+    pub(crate) async fn run(self, commit: Option<Commit>, ear: Ear, ops_max: usize) {
+        loop {
+            let (tokens, ops) = self.take(ops_max);
+            if tokens.is_empty() {
+                self.0.arrived.notified().await;
+                continue;
+            }
+            let result = match &commit {
+                Some(commit) => commit(ops).await,
+                None => Err("nothing durable was given to the loop".to_owned()),
+            };
+            for token in tokens {
+                ear.tell(Input::Committed { token, result: result.clone() });
+            }
+        }
+    }
+
+    /// At least one, whatever its size.
+    fn take(&self, ops_max: usize) -> (Vec<Token>, Vec<Op>) {
+        let mut waiting = self.0.waiting.borrow_mut();
+        let (mut tokens, mut all) = (Vec::new(), Vec::new());
+        while let Some((_, ops)) = waiting.front() {
+            if !tokens.is_empty() && all.len() + ops.len() > ops_max {
+                break;
+            }
+            if let Some((token, ops)) = waiting.pop_front() {
+                tokens.push(token);
+                all.extend(ops);
+            }
+        }
+        (tokens, all)
+    }
+}

@@ -1,0 +1,147 @@
+//! The connections there are, whatever they are made of, and how answers find them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use millrace_router::ConnId;
+use tokio::sync::{Notify, mpsc};
+
+use crate::ndjson::Wire;
+
+/// Where a connection's answers go.
+#[derive(Clone)]
+pub(crate) enum Out {
+    /// A connection of the socket, on this thread.
+    Wire(Rc<Wire>),
+    /// One that lives elsewhere, such as a WebSocket.
+    Remote(Rc<Remote>),
+}
+
+/// The loop's end of a connection on another thread.
+pub(crate) struct Remote {
+    pub(crate) lines: mpsc::UnboundedSender<Line>,
+    pub(crate) account: Arc<Account>,
+}
+
+/// One answer, as a line without its LF.
+pub(crate) type Line = String;
+
+/// What a connection on another thread still may send, and how much waits for it. Its reader stops at both bounds, so
+/// that the queue of lines is bounded although it is not by itself.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) permits: AtomicUsize,
+    pub(crate) unsent_bytes: AtomicUsize,
+    pub(crate) changed: Notify,
+}
+
+impl Remote {
+    pub(crate) fn put(&self, line: Line) {
+        self.account.unsent_bytes.fetch_add(line.len(), Ordering::Relaxed);
+        // Nobody there any more: its Close is on the way.
+        let _ = self.lines.send(line);
+    }
+
+    fn release(&self, count: usize) {
+        self.account.permits.fetch_add(count, Ordering::Relaxed);
+        self.account.changed.notify_one();
+    }
+}
+
+/// Shared by the loop's task and the tasks of the connections, all on one thread.
+#[derive(Clone)]
+pub(crate) struct Conns(Rc<State>);
+
+struct State {
+    /// Shared with other threads: a number is never used twice.
+    next: Arc<AtomicU64>,
+    open: RefCell<HashMap<ConnId, Out>>,
+    /// Connections of the socket that have something to be written.
+    dirty: RefCell<Vec<Rc<Wire>>>,
+    closing: Cell<bool>,
+    changed: Notify,
+}
+
+impl Conns {
+    pub(crate) fn new(next: Arc<AtomicU64>) -> Conns {
+        Conns(Rc::new(State {
+            next,
+            open: RefCell::default(),
+            dirty: RefCell::default(),
+            closing: Cell::new(false),
+            changed: Notify::new(),
+        }))
+    }
+
+    pub(crate) fn number(&self) -> ConnId {
+        ConnId(self.0.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn add(&self, conn: ConnId, out: Out) {
+        self.0.open.borrow_mut().insert(conn, out);
+    }
+
+    pub(crate) fn remove(&self, conn: ConnId) {
+        self.0.open.borrow_mut().remove(&conn);
+        self.0.changed.notify_one();
+    }
+
+    pub(crate) fn get(&self, conn: ConnId) -> Option<Out> {
+        self.0.open.borrow().get(&conn).cloned()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.open.borrow().len()
+    }
+
+    pub(crate) fn release(&self, conn: ConnId, count: u32) {
+        match self.0.open.borrow().get(&conn) {
+            Some(Out::Wire(wire)) => wire.release(count as usize),
+            Some(Out::Remote(remote)) => remote.release(count as usize),
+            None => {}
+        }
+    }
+
+    /// Something waits to be written to it.
+    pub(crate) fn mark(&self, wire: &Rc<Wire>) {
+        if wire.mark() {
+            self.0.dirty.borrow_mut().push(wire.clone());
+        }
+    }
+
+    /// Writes what can be written without waiting; the rest is the connection's own business.
+    pub(crate) fn flush(&self) {
+        let mut dirty = self.0.dirty.borrow_mut();
+        for wire in dirty.drain(..) {
+            wire.flush();
+        }
+    }
+
+    /// Every connection writes out what it has, then closes.
+    pub(crate) fn finish(&self) {
+        self.0.closing.set(true);
+        let open = self.0.open.borrow();
+        for out in open.values() {
+            if let Out::Wire(wire) = out {
+                wire.finish();
+            }
+        }
+        drop(open);
+        // Theirs is a queue: its end is the goodbye.
+        self.0.open.borrow_mut().retain(|_, out| matches!(out, Out::Wire(_)));
+        self.0.changed.notify_one();
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.0.closing.get()
+    }
+
+    pub(crate) async fn all_gone(&self) {
+        while self.len() > 0 {
+            self.0.changed.notified().await;
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Accepting connections and seeing each one to its end.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use millrace_router::Input;
+use millrace_wire::os::{OsRefusal, encode};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::spawn_local;
+
+use crate::conns::Out;
+use crate::ndjson::edge::Edge;
+use crate::ndjson::reader::Reader;
+use crate::ndjson::wire::{End, Wire};
+
+/// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
+const ACCEPT_RETRY_MS: u64 = 100;
+
+/// Until the task is ended.
+pub(crate) async fn accept(edge: Edge, listener: UnixListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if edge.enter() => {
+                let edge = edge.clone();
+                spawn_local(async move {
+                    serve(&edge, stream).await;
+                    edge.leave();
+                });
+            }
+            Ok((stream, _)) => turn_away(&edge, &stream),
+            Err(error) => {
+                tracing::warn!(%error, "a connection of the socket could not be accepted");
+                tokio::time::sleep(Duration::from_millis(ACCEPT_RETRY_MS)).await;
+            }
+        }
+    }
+}
+
+async fn serve(edge: &Edge, stream: UnixStream) {
+    let conn = edge.conns.number();
+    let (read, write) = stream.into_split();
+    let limits = &edge.settings.router;
+    let wire = Rc::new(Wire::new(write, limits.conn_messages_max, edge.settings.unsent_bytes_max));
+    edge.conns.add(conn, Out::Wire(wire.clone()));
+    if edge.conns.is_closing() {
+        wire.finish();
+    }
+    let mut reader = Reader::new(edge.clone(), conn, wire.clone(), read);
+    let slow_reader = Duration::from_millis(edge.settings.slow_reader_ms);
+    let end = tokio::select! {
+        end = reader.run() => end,
+        end = wire.run(slow_reader) => end,
+    };
+    edge.conns.remove(conn);
+    if reader.is_open() {
+        edge.ear.tell(Input::Close { conn });
+    }
+    match end {
+        End::Slow => {
+            edge.counts.dropped_slow();
+            tracing::info!(conn = conn.0, "a client of the socket was dropped: it did not read for too long");
+        }
+        End::Silent => tracing::info!(conn = conn.0, "a client of the socket was dropped: it sent no token"),
+        End::Finished | End::Gone => tracing::debug!(conn = conn.0, ?end, "a client of the socket left"),
+    }
+}
+
+/// One line, if it can be written at once: nobody waits for whom there is no room.
+fn turn_away(edge: &Edge, stream: &UnixStream) {
+    edge.counts.turned_away();
+    let max = edge.settings.connections_max;
+    let (id, timestamp) = edge.mint.stamp();
+    let refusal = OsRefusal::new(503, format!("Too many connections: at most {max} may be open"));
+    let mut line = Vec::new();
+    encode(&refusal.into_message(id, timestamp), &mut line);
+    match stream.try_write(&line) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => tracing::debug!(%error, "a client that was turned away could not be told"),
+    }
+}

@@ -1,0 +1,143 @@
+//! Where the socket lies, and that only one server serves it and only its owner reaches it.
+
+use std::fs::{DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+const FOLDER: &str = "millrace";
+const SOCKET: &str = "millrace.sock";
+const LOCK_SUFFIX: &str = ".lock";
+const FOLDER_MODE: u32 = 0o700;
+const SOCKET_MODE: u32 = 0o600;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    #[error("socket {0:?} is served by another process: stop it, or give another path")]
+    Taken(PathBuf),
+    #[error("socket {0:?} is there and is no socket: remove it, or give another path")]
+    NoSocket(PathBuf),
+    #[error("the folder {0:?} belongs to somebody else: give another path")]
+    Foreign(PathBuf),
+    #[error("socket {path:?}: {error}")]
+    Io { path: PathBuf, error: io::Error },
+}
+
+/// `$XDG_RUNTIME_DIR/millrace/millrace.sock`, else the same in the directory for temporary files.
+pub fn default_path() -> PathBuf {
+    let base = env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    base.unwrap_or_else(env::temp_dir).join(FOLDER).join(SOCKET)
+}
+
+/// A socket that listens under a name nobody knows yet. Dropping it removes it.
+#[derive(Debug)]
+pub struct SocketPlace {
+    path: PathBuf,
+    /// Where it lies now: under its own name once it was [`SocketPlace::open`]ed.
+    lies: PathBuf,
+    /// Held as long as this lives, and given up by the system however the process ends. The file stays: if it were
+    /// removed, two servers could each hold one.
+    _lock: File,
+}
+
+impl SocketPlace {
+    /// Takes the place, if no living server has it. A dead one's socket is replaced.
+    pub fn take(path: &Path) -> Result<(SocketPlace, UnixListener), PlaceError> {
+        let path = &std::path::absolute(path).map_err(|error| io_error(path, error))?;
+        let failed = |error| io_error(path, error);
+        let folder = path.parent().unwrap_or(path);
+        let made = make_folder(folder).map_err(|error| io_error(folder, error))?;
+        let lock = lock(path)?;
+        match fs::symlink_metadata(path) {
+            Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+                return Err(PlaceError::NoSocket(path.clone()));
+            }
+            // A server that knows nothing of our lock.
+            Ok(_) if UnixStream::connect(path).is_ok() => return Err(PlaceError::Taken(path.clone())),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        // Short, because names of sockets may have only about a hundred bytes.
+        let lies = folder.join(format!(".{}", std::process::id()));
+        remove(&lies).map_err(failed)?;
+        let listener = UnixListener::bind(&lies).map_err(failed)?;
+        let place = SocketPlace { path: path.clone(), lies, _lock: lock };
+        fs::set_permissions(&place.lies, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
+        if !made && path == &default_path() {
+            place.own_folder(folder)?;
+        }
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok((place, listener))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Shows it under its name: whoever finds it there is accepted.
+    pub fn open(&mut self) -> Result<(), PlaceError> {
+        fs::rename(&self.lies, &self.path).map_err(|error| io_error(&self.path, error))?;
+        self.lies.clone_from(&self.path);
+        Ok(())
+    }
+
+    /// In a directory that everybody may write to, somebody else may have made our folder first.
+    fn own_folder(&self, folder: &Path) -> Result<(), PlaceError> {
+        let failed = |error| io_error(folder, error);
+        let found = fs::symlink_metadata(folder).map_err(failed)?;
+        let ours = fs::symlink_metadata(&self.lies).map_err(failed)?.uid();
+        if !found.is_dir() || found.uid() != ours {
+            return Err(PlaceError::Foreign(folder.to_owned()));
+        }
+        if found.mode() & 0o777 != FOLDER_MODE {
+            fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SocketPlace {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.lies) {
+            tracing::warn!(path = ?self.lies, %error, "the socket could not be removed");
+        }
+    }
+}
+
+/// Whether it was not there before. One that is there is left as it is.
+fn make_folder(folder: &Path) -> io::Result<bool> {
+    if folder.is_dir() {
+        return Ok(false);
+    }
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    Ok(true)
+}
+
+fn lock(path: &Path) -> Result<File, PlaceError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(LOCK_SUFFIX);
+    let name = PathBuf::from(name);
+    let failed = |error| io_error(&name, error);
+    let mut options = File::options();
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, SOCKET_MODE);
+    let file = options.create(true).truncate(false).write(true).open(&name).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(PlaceError::Taken(path.to_owned())),
+        Err(fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn io_error(path: &Path, error: io::Error) -> PlaceError {
+    PlaceError::Io { path: path.to_owned(), error }
+}

@@ -1,0 +1,147 @@
+//! One connection: from bytes to messages for the loop.
+
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use millrace_model::OsMessage;
+use millrace_router::{ConnId, Input};
+use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, parse};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::time::timeout;
+
+use crate::credentials;
+use crate::ndjson::edge::{Admitted, Edge};
+use crate::ndjson::hangup::hung_up;
+use crate::ndjson::wire::{End, Wire};
+use crate::pause;
+
+pub(super) struct Reader {
+    edge: Edge,
+    conn: ConnId,
+    wire: Rc<Wire>,
+    half: OwnedReadHalf,
+    splitter: LineSplitter,
+    /// After its first message.
+    admitted: Option<Admitted>,
+}
+
+impl Reader {
+    pub(super) fn new(edge: Edge, conn: ConnId, wire: Rc<Wire>, half: OwnedReadHalf) -> Reader {
+        let splitter = LineSplitter::new(edge.settings.line_bytes_max);
+        Reader { edge, conn, wire, half, splitter, admitted: None }
+    }
+
+    /// Whether the loop knows of it.
+    pub(super) fn is_open(&self) -> bool {
+        self.admitted.is_some()
+    }
+
+    /// Until it hangs up. One that only stops writing is waited for: its answers are still to come.
+    pub(super) async fn run(&mut self) -> End {
+        loop {
+            self.wire.room().await;
+            match self.readable().await {
+                Ok(true) => {}
+                Ok(false) => return End::Silent,
+                Err(_) => return End::Gone,
+            }
+            let mut buffer = self.edge.buffer();
+            let read = self.half.read(&mut buffer).await;
+            let bytes = match read {
+                Ok(0) => break,
+                Ok(bytes) => bytes,
+                Err(_) => return End::Gone,
+            };
+            self.take(&buffer[..bytes]).await;
+            self.edge.give_back(buffer);
+            pause::others_first().await;
+        }
+        self.take_last().await;
+        self.wire.reads_no_more();
+        match hung_up(self.half.as_ref()).await {
+            Ok(()) => End::Gone,
+            // It cannot be found out: then writing will.
+            Err(_) => pending().await,
+        }
+    }
+
+    /// False if it had to say who it is and said nothing.
+    async fn readable(&self) -> std::io::Result<bool> {
+        let settings = &self.edge.settings;
+        if self.admitted.is_some() || !settings.require_auth {
+            return self.half.readable().await.map(|()| true);
+        }
+        match timeout(Duration::from_millis(settings.auth_ms_max), self.half.readable()).await {
+            Ok(ready) => ready.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn take(&mut self, mut input: &[u8]) {
+        loop {
+            let taken = match self.splitter.next(&mut input) {
+                None => return,
+                Some(line) => read_line(&self.edge, line),
+            };
+            self.taken(taken).await;
+        }
+    }
+
+    /// A last line needs no LF.
+    async fn take_last(&mut self) {
+        let taken = self.splitter.finish().map(|line| read_line(&self.edge, line));
+        if let Some(taken) = taken {
+            self.taken(taken).await;
+        }
+    }
+
+    async fn taken(&mut self, taken: Result<OsMessage, OsRefusal>) {
+        match taken {
+            Ok(message) => self.message(message).await,
+            Err(refusal) => self.refuse(refusal).await,
+        }
+    }
+
+    async fn message(&mut self, message: OsMessage) {
+        let admin = match &self.admitted {
+            Some(admitted) => admitted.admin,
+            None => match self.edge.admit(&message) {
+                Ok(admitted) => {
+                    let (by, admin) = (admitted.by.clone(), admitted.admin);
+                    self.edge.ear.tell(Input::Open { conn: self.conn, by });
+                    self.admitted = Some(admitted);
+                    admin
+                }
+                Err(refusal) => {
+                    self.edge.refuse(&self.wire, self.conn, refusal);
+                    self.wire.finish();
+                    // Nothing more is read; the writer ends the connection.
+                    return pending().await;
+                }
+            },
+        };
+        if !admin && credentials::needs_admin(&message) {
+            return self.refuse(OsRefusal::new(403, credentials::ADMIN_ONLY).about(&message)).await;
+        }
+        self.wire.permit().await;
+        self.edge.ear.tell(Input::Client { conn: self.conn, message });
+    }
+
+    async fn refuse(&self, refusal: OsRefusal) {
+        self.wire.room().await;
+        self.edge.refuse(&self.wire, self.conn, refusal);
+    }
+}
+
+fn read_line(edge: &Edge, line: Line<'_>) -> Result<OsMessage, OsRefusal> {
+    match line {
+        Line::TooLong => Err(OsRefusal::too_long(edge.settings.line_bytes_max)),
+        Line::Whole(line) if edge.settings.lenient_metadata => {
+            let timestamp = edge.mint.now();
+            parse(line, Some(Lenient { id: &|| edge.mint.id_at(timestamp), timestamp }))
+        }
+        Line::Whole(line) => parse(line, None),
+    }
+}

@@ -1,0 +1,196 @@
+//! One connection's way out, and its share of the bounds.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::time::Duration;
+
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// A buffer that grew beyond this is given back once it is empty.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Everything that was asked is answered and written.
+    Finished,
+    /// It hung up.
+    Gone,
+    /// It took nothing for too long.
+    Slow,
+    /// It said nothing for too long although it had to prove who it is.
+    Silent,
+}
+
+pub(crate) struct Wire {
+    half: OwnedWriteHalf,
+    out: RefCell<Out>,
+    /// In the list of those to be flushed.
+    marked: Cell<bool>,
+    /// The socket's buffer is full: the connection's own task goes on when there is room.
+    blocked: Cell<bool>,
+    failed: Cell<bool>,
+    /// It reads no more: once everything is answered, that was it.
+    reads_no_more: Cell<bool>,
+    /// Write out what is there and close.
+    finishing: Cell<bool>,
+    writer: Notify,
+    permits: Cell<usize>,
+    permits_max: usize,
+    unsent_bytes_max: usize,
+    reader_waits: Cell<bool>,
+    reader: Notify,
+}
+
+#[derive(Default)]
+struct Out {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Wire {
+    pub(super) fn new(half: OwnedWriteHalf, permits_max: usize, unsent_bytes_max: usize) -> Wire {
+        Wire {
+            half,
+            out: RefCell::default(),
+            marked: Cell::new(false),
+            blocked: Cell::new(false),
+            failed: Cell::new(false),
+            reads_no_more: Cell::new(false),
+            finishing: Cell::new(false),
+            writer: Notify::new(),
+            permits: Cell::new(permits_max),
+            permits_max,
+            unsent_bytes_max,
+            reader_waits: Cell::new(false),
+            reader: Notify::new(),
+        }
+    }
+
+    /// Adds a line. Whoever adds also marks it ([`crate::conns::Conns::mark`]).
+    pub(crate) fn put(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.out.borrow_mut().bytes);
+    }
+
+    fn unsent(&self) -> usize {
+        let out = self.out.borrow();
+        out.bytes.len() - out.sent
+    }
+
+    /// Whether it was not marked before.
+    pub(crate) fn mark(&self) -> bool {
+        !self.marked.replace(true)
+    }
+
+    /// Writes without waiting.
+    pub(crate) fn flush(&self) {
+        self.marked.set(false);
+        if self.blocked.get() || self.failed.get() {
+            return;
+        }
+        let out = &mut *self.out.borrow_mut();
+        while out.sent < out.bytes.len() {
+            match self.half.try_write(&out.bytes[out.sent..]) {
+                Ok(bytes) => out.sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked.set(true);
+                    self.writer.notify_one();
+                    break;
+                }
+                Err(_) => {
+                    self.failed.set(true);
+                    self.writer.notify_one();
+                    break;
+                }
+            }
+        }
+        out.forget_sent();
+        if out.bytes.len() - out.sent <= self.unsent_bytes_max {
+            self.wake_reader();
+        }
+    }
+
+    pub(crate) fn release(&self, count: usize) {
+        self.permits.set(self.permits.get().saturating_add(count).min(self.permits_max));
+        self.wake_reader();
+        if self.reads_no_more.get() && self.permits.get() == self.permits_max {
+            self.writer.notify_one();
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        self.finishing.set(true);
+        self.writer.notify_one();
+    }
+
+    pub(super) fn reads_no_more(&self) {
+        self.reads_no_more.set(true);
+        self.writer.notify_one();
+    }
+
+    fn wake_reader(&self) {
+        if self.reader_waits.replace(false) {
+            self.reader.notify_one();
+        }
+    }
+
+    /// Waits until another message may be handed to the loop, and counts it.
+    pub(super) async fn permit(&self) {
+        while self.permits.get() == 0 || self.unsent() > self.unsent_bytes_max {
+            self.reader_waits.set(true);
+            self.reader.notified().await;
+        }
+        self.permits.set(self.permits.get() - 1);
+    }
+
+    /// Waits until it has read enough of what it was sent.
+    pub(super) async fn room(&self) {
+        while self.unsent() > self.unsent_bytes_max {
+            self.reader_waits.set(true);
+            self.reader.notified().await;
+        }
+    }
+
+    /// Writes what [`Wire::flush`] could not, until the connection has ended.
+    pub(super) async fn run(&self, slow_reader: Duration) -> End {
+        loop {
+            if self.failed.get() {
+                return End::Gone;
+            }
+            if self.blocked.get() {
+                match timeout(slow_reader, self.half.writable()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return End::Gone,
+                    Err(_) => return End::Slow,
+                }
+                self.blocked.set(false);
+                self.flush();
+                continue;
+            }
+            let answered = self.reads_no_more.get() && self.permits.get() == self.permits_max;
+            if answered || self.finishing.get() {
+                if self.unsent() == 0 {
+                    return End::Finished;
+                }
+                self.flush();
+                continue;
+            }
+            self.writer.notified().await;
+        }
+    }
+}
+
+impl Out {
+    fn forget_sent(&mut self) {
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT_BYTES_MAX);
+            self.sent = 0;
+        } else if self.sent > self.bytes.len() / 2 {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}

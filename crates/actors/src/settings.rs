@@ -1,0 +1,51 @@
+//! Every bound of the shell, with its default and what happens when it is reached.
+
+use millrace_router::RouterLimits;
+use millrace_wire::os::LINE_BYTES_MAX;
+
+#[derive(Clone, Debug)]
+pub struct LoopSettings {
+    pub router: RouterLimits,
+    /// One line without its LF, in both directions: 413, and the connection goes on.
+    pub line_bytes_max: usize,
+    /// Bytes that wait to be written to one connection: it is not read from until they are fewer.
+    pub unsent_bytes_max: usize,
+    /// A connection that takes nothing of what waits for it for this long is closed.
+    pub slow_reader_ms: u64,
+    /// Connections of the socket: one more gets a line with 503 and is closed.
+    pub connections_max: usize,
+    /// Messages without `metadata`, or without id or timestamp in it, get them instead of 422.
+    pub lenient_metadata: bool,
+    /// The first message of a connection of the socket must be `Syscall.Authenticate` with a valid token: otherwise 401,
+    /// and the connection is closed.
+    pub require_auth: bool,
+    /// With `require_auth`, a connection that has sent nothing for this long is closed.
+    pub auth_ms_max: u64,
+    /// What other threads have told the loop and it has not heard: they wait.
+    pub inbox_max: usize,
+    /// Messages in the user lane: above, actors wait before they say more than the answers they owe.
+    pub crowded_max: usize,
+    /// Answers are written after this many turns at the latest; at once when the lanes are empty.
+    pub flush_turns_max: u32,
+    /// Operations merged into one write to the store: the rest waits for the next.
+    pub commit_ops_max: usize,
+}
+
+impl Default for LoopSettings {
+    fn default() -> Self {
+        LoopSettings {
+            router: RouterLimits::default(),
+            line_bytes_max: LINE_BYTES_MAX,
+            unsent_bytes_max: 1 << 20,
+            slow_reader_ms: 30_000,
+            connections_max: 1024,
+            lenient_metadata: false,
+            require_auth: false,
+            auth_ms_max: 10_000,
+            inbox_max: 1024,
+            crowded_max: 16_384,
+            flush_turns_max: 64,
+            commit_ops_max: 1024,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Carrying out what the engine decided.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use millrace_model::{Now, OsFault, OsId, OsMessage};
+use millrace_router::{CapabilityId, ConnId, Effect, Input, Receipt, Router};
+use millrace_wire::os::{OsRefusal, encode};
+use tokio::sync::oneshot;
+
+use crate::change::Actors;
+use crate::commits::Commits;
+use crate::conns::{Conns, Out, Remote};
+use crate::counts::Counts;
+use crate::inbox::Told;
+use crate::notes::Log;
+use crate::port::Delivery;
+use crate::settings::LoopSettings;
+
+/// The engine and the hands that do its work. Only the loop's task has it.
+pub(crate) struct Shell {
+    pub(crate) settings: Arc<LoopSettings>,
+    pub(crate) router: Router,
+    pub(crate) actors: Actors,
+    pub(crate) conns: Conns,
+    pub(crate) commits: Commits,
+    pub(crate) counts: Arc<Counts>,
+    /// Handlers that wait for the outcome of a request they made, by its id.
+    waits: HashMap<(CapabilityId, OsId), oneshot::Sender<Arc<OsMessage>>>,
+    settles: HashMap<Receipt, oneshot::Sender<Result<(), OsFault>>>,
+    receipts: u64,
+    pub(crate) stopped: bool,
+    log: Log,
+    /// For measuring lines that go elsewhere.
+    scratch: Vec<u8>,
+    /// Kept for its room.
+    effects: Vec<Effect>,
+}
+
+impl Shell {
+    pub(crate) fn new(
+        settings: Arc<LoopSettings>,
+        router: Router,
+        actors: Actors,
+        conns: Conns,
+        commits: Commits,
+        counts: Arc<Counts>,
+    ) -> Shell {
+        Shell {
+            settings,
+            router,
+            actors,
+            conns,
+            commits,
+            counts,
+            waits: HashMap::new(),
+            settles: HashMap::new(),
+            receipts: 0,
+            stopped: false,
+            log: Log::default(),
+            scratch: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// What another thread said, as far as it concerns the engine.
+    pub(crate) fn hear(&mut self, now: Now, told: Told) {
+        match told {
+            Told::Input(input) => self.router.handle(now, input),
+            Told::Asks { from, during, message, outcome } => {
+                self.waits.insert((from, message.metadata.id.clone()), outcome);
+                let input = Input::Emit { from, during: Some(during), message, wait: true };
+                self.router.handle(now, input);
+            }
+            Told::Bus { to, message, settled } => {
+                self.receipts += 1;
+                let receipt = Receipt(self.receipts);
+                self.settles.insert(receipt, settled);
+                self.router.handle(now, Input::BusEvent { to, receipt, message });
+            }
+            Told::Open { conn, by, lines, account } => {
+                if !self.conns.is_closing() {
+                    self.conns.add(conn, Out::Remote(Rc::new(Remote { lines, account })));
+                    self.router.handle(now, Input::Open { conn, by });
+                }
+            }
+            Told::Change { gone, come, done } => {
+                let changed = self.actors.change(&mut self.router, now, &gone, come);
+                // Nobody waits for it any more: it is changed all the same.
+                let _ = done.send(changed);
+            }
+            Told::Look(look) => look(&self.router),
+            // The loop's own task takes these before it comes here.
+            Told::Listen { .. } | Told::Stop { .. } => {}
+        }
+    }
+
+    /// A connection on another thread is gone.
+    pub(crate) fn left(&mut self, now: Now, conn: ConnId) {
+        self.conns.remove(conn);
+        self.router.handle(now, Input::Close { conn });
+    }
+
+    /// Carries out everything decided so far.
+    pub(crate) fn carry_out(&mut self, now: Now) {
+        // An answer that is too long makes a fault of it, and that an effect: once more is enough, because a fault is
+        // always short.
+        for _ in 0..2 {
+            let mut effects = std::mem::take(&mut self.effects);
+            effects.extend(self.router.drain());
+            for effect in effects.drain(..) {
+                self.carry(now, effect);
+            }
+            self.effects = effects;
+        }
+    }
+
+    fn carry(&mut self, now: Now, effect: Effect) {
+        match effect {
+            Effect::Post { to, delivery, message, by } => match self.actors.mailbox(to) {
+                Some(mailbox) => mailbox.post(Delivery { id: delivery, message, by }),
+                None => {
+                    let fault = OsFault::new(500, "the actor of this capability is gone");
+                    self.router.handle(now, Input::Done { from: to, delivery, result: Err(fault) });
+                }
+            },
+            Effect::Outcome { to, message } => self.outcome(to, message),
+            Effect::Answer { conn, message } => self.answer(now, conn, &message),
+            Effect::Release { conn, count } => self.conns.release(conn, count),
+            Effect::Commit { token, ops } => self.commits.put(token, ops),
+            Effect::Settle { receipt, result } => {
+                if let Some(settled) = self.settles.remove(&receipt) {
+                    // Who gave it to us has gone: the event is given out again by its lease.
+                    let _ = settled.send(result);
+                }
+            }
+            Effect::Retired { capability } => self.actors.retired(capability),
+            Effect::Trace(_) => {}
+            Effect::Note(note) => self.log.note(now.mono, &note),
+            Effect::Stopped => self.stopped = true,
+        }
+    }
+
+    /// To the handler that waits for it, else to the actor's own queue of outcomes.
+    fn outcome(&mut self, to: CapabilityId, message: Arc<OsMessage>) {
+        let waiting = message.metadata.causation.clone().and_then(|cause| self.waits.remove(&(to, cause)));
+        match (waiting, self.actors.mailbox(to)) {
+            // The handler gave up waiting: fine.
+            (Some(waiting), _) => drop(waiting.send(message)),
+            (None, Some(mailbox)) => mailbox.outcome(message),
+            (None, None) => {}
+        }
+    }
+
+    fn answer(&mut self, now: Now, conn: ConnId, message: &OsMessage) {
+        let Some(out) = self.conns.get(conn) else { return };
+        let line_max = self.settings.line_bytes_max;
+        // Only what may be too long is measured.
+        let instead = (message.bytes() > line_max).then(|| self.too_long(now, message)).flatten();
+        let message = instead.as_ref().unwrap_or(message);
+        match out {
+            Out::Wire(wire) => {
+                wire.put(|out| encode(message, out));
+                self.conns.mark(&wire);
+            }
+            Out::Remote(remote) => {
+                self.scratch.clear();
+                encode(message, &mut self.scratch);
+                let line = self.scratch.strip_suffix(b"\n").unwrap_or(&self.scratch);
+                remote.put(String::from_utf8_lossy(line).into_owned());
+            }
+        }
+    }
+
+    /// The error to be sent instead, if the line is longer than a client takes. The answer is terminal all the same.
+    fn too_long(&mut self, now: Now, message: &OsMessage) -> Option<OsMessage> {
+        self.scratch.clear();
+        encode(message, &mut self.scratch);
+        let line_max = self.settings.line_bytes_max;
+        if self.scratch.len() <= line_max + 1 {
+            return None;
+        }
+        self.counts.too_long_out();
+        let metadata = &message.metadata;
+        let refusal = OsRefusal {
+            ty: Some(message.ty.clone()),
+            causation: metadata.causation.clone(),
+            correlation: metadata.correlation.clone(),
+            ..OsRefusal::too_long(line_max)
+        };
+        let said = format!("its answer {} has {} bytes", message.ty, self.scratch.len() - 1);
+        if let Some(from) = self.author(message) {
+            let fault = OsFault::new(413, format!("{said}: {}", refusal.message));
+            self.router.handle(now, Input::BadEmit { from, during: None, fault });
+        }
+        Some(refusal.into_message(metadata.id.clone(), metadata.timestamp))
+    }
+
+    /// Whoever handles requests of this type.
+    fn author(&self, answer: &OsMessage) -> Option<CapabilityId> {
+        let handles = |manifest: &millrace_router::Manifest| {
+            manifest.inbound.iter().any(|branch| branch.kind.is_request() && branch.ty == answer.ty)
+        };
+        self.router.directory().find(|(_, manifest)| handles(manifest)).map(|(id, _)| id)
+    }
+}

@@ -1,0 +1,63 @@
+//! What there is to be asked: both shapes of `Syscall.Describe`, and `Syscall.List`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_model::{JsonText, OsFault};
+use millrace_router::{Branch, Router};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::inbox::Ended;
+
+#[derive(Deserialize)]
+struct Asks {
+    name: Option<String>,
+    capabilities: Option<Vec<String>>,
+}
+
+pub(super) async fn describe(ctx: &Context) -> Result<JsonText, OsFault> {
+    let asks: Asks = ctx.data()?;
+    let Some(name) = asks.name else {
+        let wanted: BTreeSet<String> = asks.capabilities.unwrap_or_default().into_iter().collect();
+        let schemas = ctx.link().look(move |router| schemas(router, &wanted)).await.map_err(ended)?;
+        return ctx.reply(&json!({ "schemas": schemas }));
+    };
+    let asked = name.clone();
+    let found = ctx.link().look(move |router| one(router, &asked)).await.map_err(ended)?;
+    let found =
+        found.ok_or_else(|| OsFault::new(404, format!("Capability '{name}' not found in registry.")))?;
+    ctx.reply(&found)
+}
+
+pub(super) async fn list(ctx: &Context) -> Result<JsonText, OsFault> {
+    let types = |router: &Router| {
+        requests(router).map(|(_, branch)| branch.ty.as_str().to_owned()).collect::<BTreeSet<_>>()
+    };
+    let syscalls = ctx.link().look(types).await.map_err(ended)?;
+    ctx.reply(&json!({ "syscalls": syscalls }))
+}
+
+/// By type or by the name of a capability; whatever is unknown is left out.
+fn schemas(router: &Router, wanted: &BTreeSet<String>) -> BTreeMap<String, Value> {
+    let all = wanted.contains("*");
+    requests(router)
+        .filter(|(name, branch)| all || wanted.contains(*name) || wanted.contains(branch.ty.as_str()))
+        .map(|(_, branch)| (branch.ty.as_str().to_owned(), branch.describe_in_schemas()))
+        .collect()
+}
+
+fn one(router: &Router, ty: &str) -> Option<Value> {
+    requests(router).find(|(_, branch)| branch.ty.as_str() == ty).map(|(_, branch)| branch.describe())
+}
+
+fn requests(router: &Router) -> impl Iterator<Item = (&str, &Branch)> {
+    router.directory().flat_map(|(_, manifest)| {
+        let requests = manifest.inbound.iter().filter(|branch| branch.kind.is_request());
+        requests.map(|branch| (&*manifest.name, branch))
+    })
+}
+
+fn ended(ended: Ended) -> OsFault {
+    OsFault::new(503, ended.to_string())
+}

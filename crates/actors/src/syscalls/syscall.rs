@@ -1,0 +1,126 @@
+//! `Syscall.Ping`, `Describe`, `List`, `Authenticate`, `Shutdown` and `Reload`.
+
+use std::sync::Arc;
+
+use millrace_model::{JsonText, OsFault};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::capability::{Capability, Place};
+use crate::context::Context;
+use crate::credentials::{self, AUTHENTICATE, CheckToken, RELOAD, SHUTDOWN};
+use crate::settings::LoopSettings;
+use crate::start::Asked;
+use crate::syscalls::describe::{describe, list};
+
+pub(super) fn syscall(
+    settings: &Arc<LoopSettings>,
+    check_token: Option<CheckToken>,
+    asked: mpsc::Sender<Asked>,
+) -> Capability {
+    let require_auth = settings.require_auth;
+    Capability::new("Syscall", "The loop's own commands")
+        .place(Place::Loop)
+        // Any data comes back byte for byte, so nothing is checked about it.
+        .open_query(
+            "Syscall.Ping",
+            "Answers with the data it was sent",
+            object(&json!({ "payload": { "description": "Anything" } }), &[]),
+            |_, message| async move { Ok(message.data.clone()) },
+        )
+        .answers(object(&json!({ "payload": { "description": "The same" } }), &[]))
+        .query(
+            "Syscall.Describe",
+            "What requests of a type, or of all types, take and answer",
+            json!({
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "description": "One type, such as Memory.Set" },
+                    "capabilities": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "description": "Types or names of capabilities; \"*\" for all",
+                    },
+                },
+                "anyOf": [{ "required": ["name"] }, { "required": ["capabilities"] }],
+            }),
+            |ctx, _| async move { describe(&ctx).await },
+        )
+        .answers(json!({ "type": "object" }))
+        .query(
+            "Syscall.List",
+            "The types of all requests",
+            json!({}),
+            |ctx, _| async move { list(&ctx).await },
+        )
+        .answers(object(
+            &json!({ "syscalls": { "type": "array", "items": { "type": "string" } } }),
+            &["syscalls"],
+        ))
+        .command(
+            AUTHENTICATE,
+            "Shows a token. It counts for the connection if it is its first message",
+            object(&json!({ "token": { "type": ["string", "null"], "description": "As configured" } }), &[]),
+            move |ctx, _| {
+                let authenticated = authenticate(&ctx, check_token.as_ref(), require_auth);
+                async move { authenticated }
+            },
+        )
+        .answers(object(
+            &json!({ "authenticated": { "type": "boolean" }, "message": { "type": "string" } }),
+            &["authenticated", "message"],
+        ))
+        .command(SHUTDOWN, "Stops the server after what is in hand", json!({}), move |ctx, _| {
+            let asked = asked.clone();
+            async move {
+                asked.try_send(Asked::Shutdown).map_err(|_| busy())?;
+                ctx.reply(&json!({ "message": "Shutdown acknowledged" }))
+            }
+        })
+        .answers(object(&json!({ "message": { "type": "string" } }), &["message"]))
+}
+
+/// On its own, because it takes its time and others must not wait for it.
+pub(super) fn reload(asked: mpsc::Sender<Asked>) -> Capability {
+    Capability::new("Reload", "Reads the configuration again")
+        .place(Place::Loop)
+        .command(RELOAD, "Reads tokens, certificate and capabilities again", json!({}), move |ctx, _| {
+            let asked = asked.clone();
+            async move {
+                let (done, is_done) = oneshot::channel();
+                asked.try_send(Asked::Reload { done }).map_err(|_| busy())?;
+                match is_done.await.map_err(|_| OsFault::new(503, "Kernel shutting down"))? {
+                    Ok(message) => ctx.reply(&json!({ "success": true, "message": message })),
+                    Err(why) => Err(OsFault::new(422, format!("not reloaded: {why}"))),
+                }
+            }
+        })
+        .answers(object(
+            &json!({ "success": { "type": "boolean" }, "message": { "type": "string" } }),
+            &["success", "message"],
+        ))
+}
+
+fn authenticate(
+    ctx: &Context,
+    check_token: Option<&CheckToken>,
+    require_auth: bool,
+) -> Result<JsonText, OsFault> {
+    let answer = |message: String| ctx.reply(&json!({ "authenticated": true, "message": message }));
+    match (credentials::token_of(ctx.message()), check_token) {
+        (Some(token), Some(check)) => match check(&token) {
+            Some(known) => answer(format!("You are {}", known.by.agent)),
+            None => Err(OsFault::new(401, "the token is not accepted")),
+        },
+        (None, Some(_)) if require_auth => Err(OsFault::new(401, "send a token: {\"token\": \"...\"}")),
+        _ => answer("No token is required".to_owned()),
+    }
+}
+
+fn busy() -> OsFault {
+    OsFault::new(503, "too many such requests wait: try again later")
+}
+
+fn object(properties: &Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required })
+}

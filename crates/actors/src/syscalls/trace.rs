@@ -1,0 +1,123 @@
+//! `Syscall.Trace`: what the loop saw of an undertaking, page by page, because a reply is one line.
+
+use millrace_model::{OsFault, OsId};
+use millrace_router::{Party, Step, TraceQuery, TraceRecord};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::capability::{Capability, Place};
+use crate::context::Context;
+
+/// Records looked at for one page.
+const PAGE_RECORDS_MAX: usize = 256;
+/// What the envelope of the reply may take, with three ids of the longest kind in it, every byte escaped.
+const ENVELOPE_BYTES: usize = 6 * 1024;
+
+#[derive(Deserialize)]
+struct Asks {
+    correlation: Option<String>,
+    id: Option<String>,
+    after: Option<u64>,
+}
+
+pub(super) fn trace(line_bytes_max: usize) -> Capability {
+    let page_bytes = line_bytes_max.saturating_sub(ENVELOPE_BYTES);
+    Capability::new("Trace", "What the loop saw lately").place(Place::Loop).query(
+        "Syscall.Trace",
+        "The messages of a correlation, or those that followed from one message, oldest first",
+        json!({
+            "type": "object",
+            "properties": {
+                "correlation": { "type": ["string", "null"], "description": "All messages of this correlation" },
+                "id": { "type": ["string", "null"], "description": "The message of this id and its consequences" },
+                "after": { "type": ["integer", "null"], "minimum": 0, "description": "`next` of the page before" },
+            },
+        }),
+        move |ctx, _| async move { page(&ctx, page_bytes).await },
+    )
+    .answers(json!({
+        "type": "object",
+        "properties": {
+            "records": { "type": "array", "items": { "type": "object" } },
+            "next": { "type": "integer", "description": "There is more: ask again with `after`" },
+        },
+        "required": ["records"],
+    }))
+}
+
+async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonText, OsFault> {
+    let asks: Asks = ctx.data()?;
+    let id = |text: &str| {
+        OsId::new(text).map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}")))
+    };
+    let query = match (&asks.correlation, &asks.id) {
+        (Some(correlation), None) => TraceQuery::Correlation(id(correlation)?),
+        (None, Some(message)) => TraceQuery::Id(id(message)?),
+        _ => return Err(OsFault::new(422, "Schema validation failed: give either correlation or id")),
+    };
+    let after = asks.after.unwrap_or(0);
+    let look = move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1);
+    let found = ctx.link().look(look).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
+    let (mut records, mut bytes, mut next) = (Vec::new(), 0, None);
+    for record in &found {
+        let shown = shown(record);
+        bytes += shown.to_string().len() + 1;
+        // At least one, or a page would never end.
+        if records.len() == PAGE_RECORDS_MAX || (bytes > page_bytes && !records.is_empty()) {
+            break;
+        }
+        next = Some(record.number);
+        records.push(shown);
+    }
+    let mut answer = json!({ "records": records });
+    if let Some(next) = next.filter(|_| answer["records"].as_array().map_or(0, Vec::len) < found.len()) {
+        answer["next"] = next.into();
+    }
+    ctx.reply(&answer)
+}
+
+fn shown(record: &TraceRecord) -> Value {
+    let mut shown = json!({
+        "number": record.number,
+        "at": record.at.0,
+        "from": party(&record.from),
+        "kind": record.kind.as_str(),
+        "type": record.ty.as_str(),
+        "id": record.id.as_str(),
+    });
+    let text = |id: &Option<OsId>| id.as_ref().map(|id| id.as_str().to_owned());
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            shown[name] = value;
+        }
+    };
+    put("causation", text(&record.causation).map(Value::from));
+    put("correlation", text(&record.correlation).map(Value::from));
+    match &record.step {
+        Step::Routed { to } => {
+            put("step", Some("routed".into()));
+            put("to", Some(to.iter().map(|name| Value::from(&**name)).collect()));
+        }
+        Step::Refused { code } => {
+            put("step", Some("refused".into()));
+            put("code", Some((*code).into()));
+        }
+        Step::Answered { to } => {
+            put("step", Some("answered".into()));
+            put("to", Some(Value::from(vec![party(to)])));
+        }
+        Step::Orphan => put("step", Some("orphan".into())),
+        Step::Faulty => put("step", Some("faulty".into())),
+    }
+    shown
+}
+
+fn party(party: &Party) -> String {
+    match party {
+        Party::Client(conn) => format!("client {}", conn.0),
+        Party::Capability(name) => name.to_string(),
+        Party::Loop => "loop".to_owned(),
+        Party::Timer => "timer".to_owned(),
+        Party::Bus => "bus".to_owned(),
+    }
+}
