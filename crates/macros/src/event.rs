@@ -17,6 +17,11 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let options = Options::read(input)?;
     let ident = &input.ident;
     let type_name = options.type_name(input)?;
+    let name_given = options.name.is_some().then(|| {
+        quote!(
+            const NAME_GIVEN: bool = true;
+        )
+    });
     let priority = options.priority.map(|priority| quote!(const PRIORITY: i32 = #priority;));
     let fields = stored_fields(input, "an event")?;
     let schema = schema(&fields);
@@ -25,6 +30,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         impl ::millrace::Event for #ident {
             const TYPE: &'static str = #type_name;
             #priority
+            #name_given
 
             fn schema() -> ::millrace::Schema {
                 ::millrace::Schema::new(#type_name, #schema)

@@ -6,7 +6,9 @@ use syn::{DeriveInput, Error, Result, Type};
 
 use crate::rename::{Stored, stored_fields};
 use crate::spelling::spell;
-use crate::state::{at_most_one, exactly_one, given_name, plain_name, schema, table, table_ident};
+use crate::state::{
+    at_most_one, exactly_one, given_name, key_fields, plain_name, schema, table, table_ident,
+};
 
 struct Options {
     name: String,
@@ -30,6 +32,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
     let (table, table_ident) = (table(input, &fields), table_ident(ident));
     let schema = schema(&fields, &roles);
+    let key_fields = key_fields(&[left_key, right_key]);
+    let has_instance_key = instance_key.is_some();
     let (left_ident, right_ident) = (left_key.ident, right_key.ident);
     let instance = instance_key.map(|Stored { ident, .. }| {
         quote! {
@@ -46,6 +50,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             const KIND: ::millrace::StateKind = ::millrace::StateKind::Relation;
             const TYPE: &'static str = #name;
             type Fields = #table_ident;
+            const KEY_FIELDS: &'static [&'static str] = #key_fields;
+            const HAS_INSTANCE_KEY: bool = #has_instance_key;
 
             fn identity(&self) -> ::millrace::Identity {
                 ::millrace::Identity::Relation {

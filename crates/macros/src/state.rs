@@ -15,6 +15,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let table = table(input, &fields);
     let table_ident = table_ident(ident);
     let schema = schema(&fields, &[(key, "key".to_owned())]);
+    let key_fields = key_fields(&[key]);
     Ok(quote! {
         #table
 
@@ -23,6 +24,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             const KIND: ::millrace::StateKind = ::millrace::StateKind::Entity;
             const TYPE: &'static str = #type_name;
             type Fields = #table_ident;
+            const KEY_FIELDS: &'static [&'static str] = #key_fields;
 
             fn identity(&self) -> ::millrace::Identity {
                 ::millrace::Identity::Entity {
@@ -122,6 +124,19 @@ pub(crate) fn table(input: &DeriveInput, fields: &[Stored<'_>]) -> TokenStream {
             }
         }
     }
+}
+
+/// The JSON names of the fields that make up a key, up to the first whose JSON may be another text than its key: that
+/// of text and of whole numbers is the same, unless serde was told otherwise.
+pub(crate) fn key_fields(keys: &[&Stored<'_>]) -> TokenStream {
+    const PLAIN: [&str; 11] =
+        ["String", "u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize"];
+    let plain = keys.iter().take_while(|field| {
+        let told = field.source.attrs.iter().any(|attr| attr.path().is_ident("serde"));
+        !told && PLAIN.contains(&field.spelled.as_str())
+    });
+    let names = plain.map(|Stored { name, .. }| name);
+    quote!(&[#(#names),*])
 }
 
 pub(crate) fn table_ident(ident: &Ident) -> Ident {

@@ -134,13 +134,13 @@ pub use millrace_session::model::{
     SessionId, SessionRow, StateChange, StateCommit, StateKind, Timestamp,
 };
 pub use millrace_session::state::{
-    CommitRecord, Drift, Edge, Edges, Migrated, Migration, MigrationError, Pages, Plan, Query, State, Stored,
-    TypePlan, Version,
+    CommitRecord, Drift, Edge, Edges, Grouped, Migrated, Migration, MigrationError, Pages, Plan, Query,
+    State, Stored, TypePlan, Version,
 };
 pub use millrace_session::{
-    Called, CatchUp, Config, DeadLettered, Entity, Event, EventError, EventMeta, EventOptions, Field, Filter,
-    Handler, HandlerContext, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents,
-    IntoOutgoing, Key, LocalFuture, NumberField, Operand, Order, OrderedField, Outgoing, Published, Relation,
-    Result, Running, Schedule, Schema, Session, SessionError, Simulation, SpecError, Start, StateError,
-    Stateful, StopHandle, TextField, VirtualClock, WithOptions, handlers, schedules,
+    Called, CatchUp, Config, DeadLettered, Entity, Event, EventError, EventMeta, EventName, EventOptions,
+    Field, Filter, Handler, HandlerContext, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult,
+    IntoIntents, IntoOutgoing, Key, LocalFuture, NumberField, Operand, Order, OrderedField, Outgoing,
+    Published, Relation, Result, Running, Schedule, Schema, Session, SessionError, Simulation, SpecError,
+    Start, StateError, Stateful, StopHandle, TextField, VirtualClock, WithOptions, handlers, schedules,
 };

@@ -120,6 +120,7 @@ impl Core {
     }
 
     fn emit(&mut self, event: Outgoing) -> Result<()> {
+        self.session.know_event(event.name)?;
         if let Err(error) = self.allow_event() {
             return Err(self.fail(error));
         }
@@ -250,6 +251,7 @@ impl<E: Event> HandlerContext<E> {
     /// The same together with an event: both are stored, or neither. A retry does not store the event again.
     pub fn commit_with(&mut self, event: impl IntoOutgoing) -> Result<Option<u64>> {
         let event = event.into_outgoing()?;
+        self.core.session.know_event(event.name)?;
         if let Err(error) = self.core.allow_event() {
             return Err(self.core.fail(error));
         }

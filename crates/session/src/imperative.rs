@@ -164,6 +164,9 @@ impl Session {
     }
 
     fn batch(&self, queued: &Queued, event: Option<Outgoing>) -> Result<Batch> {
+        if let Some(event) = &event {
+            self.know_event(event.name)?;
+        }
         let admitted = self.book().admit(self.state(), &queued.pending)?;
         let mut meta = queued.meta.clone();
         meta.insert(META_NAMESPACE.to_owned(), self.namespace_name().to_string());
@@ -180,7 +183,7 @@ impl Session {
 }
 
 pub(crate) fn out_event(event: Outgoing) -> OutEvent {
-    let Outgoing { topic, priority, payload, key, headers } = event;
+    let Outgoing { topic, priority, payload, key, headers, .. } = event;
     OutEvent { topic, payload, priority, key, headers: (!headers.is_empty()).then_some(headers) }
 }
 

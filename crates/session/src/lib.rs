@@ -38,8 +38,8 @@ pub use session::Session;
 pub use shell::{Running, Simulation, StopHandle, VirtualClock};
 pub use state::{State, StateError};
 pub use typed::{
-    Called, DeadLettered, Declared, Entity, Event, EventError, EventOptions, Field, Filter, Handler,
-    HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key, LocalFuture,
-    NumberField, Operand, Order, OrderedField, Outgoing, Relation, Schema, Start, Stateful, TextField,
-    WithOptions,
+    Called, DeadLettered, Declared, Entity, Event, EventError, EventName, EventOptions, Field, Filter,
+    Handler, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key,
+    LocalFuture, NumberField, Operand, Order, OrderedField, Outgoing, Relation, Schema, Start, Stateful,
+    TextField, WithOptions,
 };

@@ -7,7 +7,7 @@ use millrace_store::KeyRange;
 use crate::error::{Result, SessionError};
 use crate::imperative::out_event;
 use crate::session::Session;
-use crate::typed::IntoOutgoing;
+use crate::typed::{EventName, IntoOutgoing};
 
 /// Schedules that [`Session::schedules`] lists at most.
 const SCHEDULES_MAX: usize = 10_000;
@@ -18,6 +18,7 @@ const SWITCH_TRIES: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     spec: ScheduleSpec,
+    event: EventName,
 }
 
 impl Schedule {
@@ -27,10 +28,11 @@ impl Schedule {
         let name = format!("{} {cron}", event.topic);
         let zone = "UTC".to_owned();
         Times::parse(&name, cron, &zone)?;
-        let event = out_event(event);
+        let (sent, event) = (event.name, out_event(event));
         let catch_up = CatchUp::default();
         Ok(Schedule {
             spec: ScheduleSpec { name, cron: cron.to_owned(), zone, catch_up, jitter_ms: 0, event },
+            event: sent,
         })
     }
 
@@ -64,6 +66,11 @@ impl Schedule {
 
     pub fn name(&self) -> &str {
         &self.spec.name
+    }
+
+    /// The type it sends.
+    pub fn event_name(&self) -> EventName {
+        self.event
     }
 
     pub(crate) fn into_spec(self) -> ScheduleSpec {

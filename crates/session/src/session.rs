@@ -18,6 +18,7 @@ use crate::error::{Result, SessionError};
 use crate::shell::simulated::Ground;
 use crate::shell::{Clock, Committer};
 use crate::state::{Pending, SchemaBook, State};
+use crate::typed::{EventName, EventNames};
 
 /// Rows of topics that are read to know their partitions. Topics past that count as having one.
 const TOPICS_MAX: usize = 10_000;
@@ -51,6 +52,7 @@ struct Shared {
     clock: Clock,
     commits: Commits,
     draws: Mutex<SmallRng>,
+    names: EventNames,
 }
 
 /// Who makes batches durable.
@@ -89,7 +91,7 @@ impl Session {
 
     pub(crate) fn on(store: Arc<dyn Store>, clock: Clock, commits: Commits, seed: u64) -> Session {
         let draws = Mutex::new(SmallRng::seed_from_u64(seed));
-        let shared = Arc::new(Shared { store, clock, commits, draws });
+        let shared = Arc::new(Shared { store, clock, commits, draws, names: EventNames::default() });
         Session::make(shared, None, Config::default(), BTreeMap::new())
     }
 
@@ -198,6 +200,11 @@ impl Session {
 
     pub(crate) fn draw(&self) -> u64 {
         self.inner.shared.draw()
+    }
+
+    /// Two types of the program must not come to one event name by accident.
+    pub(crate) fn know_event(&self, name: EventName) -> Result<()> {
+        Ok(self.inner.shared.names.know(name)?)
     }
 
     pub(crate) fn commit_batch(&self, batch: Batch) -> Result<Outcome, StoreError> {

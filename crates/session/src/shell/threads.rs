@@ -132,6 +132,8 @@ impl Session {
         handlers: &[Handler],
         schedules: Vec<Schedule>,
     ) -> Result<Worker> {
+        let taken = handlers.iter().map(Handler::event_name);
+        taken.chain(schedules.iter().map(Schedule::event_name)).try_for_each(|name| self.know_event(name))?;
         let specs = handlers.iter().map(Handler::spec).collect::<Result<_, _>>()?;
         let schedules = schedules.into_iter().map(Schedule::into_spec).collect();
         Ok(Worker::new(config, self.identity(), specs, schedules, self.draw())?)

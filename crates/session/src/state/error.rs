@@ -17,6 +17,10 @@ pub enum StateError {
     Unreadable { type_name: String, reason: String },
     #[error("a `{type_name}` has an empty {role}: give it at least one character")]
     EmptyKey { type_name: String, role: &'static str },
+    #[error(
+        "a `{type_name}` declares no instance key: pass \"\" in its place, or put #[instance_key] on a field"
+    )]
+    NoInstanceKey { type_name: String },
     #[error("a key of a `{type_name}` has {bytes} bytes, at most {max} are allowed")]
     KeyTooLong { type_name: String, bytes: usize, max: usize },
     /// The program's types are not those the stored rows were written with. Nothing was written.
@@ -33,6 +37,8 @@ pub enum StateError {
     MigrationUnfinished { type_name: String, version: u32 },
     #[error("more than {limit} rows match: set a limit, narrow the filter, or go through them by pages")]
     TooManyRows { limit: usize },
+    #[error("`{field}` has more than {limit} different values: narrow the filter, or group by another field")]
+    TooManyGroups { field: &'static str, limit: usize },
     #[error("pages come in the order of keys: leave out order_by, limit and offset, or collect with a limit")]
     PagesHaveNoOrder,
     #[error("the filter on `{field}` holds a value that cannot be written as JSON: {reason}")]

@@ -6,9 +6,12 @@
 mod aggregate;
 mod commits;
 mod edges;
+mod ends;
 mod error;
+mod group;
 mod history;
 mod migrate;
+mod narrow;
 mod query;
 pub(crate) mod scan;
 mod schema;
@@ -25,6 +28,7 @@ use millrace_store::{KeyRange, Store};
 pub use commits::{CommitRecord, LIST_COMMITS_MAX};
 pub use edges::{Edge, Edges};
 pub use error::StateError;
+pub use group::{GROUPS_MAX, Grouped};
 pub use history::Version;
 pub use migrate::{
     Commit, MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated, Migration, MigrationError, Plan, TypePlan,

@@ -6,17 +6,20 @@ use std::ops::ControlFlow;
 use millrace_model::{StateCommit, keys};
 
 use super::State;
+use super::ends::EndFilter;
 use super::error::StateError;
+use super::narrow::Narrow;
 use super::scan::{self, Found};
 use super::stored::Stored;
 use super::top::Top;
-use crate::typed::{Entity, Filter, Key, Node, Order, Relation, Stateful};
+use crate::typed::{Entity, Filter, Node, Order, Stateful};
 
 /// How many rows a query without a limit gives back. More than that is an error, never a cut.
 pub const ROWS_MAX: usize = 10_000;
 
 /// A query of entities or relations. There are no indexes but the key: a filter looks at every row of the type, or of
-/// the part of it that [`Query::key_prefix`], [`Query::left`] or [`Query::between`] name.
+/// the part of it that [`Query::key_prefix`], [`Query::left`] or [`Query::between`] name. A filter that asks for one value
+/// of a key (`f.user.eq("u1")`) names its part, too, where the key is text or a whole number.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -65,19 +68,34 @@ pub struct Query<T: Stateful> {
 #[derive(Clone, Debug)]
 pub(crate) struct Select {
     pub(crate) state: State,
-    filters: Vec<Node>,
+    pub(crate) filters: Vec<Node>,
     orders: Vec<(&'static str, bool)>,
     limit: Option<usize>,
     offset: usize,
     pub(crate) as_of: Option<StateCommit>,
-    prefix: String,
+    pub(crate) prefix: String,
+    /// The escaped right key that relations must have.
+    pub(crate) right: Option<String>,
+    pub(crate) ends: Vec<EndFilter>,
+    /// [`Stateful::KEY_FIELDS`]
+    pub(crate) key_fields: &'static [&'static str],
 }
 
 impl<T: Stateful> Query<T> {
     pub(crate) fn new(state: State) -> Query<T> {
         let prefix = format!("{}/", keys::state_type(state.namespace(), T::KIND, T::TYPE));
-        let (filters, orders) = (Vec::new(), Vec::new());
-        let select = Select { state, filters, orders, limit: None, offset: 0, as_of: None, prefix };
+        let select = Select {
+            state,
+            filters: Vec::new(),
+            orders: Vec::new(),
+            limit: None,
+            offset: 0,
+            as_of: None,
+            prefix,
+            right: None,
+            ends: Vec::new(),
+            key_fields: T::KEY_FIELDS,
+        };
         Query { select, owner: PhantomData }
     }
 
@@ -129,12 +147,17 @@ impl<T: Stateful> Query<T> {
 }
 
 impl Select {
-    fn matches(&self, found: &Found) -> bool {
-        self.filters.iter().all(|filter| filter.matches(&found.fields))
+    fn matches(&self, found: &Found) -> Result<bool, StateError> {
+        let mut matches = self.filters.iter().all(|filter| filter.matches(&found.fields));
+        for end in &self.ends {
+            matches = matches && end.matches(&self.state, &found.key, self.as_of)?;
+        }
+        Ok(matches)
     }
 
     fn check(&self) -> Result<(), StateError> {
-        let problem = self.filters.iter().find_map(Node::problem);
+        let ends = self.ends.iter().map(|end| &end.node);
+        let problem = self.filters.iter().chain(ends).find_map(Node::problem);
         let bad = |(field, reason): (_, &str)| StateError::BadFilter { field, reason: reason.to_owned() };
         problem.map_or(Ok(()), |problem| Err(bad(problem)))
     }
@@ -153,9 +176,11 @@ impl Select {
         each: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, StateError>,
     ) -> Result<(), StateError> {
         self.check()?;
-        let walk = scan::Walk { prefix: &self.prefix, after, as_of: self.as_of };
+        let narrow = Narrow::of(self);
+        let (prefix, right) = (narrow.prefix.as_str(), narrow.right.as_deref());
+        let walk = scan::Walk { prefix, right, after, as_of: self.as_of };
         walk.visit(self.state.store(), &mut |found| {
-            if self.matches(&found) { each(found) } else { Ok(ControlFlow::Continue(())) }
+            if self.matches(&found)? { each(found) } else { Ok(ControlFlow::Continue(())) }
         })
     }
 
@@ -198,22 +223,6 @@ impl<T: Entity> Query<T> {
     pub fn key_prefix(mut self, text: &str) -> Query<T> {
         let state_type = keys::state_type(self.select.state.namespace(), T::KIND, T::TYPE);
         self.select.prefix = format!("{state_type}/{}", keys::escaped(text));
-        self
-    }
-}
-
-impl<R: Relation> Query<R> {
-    /// Only relations that leave this entity; nothing else is looked at.
-    pub fn left(mut self, key: impl Key) -> Query<R> {
-        let state_type = keys::state_type(self.select.state.namespace(), R::KIND, R::TYPE);
-        self.select.prefix = format!("{state_type}/{}/", keys::escaped(&key.into_key()));
-        self
-    }
-
-    /// Only relations between these two; nothing else is looked at.
-    pub fn between(mut self, left: impl Key, right: impl Key) -> Query<R> {
-        self = self.left(left);
-        self.select.prefix = format!("{}{}/", self.select.prefix, keys::escaped(&right.into_key()));
         self
     }
 }

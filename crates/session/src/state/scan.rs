@@ -6,6 +6,7 @@ use millrace_model::{HeadRow, RowError, Space, StateCommit, VersionRow, keys};
 use millrace_store::{KeyRange, Row, Store, StoreError};
 use serde_json::Value;
 
+use super::ends::End;
 use super::error::StateError;
 
 /// Rows per read of the store.
@@ -27,6 +28,8 @@ pub(crate) type Visit<'v> = dyn FnMut(Found) -> Result<ControlFlow<()>, StateErr
 /// now; in an order of its own for the past.
 pub(crate) struct Walk<'a> {
     pub(crate) prefix: &'a str,
+    /// Only relations whose escaped right key is this. Others are passed over unread.
+    pub(crate) right: Option<&'a str>,
     /// Goes on where another walk stopped: the key of the last row that one gave.
     pub(crate) after: Option<&'a str>,
     pub(crate) as_of: Option<StateCommit>,
@@ -42,8 +45,8 @@ impl Walk<'_> {
             (Some(after), Some(_)) => range.from = format!("{after}/0"),
         }
         match self.as_of {
-            None => heads(store, range, each),
-            Some(commit) => past(store, range, commit, each),
+            None => heads(store, range, self.right, each),
+            Some(commit) => past(store, range, commit, self.right, each),
         }
     }
 }
@@ -55,7 +58,7 @@ pub(crate) fn find(
 ) -> Result<Option<Found>, StateError> {
     let only = KeyRange { from: key.to_owned(), to: Some(format!("{key}\0")) };
     let mut found = None;
-    heads(store, only, &mut |head| {
+    heads(store, only, None, &mut |head| {
         found = Some(head);
         Ok(ControlFlow::Break(()))
     })?;
@@ -65,7 +68,7 @@ pub(crate) fn find(
         return Ok(found);
     }
     found = None;
-    past(store, versions_of(key), commit, &mut |version| {
+    past(store, versions_of(key), commit, None, &mut |version| {
         found = Some(version);
         Ok(ControlFlow::Break(()))
     })?;
@@ -77,8 +80,16 @@ pub(crate) fn versions_of(identity_key: &str) -> KeyRange {
     KeyRange::prefix(&format!("{identity_key}//"))
 }
 
-fn heads(store: &dyn Store, range: KeyRange, each: &mut Visit<'_>) -> Result<(), StateError> {
+fn heads(
+    store: &dyn Store,
+    range: KeyRange,
+    right: Option<&str>,
+    each: &mut Visit<'_>,
+) -> Result<(), StateError> {
     rows(store, Space::Heads, range, &mut |Row { key, value }| {
+        if right.is_some_and(|right| End::Right.of(&key) != Some(right)) {
+            return Ok(ControlFlow::Continue(()));
+        }
         let HeadRow { fields, commit, schema } = HeadRow::decode(&key, &value)?;
         let fields = parse(&key, &fields)?;
         each(Found { key, commit, schema, fields })
@@ -90,13 +101,14 @@ fn past(
     store: &dyn Store,
     range: KeyRange,
     as_of: StateCommit,
+    right: Option<&str>,
     each: &mut Visit<'_>,
 ) -> Result<(), StateError> {
     let mut best: Option<(String, StateCommit, VersionRow)> = None;
     let mut stopped = false;
     rows(store, Space::History, range, &mut |Row { key, value }| {
         let Some((identity, commit)) = split_version(&key) else { return Ok(ControlFlow::Continue(())) };
-        if commit > as_of {
+        if commit > as_of || right.is_some_and(|right| End::Right.of(identity) != Some(right)) {
             return Ok(ControlFlow::Continue(()));
         }
         let version = VersionRow::decode(&key, &value)?;

@@ -16,6 +16,7 @@ pub struct DeadLettered {
 
 impl Event for DeadLettered {
     const TYPE: &'static str = "event.dead_letter";
+    const NAME_GIVEN: bool = true;
 
     fn schema() -> Schema {
         let text = "String";

@@ -18,6 +18,11 @@ pub trait Stateful: Serialize + DeserializeOwned + Send + 'static {
     const TYPE: &'static str;
     /// One [`super::Field`] per field, for filters and orders.
     type Fields: Copy + Default;
+    /// The fields that make up the key of a row, in its order, as far as their JSON and their part of the key are the same
+    /// text: filters that ask for one value of them need not look at other rows.
+    const KEY_FIELDS: &'static [&'static str] = &[];
+    /// Relations of this type have an instance key.
+    const HAS_INSTANCE_KEY: bool = false;
 
     fn identity(&self) -> Identity;
 

@@ -18,6 +18,9 @@ pub trait Event: Serialize + DeserializeOwned + Send + 'static {
     const TYPE: &'static str;
     /// Handlers take higher priorities first.
     const PRIORITY: i32 = 100;
+    /// The name was said by hand (`#[event(name = "..")]`). Two types of a program may then share it; two that derive the
+    /// same name are refused.
+    const NAME_GIVEN: bool = false;
 
     fn schema() -> Schema;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millrace_model::JsonText;
 
 use super::event::Event;
+use super::names::EventName;
 use crate::context::{Core, HandlerContext};
 
 /// Whatever a handler may fail with. Its text is kept with the claim and in the dead letter.
@@ -52,6 +53,7 @@ pub struct Handler {
     /// Higher runs first among the handlers of a session.
     pub priority: i32,
     pub start: Start,
+    name: EventName,
     call: Call,
 }
 
@@ -125,7 +127,13 @@ impl Handler {
     }
 
     fn new<E: Event>(id: String, call: Call) -> Handler {
-        Handler { id, event_type: E::TYPE, priority: 100, start: Start::Earliest, call }
+        let name = EventName::of::<E>();
+        Handler { id, event_type: E::TYPE, priority: 100, start: Start::Earliest, name, call }
+    }
+
+    /// The type it takes.
+    pub fn event_name(&self) -> EventName {
+        self.name
     }
 
     #[must_use]

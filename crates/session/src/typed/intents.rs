@@ -76,7 +76,7 @@ impl Declared {
     }
 
     fn without<T: Stateful>(identity: Identity) -> Result<Declared, StateError> {
-        check_keys(&identity)?;
+        check_keys::<T>(&identity)?;
         Ok(Declared::of::<T>(vec![Intent { identity, fields: None, schema: 0 }]))
     }
 }
@@ -96,7 +96,7 @@ pub fn relation_identity<R: Relation>(left: impl Key, right: impl Key, instance:
 
 fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
     let identity = state.identity();
-    check_keys(&identity)?;
+    check_keys::<T>(&identity)?;
     let unwritable = |source| StateError::Unwritable { type_name: T::TYPE.to_owned(), source };
     let fields = canonical(state).map_err(unwritable)?;
     // As for events: better refused here than found unreadable by everybody who asks for it later.
@@ -122,20 +122,22 @@ pub fn last_wins(intents: Vec<Intent>) -> Vec<Intent> {
     kept
 }
 
-fn check_keys(identity: &Identity) -> Result<(), StateError> {
+fn check_keys<T: Stateful>(identity: &Identity) -> Result<(), StateError> {
     let type_name = identity.type_name();
     let keys: &[(&'static str, &str)] = match identity {
         Identity::Entity { key, .. } => &[("key", key)],
+        Identity::Relation { left_key, right_key, instance_key, .. } if T::HAS_INSTANCE_KEY => {
+            &[("left key", left_key), ("right key", right_key), ("instance key", instance_key)]
+        }
+        Identity::Relation { instance_key, .. } if !instance_key.is_empty() => {
+            return Err(StateError::NoInstanceKey { type_name: type_name.to_owned() });
+        }
         Identity::Relation { left_key, right_key, .. } => &[("left key", left_key), ("right key", right_key)],
     };
     if let Some((role, _)) = keys.iter().find(|(_, key)| key.is_empty()) {
         return Err(StateError::EmptyKey { type_name: type_name.to_owned(), role });
     }
-    let instance = match identity {
-        Identity::Relation { instance_key, .. } => instance_key.as_str(),
-        Identity::Entity { .. } => "",
-    };
-    let bytes = keys.iter().map(|(_, key)| key.len()).chain([instance.len()]).max().unwrap_or(0);
+    let bytes = keys.iter().map(|(_, key)| key.len()).max().unwrap_or(0);
     if bytes > KEY_BYTES_MAX {
         return Err(StateError::KeyTooLong { type_name: type_name.to_owned(), bytes, max: KEY_BYTES_MAX });
     }

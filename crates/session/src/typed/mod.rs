@@ -9,6 +9,7 @@ mod filter;
 mod handler;
 mod intents;
 mod lists;
+mod names;
 mod outgoing;
 mod schema;
 
@@ -25,5 +26,7 @@ pub use handler::{
 pub use intents::{
     Declared, IntoIntents, KEY_BYTES_MAX, Many, One, entity_identity, last_wins, relation_identity,
 };
+pub use names::EventName;
+pub(crate) use names::EventNames;
 pub use outgoing::{EventError, EventOptions, IntoOutgoing, Outgoing, WithOptions};
 pub use schema::Schema;

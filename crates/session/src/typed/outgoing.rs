@@ -6,6 +6,7 @@ use millrace_model::{JsonText, NameError, Priority, TopicName};
 
 use super::canonical::{CanonicalError, canonical};
 use super::event::Event;
+use super::names::EventName;
 
 /// What may be said about a single event besides its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ impl<E: Event> WithOptions<E> {
 /// Ready to be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
+    /// The type it was.
+    pub name: EventName,
     pub topic: TopicName,
     pub priority: Priority,
     pub payload: JsonText,
@@ -68,6 +71,11 @@ pub enum EventError {
         "the event type `{event_type}` is no name for a topic ({source}): give it another by #[event(name = \"..\")]"
     )]
     BadType { event_type: &'static str, source: NameError },
+    #[error(
+        "two types of this program derive the event name `{event_type}`: {first} and {second}; give one of them another \
+         by #[event(name = \"..\")], or say this one by hand if they are meant to be the same events"
+    )]
+    NameShared { event_type: &'static str, first: &'static str, second: &'static str },
 }
 
 /// An event, or an event with options.
@@ -99,5 +107,6 @@ fn outgoing<E: Event>(event: &E, options: EventOptions) -> Result<Outgoing, Even
     serde_json::from_str::<E>(payload.as_str())
         .map_err(|error| EventError::Unreadable { event_type, reason: error.to_string() })?;
     let EventOptions { priority, key, headers } = options;
-    Ok(Outgoing { topic, priority: Priority(priority.unwrap_or(E::PRIORITY)), payload, key, headers })
+    let (name, priority) = (EventName::of::<E>(), Priority(priority.unwrap_or(E::PRIORITY)));
+    Ok(Outgoing { name, topic, priority, payload, key, headers })
 }

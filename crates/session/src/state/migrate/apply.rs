@@ -121,22 +121,25 @@ impl Migration {
     ) -> Result<(Vec<Intent>, Option<String>), StateError> {
         let prefix = format!("{}/", step.key);
         let (mut intents, mut last, mut bytes) = (Vec::new(), None, 0);
-        Walk { prefix: &prefix, after, as_of: None }.visit(self.state.store(), &mut |found| {
-            if found.schema >= step.plan.to_version {
-                return Ok(ControlFlow::Continue(()));
-            }
-            let intent = self.upgraded(step.target, &found, step.plan.to_version);
-            let intent = intent.map_err(|unfit| refused(&step.plan.type_name, &found.key, unfit))?;
-            let more = intent.fields.as_ref().map_or(0, |fields| fields.bytes().len());
-            if !intents.is_empty() && bytes + more > MIGRATION_BYTES_MAX {
-                return Ok(ControlFlow::Break(()));
-            }
-            bytes += more;
-            intents.push(intent);
-            last = Some(found.key);
-            let is_full = intents.len() >= MIGRATION_ROWS_MAX;
-            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
+        Walk { prefix: &prefix, right: None, after, as_of: None }.visit(
+            self.state.store(),
+            &mut |found| {
+                if found.schema >= step.plan.to_version {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let intent = self.upgraded(step.target, &found, step.plan.to_version);
+                let intent = intent.map_err(|unfit| refused(&step.plan.type_name, &found.key, unfit))?;
+                let more = intent.fields.as_ref().map_or(0, |fields| fields.bytes().len());
+                if !intents.is_empty() && bytes + more > MIGRATION_BYTES_MAX {
+                    return Ok(ControlFlow::Break(()));
+                }
+                bytes += more;
+                intents.push(intent);
+                last = Some(found.key);
+                let is_full = intents.len() >= MIGRATION_ROWS_MAX;
+                Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            },
+        )?;
         Ok((intents, last))
     }
 }

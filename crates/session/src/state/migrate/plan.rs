@@ -94,21 +94,24 @@ impl Migration {
         let to_version = row.version + u32::from(drift.is_some());
         let (mut rows, mut missing, mut failures) = (0, BTreeSet::new(), Vec::new());
         let prefix = format!("{}/", keys::state_type(self.state.namespace(), kind, target.schema.type_name));
-        Walk { prefix: &prefix, after: None, as_of: None }.visit(self.state.store(), &mut |found| {
-            if found.schema < to_version {
-                rows += 1;
-                match self.upgraded(target, &found, to_version) {
-                    Err(Unfit::MissingUpgrader(version)) => {
-                        missing.insert(version);
+        Walk { prefix: &prefix, right: None, after: None, as_of: None }.visit(
+            self.state.store(),
+            &mut |found| {
+                if found.schema < to_version {
+                    rows += 1;
+                    match self.upgraded(target, &found, to_version) {
+                        Err(Unfit::MissingUpgrader(version)) => {
+                            missing.insert(version);
+                        }
+                        Err(Unfit::Failed(reason)) if failures.len() < FAILURES_MAX => {
+                            failures.push((found.key, reason));
+                        }
+                        Err(Unfit::Failed(_)) | Ok(_) => {}
                     }
-                    Err(Unfit::Failed(reason)) if failures.len() < FAILURES_MAX => {
-                        failures.push((found.key, reason));
-                    }
-                    Err(Unfit::Failed(_)) | Ok(_) => {}
                 }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
         Ok(TypePlan {
             kind,
             type_name: target.schema.type_name.to_owned(),

@@ -1,0 +1,45 @@
+//! Which type of the program goes by which event name. Two types that came to the same name by accident
+//! (`orders::Created` and `users::Created` are both `created`) would decode each other's events, or dead-letter them.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use super::event::Event;
+use super::outgoing::EventError;
+
+/// A type of the program and the event name it goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventName {
+    pub event_type: &'static str,
+    /// With its module path.
+    pub rust_type: &'static str,
+    /// Said by hand, not derived. Whoever says a name that another type has means the same events.
+    pub given: bool,
+}
+
+impl EventName {
+    pub fn of<E: Event>() -> EventName {
+        EventName { event_type: E::TYPE, rust_type: std::any::type_name::<E>(), given: E::NAME_GIVEN }
+    }
+}
+
+/// All that a program has used with one store so far. As many as it has event types.
+#[derive(Debug, Default)]
+pub(crate) struct EventNames(RwLock<BTreeMap<&'static str, EventName>>);
+
+impl EventNames {
+    pub(crate) fn know(&self, name: EventName) -> Result<(), EventError> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name.event_type).copied();
+        match known {
+            Some(known) if known.rust_type == name.rust_type || name.given => return Ok(()),
+            Some(known) if !known.given => {
+                let (first, second) = (known.rust_type, name.rust_type);
+                return Err(EventError::NameShared { event_type: name.event_type, first, second });
+            }
+            _ => {}
+        }
+        // Another thread may be as far with another type: who comes second is told with its next event.
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.event_type, name);
+        Ok(())
+    }
+}
