@@ -157,6 +157,41 @@ fn dead_letters_are_sent_again_once() {
 }
 
 #[test]
+fn dead_letters_are_deleted_by_hand_or_by_age_and_their_events_are_not_sent_again() {
+    let letters = |shop: &Shop| {
+        let all = shop.run(&["events", "dead-letters", "--namespace", "shop", "--json"]).json();
+        all.as_array()
+            .unwrap()
+            .iter()
+            .map(|letter| letter["event_id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let shop = Shop::open();
+    let delete = |args: &[&str]| {
+        shop.run(&[&["events", "dead-letters", "--namespace", "shop", "--delete"], args].concat())
+    };
+    let dead = letters(&shop).remove(0);
+    delete(&["somebody-else"]).refused(1, &["there is no dead letter of event somebody-else"]);
+    delete(&["all", "--replay", "all"]).refused(2, &["--replay"]);
+    assert_eq!(letters(&shop), std::slice::from_ref(&dead), "nothing was deleted so far");
+    assert_eq!(delete(&[&dead]).ok(), "Deleted 1 dead letter of namespace 'shop'\n");
+    assert_eq!(letters(&shop), Vec::<String>::new());
+    assert_eq!(delete(&["all", "--json"]).json(), json!({"namespace": "shop", "deleted": 0}));
+    assert_eq!(shop.ids_of("order.placed").len(), 3, "its event is still there, and there is no copy");
+    delete(&[&dead]).refused(1, &["there is no dead letter"]);
+
+    let shop = Shop::open();
+    let clean = |args: &[&str]| shop.run(&[&["events", "cleanup", "--namespace", "shop"], args].concat());
+    clean(&["--before", "0s"]).ok();
+    assert_eq!(letters(&shop).len(), 1, "without a word they stay");
+    clean(&["--before", "1d", "--dead-letters"]).ok();
+    assert_eq!(letters(&shop).len(), 1, "it is younger");
+    let said = clean(&["--before", "0s", "--dead-letters"]).ok();
+    assert_eq!(said, "Deleted 0 events and 1 dead letter older than 0 seconds for namespace 'shop'\n");
+    assert_eq!(letters(&shop), Vec::<String>::new());
+}
+
+#[test]
 fn cleanup_removes_what_is_finished_and_with_all_the_rest() {
     let shop = Shop::open();
     let clean = |args: &[&str]| shop.run(&[&["events", "cleanup", "--namespace", "shop"], args].concat());

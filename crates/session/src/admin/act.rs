@@ -93,13 +93,50 @@ impl Admin {
         }
     }
 
+    /// Removes dead letters, of one event or all there are; their events are not sent again. Answers how many, in slices:
+    /// one that somebody replays meanwhile is counted, too.
+    pub fn delete_dead_letters(
+        &self,
+        namespace: &Namespace,
+        only: Option<&EventId>,
+        now: Timestamp,
+    ) -> Result<u64, ActError> {
+        let (space, mut deleted, mut ops) = (Space::DeadLetters, 0, Vec::new());
+        self.each_row(space, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            let wanted = match only {
+                // Whatever can be read of them: the unreadable must go, too.
+                None => true,
+                Some(only) => {
+                    let letter = DeadLetterRow::decode(&row.key, &row.value).map_err(AdminError::from)?;
+                    letter.event_id == *only
+                }
+            };
+            if wanted {
+                deleted += 1;
+                ops.push(Op::Delete { space, key: row.key });
+            }
+            if ops.len() == SLICE_ROWS {
+                self.write_ops(now, std::mem::take(&mut ops))?;
+            }
+            Ok::<_, ActError>(ControlFlow::Continue(()))
+        })?;
+        if !ops.is_empty() {
+            self.write_ops(now, ops)?;
+        }
+        match only {
+            Some(id) if deleted == 0 => Err(ActError::NoDeadLetter(id.clone())),
+            _ => Ok(deleted),
+        }
+    }
+
     /// Removes events older than `before` that every handler has finished and every group has committed, or all of
-    /// them; in slices. Topics with a retention of their own keep it.
+    /// them; in slices. Topics with a retention of their own keep it. With `dead_letters` also the letters from before then.
     pub fn cleanup(
         &self,
         namespace: &Namespace,
         before: Timestamp,
         unfinished_too: bool,
+        dead_letters: bool,
         now: Timestamp,
     ) -> Result<Cleaned, ActError> {
         let mut sweep = Sweep::new(SweepRule {
@@ -108,7 +145,7 @@ impl Admin {
             events_before: before,
             unfinished_too,
             own_retention: false,
-            dead_letters_before: None,
+            dead_letters_before: dead_letters.then_some(before),
             // A session that may still be alive keeps its row, however recent `before` is.
             sessions_before: before.min(now.saturating_sub(SESSION_KEPT_MS)),
             rows_max: SLICE_ROWS,
@@ -139,10 +176,6 @@ impl Admin {
         if self.row(Space::Handlers, &keys::handler(namespace, handler))?.is_none() {
             return Err(ActError::NoHandler(handler.clone()));
         }
-        let write = |ops: Vec<Op>| {
-            let (nonce, durability) = (rand::random(), Durability::Fsync);
-            self.write(Batch { nonce, now, durability, checks: Vec::new(), ops })
-        };
         let mut forget = Forget::new(namespace.clone(), handler.clone(), SLICE_ROWS);
         loop {
             match forget.step() {
@@ -153,15 +186,19 @@ impl Admin {
                     };
                     let ops = forget.seen(&rows);
                     if !ops.is_empty() {
-                        write(ops)?;
+                        self.write_ops(now, ops)?;
                     }
                 }
-                ForgetStep::Commit(ops) => {
-                    write(ops)?;
-                }
+                ForgetStep::Commit(ops) => self.write_ops(now, ops)?,
                 ForgetStep::Done => return Ok(()),
             }
         }
+    }
+
+    fn write_ops(&self, now: Timestamp, ops: Vec<Op>) -> Result<(), ActError> {
+        let (nonce, durability) = (rand::random(), Durability::Fsync);
+        self.write(Batch { nonce, now, durability, checks: Vec::new(), ops })?;
+        Ok(())
     }
 
     /// False if a check failed: somebody was faster.

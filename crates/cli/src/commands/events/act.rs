@@ -25,10 +25,7 @@ impl Call {
     }
 
     pub(super) fn replay_dead_letters(mut self, which: &str) -> Result<(), Failure> {
-        let only = match which {
-            "all" => None,
-            id => Some(EventId::parse(id).map_err(|error| Failure::Usage(format!("--replay: {error}")))?),
-        };
+        let only = one_or_all("--replay", which)?;
         let namespace = self.namespace();
         let replayed = self.admin.replay_dead_letters(&namespace, only.as_ref(), self.now)?;
         if self.json {
@@ -54,22 +51,48 @@ impl Call {
         self.out.document(&lines.join("\n"))
     }
 
-    pub(super) fn cleanup(mut self, before: &str, all: bool, yes: bool) -> Result<(), Failure> {
+    pub(super) fn delete_dead_letters(mut self, which: &str, yes: bool) -> Result<(), Failure> {
+        let only = one_or_all("--delete", which)?;
+        let namespace = self.namespace();
+        let whose = only
+            .as_ref()
+            .map_or_else(|| "all dead letters".to_owned(), |id| format!("the dead letters of {id}"));
+        confirm(yes, &format!("Delete {whose} of namespace '{namespace}'?"))?;
+        let deleted = self.admin.delete_dead_letters(&namespace, only.as_ref(), self.now)?;
+        if self.json {
+            return self.finish_json(&json!({ "namespace": namespace, "deleted": deleted }));
+        }
+        self.out.document(&format!("Deleted {} of namespace '{namespace}'", counted(deleted, "dead letter")))
+    }
+
+    pub(super) fn cleanup(
+        mut self,
+        before: &str,
+        all: bool,
+        dead_letters: bool,
+        yes: bool,
+    ) -> Result<(), Failure> {
         let (age_ms, words) = age(before)?;
         let namespace = self.namespace();
         let which = if all { "all events" } else { "finished events" };
-        confirm(yes, &format!("Delete {which} older than {words} of namespace '{namespace}'?"))?;
+        let letters = if dead_letters { " and dead letters" } else { "" };
+        confirm(yes, &format!("Delete {which}{letters} older than {words} of namespace '{namespace}'?"))?;
         let before = self.now.saturating_sub(age_ms);
-        let cleaned = self.admin.cleanup(&namespace, before, all, self.now)?;
+        let cleaned = self.admin.cleanup(&namespace, before, all, dead_letters, self.now)?;
         if self.json {
             return self.finish_json(&json!({
                 "namespace": namespace, "before": before.to_string(), "deleted": cleaned.events,
+                "dead_letters_deleted": cleaned.dead_letters,
             }));
         }
-        let (count, plural) = (grouped(cleaned.events), if cleaned.events == 1 { "" } else { "s" });
-        self.out.document(&format!(
-            "Deleted {count} event{plural} older than {words} for namespace '{namespace}'"
-        ))
+        let events = counted(cleaned.events, "event");
+        let letters = if dead_letters {
+            format!(" and {}", counted(cleaned.dead_letters, "dead letter"))
+        } else {
+            String::new()
+        };
+        self.out
+            .document(&format!("Deleted {events}{letters} older than {words} for namespace '{namespace}'"))
     }
 
     pub(super) fn forget_handler(mut self, handler: &str, yes: bool) -> Result<(), Failure> {
@@ -83,6 +106,17 @@ impl Call {
         }
         self.out.document(&format!("Handler {handler} of namespace '{namespace}' is forgotten"))
     }
+}
+
+fn one_or_all(flag: &str, which: &str) -> Result<Option<EventId>, Failure> {
+    match which {
+        "all" => Ok(None),
+        id => EventId::parse(id).map(Some).map_err(|error| Failure::Usage(format!("{flag}: {error}"))),
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 /// A person at a terminal is asked; a script is taken at its word.

@@ -43,14 +43,22 @@ pub(super) fn command() -> Command {
         )
         .subcommand(namespaced("show", "The newest events and how they stand").arg(limit(10)))
         .subcommand(
-            namespaced("dead-letters", "Events that handlers gave up on, or send them again")
+            namespaced("dead-letters", "Events that handlers gave up on: list them, send them again, or delete them")
                 .arg(limit(100))
                 .arg(
                     Arg::new("replay")
                         .long("replay")
                         .value_name("EVENT_ID|all")
                         .help("Append the event of one dead letter, or of all, again; the letters go"),
-                ),
+                )
+                .arg(
+                    Arg::new("delete")
+                        .long("delete")
+                        .value_name("EVENT_ID|all")
+                        .conflicts_with("replay")
+                        .help("Delete the dead letters of one event, or all; nothing is sent again"),
+                )
+                .arg(yes()),
         )
         .subcommand(
             namespaced("cleanup", "Remove old events")
@@ -70,6 +78,12 @@ pub(super) fn command() -> Command {
                         .long("all")
                         .action(ArgAction::SetTrue)
                         .help("Also events that some handler or group has not finished"),
+                )
+                .arg(
+                    Arg::new("dead-letters")
+                        .long("dead-letters")
+                        .action(ArgAction::SetTrue)
+                        .help("Also dead letters of handlers that are older"),
                 )
                 .arg(yes()),
         )
@@ -130,13 +144,15 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "list-namespaces" => call.list_namespaces(),
         "sessions" => call.sessions(matches.get_one("session-ttl-ms").copied().unwrap_or(SESSION_TTL_MS)),
         "show" => call.show(count(matches, 10)),
-        "dead-letters" => match text(matches, "replay") {
-            Some(which) => call.replay_dead_letters(which),
-            None => call.dead_letters(count(matches, 100)),
+        "dead-letters" => match (text(matches, "replay"), text(matches, "delete")) {
+            (Some(which), _) => call.replay_dead_letters(which),
+            (None, Some(which)) => call.delete_dead_letters(which, matches.get_flag("yes")),
+            (None, None) => call.dead_letters(count(matches, 100)),
         },
         "cleanup" => call.cleanup(
             text(matches, "before").unwrap_or_default(),
             matches.get_flag("all"),
+            matches.get_flag("dead-letters"),
             matches.get_flag("yes"),
         ),
         "replay" => call.replay(&wanted(matches)?),
