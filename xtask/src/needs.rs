@@ -23,13 +23,22 @@ const NEEDS: &[Need] = &[
         purpose: "SQLite is built from its C source",
     },
     Need { command: "git", debian_packages: &["git"], purpose: "tidy asks git for the list of files" },
-    Need { command: "node", debian_packages: &["nodejs"], purpose: "the JavaScript SDK runs on it" },
+    Need {
+        command: "node",
+        debian_packages: &["nodejs"],
+        purpose: "the JavaScript SDK runs on it, and an example of a capability",
+    },
     Need {
         command: "openssl",
         debian_packages: &["openssl"],
         purpose: "the SDK is tested over TLS, with an authority made for it",
     },
     Need { command: "npm", debian_packages: &["npm"], purpose: "the JavaScript SDK's packages" },
+    Need {
+        command: "python3",
+        debian_packages: &["python3"],
+        purpose: "capabilities of the router in another language are tested with it",
+    },
     Need {
         command: "chromium",
         debian_packages: &["chromium"],

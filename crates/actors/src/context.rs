@@ -49,6 +49,12 @@ impl Context {
         &self.hand.by
     }
 
+    /// The capability that made this request, if one did: its number and its name.
+    pub(crate) async fn asker(&self) -> Result<Option<(CapabilityId, Arc<str>)>, OsFault> {
+        let (request, delivery) = (self.hand.message.metadata.id.clone(), self.hand.delivery);
+        self.hand.link.look(move |router| router.asker(&request, delivery)).await.map_err(ended)
+    }
+
     pub fn link(&self) -> &LoopLink {
         &self.hand.link
     }

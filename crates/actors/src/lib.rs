@@ -15,6 +15,7 @@
 mod builtin;
 mod capability;
 mod change;
+mod child;
 mod commits;
 mod conns;
 mod context;
@@ -35,9 +36,10 @@ mod shell;
 mod start;
 mod syscalls;
 
-pub use builtin::{MemoryLimits, Shelf, memory};
+pub use builtin::{Feeds, MemoryLimits, Shelf, bus, memory};
 pub use capability::{ActorFuture, Capability, CapabilityError, Place};
 pub use change::{BusFeed, ChangeError};
+pub use child::{Changed, Child, ChildError, ChildLimits, ChildSettings, Children, ReloadError};
 pub use commits::Commit;
 pub use context::Context;
 pub use counts::ShellCounts;

@@ -28,6 +28,10 @@ impl Router {
         }
     }
 
+    pub fn is_unhealthy(&self, capability: CapabilityId) -> bool {
+        self.table.get(capability).is_some_and(|one| one.unhealthy.is_some())
+    }
+
     /// The capability that emitted a request which still waits; `None` for one of a client or a timer.
     pub fn asker(&self, request: &OsId, delivery: DeliveryId) -> Option<(CapabilityId, Arc<str>)> {
         let pending = self.pending.get(request, false).filter(|pending| pending.delivery == delivery)?;

@@ -1,0 +1,290 @@
+//! Bus.Publish and Bus.Subscribe: a command becomes a durable event, a durable event reaches an actor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_bus::{DeliverAt, Publish, Reply, Request};
+use millrace_model::{
+    EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsMessage, TopicKey, TopicName,
+};
+use millrace_router::{BusTopic, CapabilityId, Manifest};
+use millrace_runtime::Handle;
+use millrace_wire as wire;
+use millrace_wire::http::PublishBody;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::builtin::faults;
+use crate::builtin::feed::{Feed, Plan};
+use crate::capability::{Capability, Place};
+use crate::change::BusFeed;
+use crate::context::Context;
+use crate::inbox::LoopLink;
+
+/// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
+const FEEDS_MAX: usize = 64;
+
+/// Everything that is fed with events of the bus.
+#[derive(Debug)]
+pub struct Feeds {
+    bus: Handle,
+    runtime: tokio::runtime::Handle,
+    /// By command; what manifests ask for ends with their capability.
+    asked: Mutex<Asked>,
+}
+
+type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
+
+impl Feeds {
+    /// Feeds run on `runtime`.
+    pub fn new(bus: Handle, runtime: tokio::runtime::Handle) -> Arc<Feeds> {
+        Arc::new(Feeds { bus, runtime, asked: Mutex::default() })
+    }
+
+    /// For the loop: what manifests ask for.
+    pub fn bus_feed(self: &Arc<Feeds>) -> BusFeed {
+        let feeds = self.clone();
+        Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
+    }
+
+    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &LoopLink) -> Vec<Feed> {
+        let start = |topic: &BusTopic| {
+            let plan = Plan {
+                to,
+                capability: manifest.name.clone(),
+                namespace: Namespace::default(),
+                topic: topic.clone(),
+            };
+            Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, None)
+        };
+        manifest.bus.iter().map(start).collect()
+    }
+
+    /// Answered when the group has its place.
+    async fn subscribe(&self, link: &LoopLink, plan: Plan) -> Result<Reply, OsFault> {
+        let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
+        let (to, group) = (plan.to, plan.topic.group.clone());
+        let (placed, is_placed) = oneshot::channel();
+        let live = link.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
+        let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
+        {
+            let mut asked = self.asked();
+            asked.retain(|id, _| live.contains(id));
+            let feeds = asked.entry(to).or_default();
+            // Asked again is asked anew: whoever restarted cannot know what its predecessor asked for.
+            feeds.retain(|(topic, of, _)| (topic, of) != (&key, &group));
+            if feeds.len() >= FEEDS_MAX {
+                return Err(OsFault::new(429, format!("The limit of {FEEDS_MAX} subscriptions is reached")));
+            }
+            let feed = Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, Some(placed));
+            feeds.push((key.clone(), group.clone(), feed));
+        }
+        let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
+        if answer.is_err() {
+            let mut asked = self.asked();
+            asked.entry(to).or_default().retain(|(topic, of, _)| (topic, of) != (&key, &group));
+        }
+        answer
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        // Nothing in it panics half way.
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub fn bus(feeds: Arc<Feeds>) -> Capability {
+    let to_publish = feeds.bus.clone();
+    Capability::new("Bus", "Durable topics: publishes events, and feeds them to actors")
+        .place(Place::Loop)
+        .command(
+            "Bus.Publish",
+            "Publishes an event; the reply comes when it is durable",
+            publish_schema(),
+            move |ctx, message| {
+                let bus = to_publish.clone();
+                async move { publish(&bus, &ctx, &message).await }
+            },
+        )
+        .answers(published_schema())
+        .command(
+            "Bus.Subscribe",
+            "For actors: the events of a topic arrive as Bus.Message, each acknowledged when it was processed",
+            subscribe_schema(),
+            move |ctx, message| {
+                let feeds = feeds.clone();
+                async move { subscribe(&feeds, &ctx, &message).await }
+            },
+        )
+        .answers(json!({
+            "type": "object",
+            "properties": {
+                "topic": { "type": "string" },
+                "group": { "type": "string" },
+                "partitions": { "type": "array", "description": "{partition, next} of each partition" },
+            },
+        }))
+}
+
+#[derive(Deserialize)]
+struct Where {
+    topic: String,
+    namespace: Option<String>,
+}
+
+async fn publish(bus: &Handle, ctx: &Context, message: &OsMessage) -> Result<JsonText, OsFault> {
+    let topic = topic_of(ctx, &ctx.data::<Where>()?)?;
+    // The same members as a body of HTTP, so the same reader.
+    let body = PublishBody::parse(message.data.as_str()).map_err(|error| faults::of_frame(&error))?;
+    let PublishBody::One { mut event, deliver_at } = body else {
+        return Err(OsFault::new(422, "Schema validation failed: data is an array: publish one event"));
+    };
+    Arc::make_mut(&mut event.body).lineage = lineage(message);
+    let deliver_at = deliver_at.map(|at| match at {
+        wire::DeliverAt::AfterMs(ms) => DeliverAt::AfterMs(ms),
+        wire::DeliverAt::At(ts) => DeliverAt::At(ts),
+    });
+    let request = Request::Publish(Publish { topic, event, deliver_at });
+    match bus.call_as(ctx.by().clone(), request).await {
+        Ok(Reply::Published { topic, id, at, due, durability }) => {
+            let mut data =
+                json!({ "topic": topic.topic(), "id": id.to_string(), "durability": durability.as_str() });
+            if let Some((partition, offset)) = at {
+                data["partition"] = partition.0.into();
+                data["offset"] = offset.0.into();
+            }
+            if let Some(due) = due {
+                data["due"] = due.0.into();
+            }
+            ctx.reply(&data)
+        }
+        Ok(other) => Err(faults::of_reply(&other)),
+        Err(ended) => Err(faults::of_ended(ended)),
+    }
+}
+
+/// The command is what the event follows from. Ids of messages may be what no id of an event is: then it is not told.
+fn lineage(message: &OsMessage) -> Lineage {
+    let id = |id: &OsId| EventId::parse(id.as_str()).ok();
+    let metadata = &message.metadata;
+    Lineage {
+        causation: id(&metadata.id),
+        correlation: metadata.correlation.as_ref().and_then(id),
+        ..Lineage::default()
+    }
+}
+
+#[derive(Deserialize)]
+struct Subscription {
+    #[serde(flatten)]
+    at: Where,
+    group: Option<String>,
+    from: Option<Start>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Start {
+    Earliest,
+    Latest,
+}
+
+async fn subscribe(feeds: &Feeds, ctx: &Context, _: &OsMessage) -> Result<JsonText, OsFault> {
+    let Some((to, name)) = ctx.asker().await? else {
+        return Err(OsFault::new(
+            403,
+            "Bus.Subscribe is for capabilities, which have a mailbox: subscribe over the WebSocket of the bus, or put \
+             the topic into the manifest of a capability",
+        ));
+    };
+    let Subscription { at, group, from } = ctx.data()?;
+    let topic = topic_of(ctx, &at)?;
+    let group = group.unwrap_or_else(|| format!("os.{name}"));
+    let wrong =
+        |error: millrace_model::NameError| OsFault::new(422, format!("Schema validation failed: {error}"));
+    let plan = Plan {
+        to,
+        capability: name,
+        namespace: Namespace::new(topic.namespace()).map_err(wrong)?,
+        topic: BusTopic {
+            topic: TopicName::new(topic.topic()).map_err(wrong)?,
+            group: Group::new(&group).map_err(wrong)?,
+            from_earliest: from == Some(Start::Earliest),
+        },
+    };
+    match feeds.subscribe(ctx.link(), plan).await? {
+        Reply::Subscribed { topic, group, partitions } => {
+            let place = |(partition, next): &(millrace_model::Partition, millrace_model::Offset)| json!({ "partition": partition.0, "next": next.0 });
+            let partitions: Vec<Value> = partitions.iter().map(place).collect();
+            ctx.reply(&json!({ "topic": topic.topic(), "group": group.as_str(), "partitions": partitions }))
+        }
+        other => Err(faults::of_reply(&other)),
+    }
+}
+
+/// A token was checked for one namespace when its owner came in, and messages name theirs freely: so who has a token
+/// stays in the default one.
+fn topic_of(ctx: &Context, at: &Where) -> Result<TopicKey, OsFault> {
+    let wrong =
+        |error: millrace_model::NameError| OsFault::new(422, format!("Schema validation failed: {error}"));
+    let namespace = match &at.namespace {
+        None => Namespace::default(),
+        Some(name) => Namespace::new(name).map_err(wrong)?,
+    };
+    if let Some(caller) = ctx.caller()
+        && namespace != Namespace::default()
+    {
+        let agent = &caller.agent;
+        return Err(OsFault::new(
+            403,
+            format!("agent {agent} may not publish to namespace {namespace} from here"),
+        ));
+    }
+    Ok(TopicKey::new(&namespace, &TopicName::new(&at.topic).map_err(wrong)?))
+}
+
+fn publish_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["topic", "payload"],
+        "properties": {
+            "topic": { "type": "string" },
+            "payload": { "description": "Any JSON value, kept byte for byte" },
+            "key": { "type": ["string", "null"], "description": "Events of one key stay in order" },
+            "headers": { "type": ["object", "null"], "additionalProperties": { "type": "string" } },
+            "id": { "type": ["string", "null"], "description": "The same id on the same topic is stored once" },
+            "priority": { "type": ["integer", "null"] },
+            "namespace": { "type": ["string", "null"] },
+            "delay_ms": { "type": ["integer", "null"], "minimum": 0 },
+            "deliver_at": { "type": ["integer", "null"], "minimum": 0 },
+        },
+    })
+}
+
+fn published_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "topic": { "type": "string" },
+            "partition": { "type": "integer" },
+            "offset": { "type": "integer" },
+            "id": { "type": "string" },
+            "durability": { "enum": ["fsync", "os", "memory"] },
+            "due": { "type": "integer", "description": "For a delayed event, instead of partition and offset" },
+        },
+    })
+}
+
+fn subscribe_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["topic"],
+        "properties": {
+            "topic": { "type": "string" },
+            "group": { "type": ["string", "null"], "description": "Default: os.NAME of the capability" },
+            "from": { "enum": ["earliest", "latest", null], "description": "Where a new group begins" },
+            "namespace": { "type": ["string", "null"] },
+        },
+    })
+}

@@ -1,0 +1,302 @@
+//! A topic of the bus, fed to a capability: a member of a group whose window is the capability's mailbox.
+//!
+//! Each event becomes a `Bus.Message` with the event's own id, so whoever gets it twice can tell. It is acknowledged
+//! when the capability has processed it and given back, a while later each time, when it could not. While the
+//! capability takes nothing (it is unhealthy, or its mailbox is full) the feed leaves the group: nobody's attempts are
+//! used up by waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use millrace_bus::{Ack, AckMode, From, Nack, Reply, Request, Subscribe};
+use millrace_model::{
+    Event, Filter, JsonText, Namespace, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, TopicKey,
+};
+use millrace_router::{BusTopic, CapabilityId, Takes};
+use millrace_runtime::{Ended, Handle, Item, Link, Taken};
+use tokio::sync::{oneshot, watch};
+
+use crate::builtin::faults;
+use crate::inbox::LoopLink;
+
+/// Events in the capability's mailbox, or on their way to it, at a time. The rest waits in the log.
+const WINDOW: u32 = 32;
+/// Before an event that could not be processed is delivered again: doubled with each attempt.
+const RETRY_MS: u64 = 1000;
+const RETRY_MS_MAX: u64 = 30_000;
+const TAKE_ITEMS_MAX: usize = 64;
+const TAKE_BYTES_MAX: usize = 1 << 20;
+
+/// How an event of the bus arrives.
+pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
+
+/// Whom to feed with what.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) to: CapabilityId,
+    pub(crate) capability: Arc<str>,
+    pub(crate) namespace: Namespace,
+    pub(crate) topic: BusTopic,
+}
+
+/// Answers the first subscription: the place of the group in each partition, or why there is none.
+pub(crate) type Placed = oneshot::Sender<Result<Reply, OsFault>>;
+
+/// Dropping it ends the feed, once what the capability has in hand is settled.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    _stop: watch::Sender<()>,
+}
+
+impl Feed {
+    pub(crate) fn start(
+        runtime: &tokio::runtime::Handle,
+        bus: Handle,
+        link: LoopLink,
+        plan: Plan,
+        placed: Option<Placed>,
+    ) -> Feed {
+        let (stop, stopped) = watch::channel(());
+        runtime.spawn(Feeding { bus, link, plan, stopped, placed }.run());
+        Feed { _stop: stop }
+    }
+}
+
+struct Feeding {
+    bus: Handle,
+    link: LoopLink,
+    plan: Plan,
+    stopped: watch::Receiver<()>,
+    placed: Option<Placed>,
+}
+
+/// Why a subscription came to its end.
+enum End {
+    /// The feed was dropped, the runtime or the loop has ended, or the capability is gone.
+    ForGood,
+    /// The capability takes nothing just now.
+    Full,
+    /// The bus said no, or dropped the connection.
+    Refused(String),
+}
+
+impl Feeding {
+    async fn run(mut self) {
+        let mut pause_ms = RETRY_MS;
+        loop {
+            let end = match self.bus.open(self.plan.namespace.clone()) {
+                Ok(link) => self.serve(&link, &mut pause_ms).await.unwrap_or(End::ForGood),
+                Err(Ended) => End::ForGood,
+            };
+            let Plan { capability, topic, .. } = &self.plan;
+            match end {
+                End::ForGood => return,
+                End::Full => {}
+                End::Refused(why) => {
+                    tracing::warn!(%capability, topic = %topic.topic, group = %topic.group, "bus feed: {why}");
+                }
+            }
+            if !self.wait(pause_ms).await {
+                return;
+            }
+            pause_ms = (2 * pause_ms).min(RETRY_MS_MAX);
+        }
+    }
+
+    /// Until the capability takes events, but no shorter than the pause. False: it never will again.
+    async fn wait(&mut self, pause_ms: u64) -> bool {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
+                _ = self.stopped.changed() => return false,
+            }
+            let to = self.plan.to;
+            match self.link.look(move |router| router.takes(to)).await {
+                Ok(Takes::Now) => return true,
+                Ok(Takes::NotNow) => {}
+                Ok(Takes::Never) | Err(_) => return false,
+            }
+        }
+    }
+
+    async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<End, Ended> {
+        let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
+        at.ask(self.subscribe(&at.key)).await?;
+        let mut settling = FuturesUnordered::new();
+        let mut items = Vec::new();
+        let mut ending: Option<End> = None;
+        loop {
+            if settling.is_empty()
+                && let Some(end) = ending
+            {
+                return Ok(end);
+            }
+            tokio::select! {
+                taken = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX) => {
+                    let Taken::Items { bytes } = taken else {
+                        return Ok(End::Refused("the connection to the bus was closed".to_owned()));
+                    };
+                    link.written(bytes);
+                    for item in items.drain(..) {
+                        match item {
+                            Item::Delivery { event, attempts, .. } => {
+                                settling.push(hand_over(&self.link, &self.plan, event, attempts));
+                            }
+                            Item::Reply { reply, .. } => {
+                                if let Some(why) = self.answered(reply, pause_ms) {
+                                    ending.get_or_insert(End::Refused(why));
+                                }
+                            }
+                            Item::Notice { error, .. } => {
+                                ending.get_or_insert(End::Refused(error.to_string()));
+                            }
+                        }
+                    }
+                }
+                Some(settled) = settling.next() => {
+                    let Settled { event, attempts, result } = settled;
+                    match result {
+                        Ok(Ok(())) => at.ask(self.ack(&event)).await?,
+                        // Nobody has seen it: it stays leased until this connection closes.
+                        Ok(Err(fault)) if fault.code == 503 => {
+                            if ending.is_none() {
+                                at.ask(Request::Flow { credits: 0 }).await?;
+                            }
+                            ending.get_or_insert(End::Full);
+                        }
+                        Ok(Err(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
+                        Err(_) => return Ok(End::ForGood),
+                    }
+                }
+                _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {
+                    // No more from now on; what is in hand is still settled.
+                    at.ask(Request::Flow { credits: 0 }).await?;
+                    ending = Some(End::ForGood);
+                }
+            }
+        }
+    }
+
+    /// Why the subscription is none, if that is what is said.
+    fn answered(&mut self, reply: Reply, pause_ms: &mut u64) -> Option<String> {
+        match reply {
+            reply @ Reply::Subscribed { .. } => {
+                *pause_ms = RETRY_MS;
+                self.tell_placed(Ok(reply));
+                None
+            }
+            Reply::Refused(error) if self.placed.is_some() => {
+                self.tell_placed(Err(faults::of_bus(&error)));
+                Some(error.to_string())
+            }
+            // A late ack of what the bus has given to somebody else meanwhile: that one will settle it.
+            Reply::Refused(error) if error.code() == millrace_bus::ErrorCode::UnknownOffset => None,
+            Reply::Refused(error) => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
+    fn tell_placed(&mut self, placed: Result<Reply, OsFault>) {
+        if let Some(waiting) = self.placed.take() {
+            // Who asked has given up waiting: the feed goes on.
+            let _ = waiting.send(placed);
+        }
+    }
+
+    fn subscribe(&self, topic: &TopicKey) -> Request {
+        Request::Subscribe(Subscribe {
+            topic: topic.clone(),
+            group: self.plan.topic.group.clone(),
+            from: self.plan.topic.from_earliest.then_some(From::Earliest),
+            reset: false,
+            max_inflight: Some(WINDOW),
+            ack_mode: AckMode::Individual,
+            filter: Filter::default(),
+        })
+    }
+
+    fn ack(&self, event: &Event) -> Request {
+        Request::Ack(Ack {
+            topic: event.stream.topic.clone(),
+            partition: event.stream.partition,
+            group: self.plan.topic.group.clone(),
+            offset: event.offset,
+            confirm: false,
+        })
+    }
+
+    fn nack(&self, event: &Event, attempts: u32, fault: OsFault) -> Request {
+        let doublings = attempts.saturating_sub(1).min(16);
+        Request::Nack(Nack {
+            topic: event.stream.topic.clone(),
+            partition: event.stream.partition,
+            group: self.plan.topic.group.clone(),
+            offset: event.offset,
+            reason: Some(fault.message),
+            delay_ms: Some((RETRY_MS << doublings).min(RETRY_MS_MAX)),
+            confirm: false,
+        })
+    }
+}
+
+/// Where requests go. The numbers of their answers do not matter: only the first answer tells something new.
+struct At<'a> {
+    key: TopicKey,
+    link: &'a Link,
+}
+
+impl At<'_> {
+    async fn ask(&self, request: Request) -> Result<(), Ended> {
+        self.link.ask(&mut vec![(0, request)]).await
+    }
+}
+
+struct Settled {
+    event: Arc<Event>,
+    attempts: u32,
+    result: Result<Result<(), OsFault>, crate::inbox::Ended>,
+}
+
+fn hand_over(
+    link: &LoopLink,
+    plan: &Plan,
+    event: Arc<Event>,
+    attempts: u32,
+) -> impl Future<Output = Settled> + use<> {
+    let (link, to) = (link.clone(), plan.to);
+    let message = message(&event, attempts);
+    async move {
+        let result = match message {
+            Ok(message) => link.bus_event(to, message).await,
+            Err(fault) => Ok(Err(fault)),
+        };
+        Settled { event, attempts, result }
+    }
+}
+
+/// `Bus.Message` {topic, partition, offset, key, headers, payload}; `attempts` from the second delivery on.
+fn message(event: &Event, attempts: u32) -> Result<OsMessage, OsFault> {
+    let body = &event.body;
+    let key = body.key.as_deref().map_or_else(|| Ok("null".to_owned()), faults::json)?;
+    let headers = body.headers.as_ref().map_or("{}", |headers| headers.json().as_str());
+    let again = if attempts > 1 { format!(",\"attempts\":{attempts}") } else { String::new() };
+    let data = format!(
+        "{{\"topic\":\"{}\",\"partition\":{},\"offset\":{},\"key\":{key},\"headers\":{headers}{again},\"payload\":{}}}",
+        event.stream.topic.topic(),
+        event.stream.partition,
+        event.offset,
+        body.payload.as_str()
+    );
+    let lineage = &body.lineage;
+    let metadata = OsMetadata {
+        id: OsId::of_event(&event.id),
+        timestamp: event.ts,
+        correlation: lineage.correlation.as_ref().map(OsId::of_event),
+        causation: lineage.causation.as_ref().map(OsId::of_event),
+        other: None,
+    };
+    let ty = OsType::new(BUS_MESSAGE).map_err(|error| OsFault::new(500, error.to_string()))?;
+    Ok(OsMessage { kind: OsKind::Event, ty, data: JsonText::from_stored(data.into()), metadata })
+}

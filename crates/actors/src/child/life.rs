@@ -1,0 +1,242 @@
+//! One life of a child: lines out, lines in, one message in its hands at a time.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::time::Duration;
+
+use millrace_model::{OsFault, OsId, OsKind, OsMessage};
+use millrace_router::DeliveryId;
+use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, encode, parse};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::{Instant, sleep_until};
+
+use crate::child::hand::{Ends, Hand};
+use crate::child::process::{Pipes, Process};
+use crate::child::settings::ChildLimits;
+use crate::port::{Delivery, Port};
+
+/// Read at once.
+const READ_BYTES: usize = 16 << 10;
+/// Outcomes of requests of the child wait while more than this waits to be written to it.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// For the rest of its stdout after it has ended, and for its end after that of its stdout.
+const END_MS: u64 = 500;
+
+pub(super) enum LifeEnd {
+    Retired,
+    Ended {
+        why: String,
+        /// What it had in its hands.
+        begun: Vec<DeliveryId>,
+    },
+}
+
+pub(super) struct Life<'a> {
+    port: &'a Port,
+    limits: &'a ChildLimits,
+    hand: Option<Hand>,
+    /// Lines on their way to the child, and how much of them it has.
+    out: Vec<u8>,
+    sent: usize,
+    /// Requests of this life whose outcome has not come. What its predecessor asked for it would not understand.
+    asked: BTreeSet<OsId>,
+    splitter: LineSplitter,
+}
+
+/// What woke it.
+enum Woken {
+    Read(std::io::Result<usize>),
+    Wrote(std::io::Result<usize>),
+    Delivery(Option<Delivery>),
+    Outcome(Option<std::sync::Arc<OsMessage>>),
+    GiveUp,
+    /// The process has ended, or it is too long since it has.
+    Exited,
+}
+
+impl<'a> Life<'a> {
+    pub(super) async fn live(
+        port: &'a Port,
+        limits: &'a ChildLimits,
+        mut process: Process,
+        pipes: Pipes,
+    ) -> LifeEnd {
+        let mut life = Life {
+            port,
+            limits,
+            hand: None,
+            out: Vec::new(),
+            sent: 0,
+            asked: BTreeSet::new(),
+            splitter: LineSplitter::new(limits.line_bytes_max),
+        };
+        let (mut stdin, mut stdout, read_ahead) = match pipes.open() {
+            Ok(open) => open,
+            Err(error) => return LifeEnd::Ended { why: error.to_string(), begun: Vec::new() },
+        };
+        life.hear(&read_ahead).await;
+        let mut buffer = vec![0; READ_BYTES];
+        let mut exited: Option<(String, Instant)> = None;
+        loop {
+            match life.wake(&mut stdin, &mut stdout, &mut buffer, &mut process, &mut exited).await {
+                // Its stdout has ended: it has nothing more to say.
+                Woken::Read(Ok(0) | Err(_)) | Woken::Exited => break,
+                Woken::Read(Ok(bytes)) => life.hear(&buffer[..bytes]).await,
+                Woken::Wrote(wrote) => life.wrote(&wrote),
+                Woken::Delivery(Some(delivery)) => life.begin(&delivery),
+                Woken::Outcome(Some(outcome)) => life.outcome(&outcome),
+                Woken::Delivery(None) | Woken::Outcome(None) => {
+                    process.end(stdin, stdout, limits.end_ms).await;
+                    return LifeEnd::Retired;
+                }
+                Woken::GiveUp => life.give_up(),
+            }
+        }
+        let mut why = match exited {
+            Some((status, _)) => status,
+            None => process.wait_or_kill(END_MS).await,
+        };
+        let words = process.words.last().await;
+        if !words.is_empty() {
+            why = format!("{why}; its last words: {words}");
+        }
+        LifeEnd::Ended { why, begun: life.hand.iter().map(|hand| hand.delivery).collect() }
+    }
+
+    /// Waits for whatever comes first. Everything in it can be cut short without losing anything.
+    async fn wake(
+        &self,
+        stdin: &mut ChildStdin,
+        stdout: &mut ChildStdout,
+        buffer: &mut [u8],
+        process: &mut Process,
+        exited: &mut Option<(String, Instant)>,
+    ) -> Woken {
+        let unsent = &self.out[self.sent..];
+        let until = self.hand.as_ref().and_then(|hand| hand.until);
+        let is_idle = self.hand.is_none() && self.out.is_empty();
+        loop {
+            let last_words = exited.as_ref().map(|(_, at)| *at + Duration::from_millis(END_MS));
+            tokio::select! {
+                // First what it said: it may have said it before it ended.
+                biased;
+                read = stdout.read(buffer) => return Woken::Read(read),
+                () = at(last_words) => return Woken::Exited,
+                status = process.wait(), if exited.is_none() => *exited = Some((status, Instant::now())),
+                wrote = stdin.write(unsent), if !unsent.is_empty() => return Woken::Wrote(wrote),
+                outcome = self.port.next_outcome(), if self.out.len() < UNSENT_BYTES_MAX => {
+                    return Woken::Outcome(outcome);
+                }
+                delivery = self.port.next(), if is_idle && exited.is_none() => return Woken::Delivery(delivery),
+                () = at(until) => return Woken::GiveUp,
+            }
+        }
+    }
+
+    /// Hands a message over.
+    fn begin(&mut self, delivery: &Delivery) {
+        let answer_ms = self.limits.answer_ms;
+        let until = (answer_ms > 0).then(|| Instant::now() + Duration::from_millis(answer_ms));
+        self.hand = Some(Hand::take(delivery, until));
+        encode(&delivery.message, &mut self.out);
+    }
+
+    fn wrote(&mut self, wrote: &std::io::Result<usize>) {
+        match wrote {
+            Ok(bytes) if *bytes > 0 => self.sent += bytes,
+            // It does not read any more. The end of its stdout is what ends it.
+            _ => self.sent = self.out.len(),
+        }
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+            if let Some(hand) = self.hand.take_if(|hand| hand.ends == Ends::Written) {
+                self.port.done(hand.delivery, Ok(()));
+            }
+        }
+    }
+
+    fn outcome(&mut self, outcome: &OsMessage) {
+        let is_mine = outcome.metadata.causation.as_ref().is_some_and(|cause| self.asked.remove(cause));
+        if is_mine {
+            encode(outcome, &mut self.out);
+        }
+    }
+
+    /// The requester has its 504 from the engine by now; the next message must not wait for this one.
+    fn give_up(&mut self) {
+        if let Some(hand) = self.hand.take() {
+            hand.fail(self.port, OsFault::new(504, "Request timed out"));
+        }
+    }
+
+    async fn hear(&mut self, mut input: &[u8]) {
+        // Taken out, so that a line may be looked at while the rest of this is changed.
+        let mut splitter = std::mem::replace(&mut self.splitter, LineSplitter::new(0));
+        while let Some(line) = splitter.next(&mut input) {
+            let said = self.read(line);
+            self.said(said).await;
+        }
+        self.splitter = splitter;
+    }
+
+    fn read(&self, line: Line<'_>) -> Result<OsMessage, OsFault> {
+        let Line::Whole(line) = line else {
+            return Err(OsFault::new(413, OsRefusal::too_long(self.limits.line_bytes_max).message));
+        };
+        let (id, timestamp) = self.port.link().stamp();
+        let lenient = Lenient { id: &|| id.clone(), timestamp };
+        parse(line, Some(lenient)).map_err(|refusal| {
+            let name = self.port.name();
+            OsFault::new(500, format!("Capability '{name}' said what is no message: {}", refusal.message))
+        })
+    }
+
+    async fn said(&mut self, said: Result<OsMessage, OsFault>) {
+        let mut message = match said {
+            Ok(message) => message,
+            Err(fault) => return self.bad(fault),
+        };
+        match message.kind {
+            OsKind::Reply | OsKind::Error => match self.hand.take_if(|hand| hand.is_answered_by(&message)) {
+                Some(hand) => hand.finish(self.port, message),
+                None if message.kind == OsKind::Reply && message.metadata.causation.is_none() => {
+                    let (name, ty) = (self.port.name(), &message.ty);
+                    let why = format!("Capability '{name}' emitted a reply {ty} without metadata.causation");
+                    self.bad(OsFault::new(500, why));
+                }
+                None => self.port.emit(None, message, false).await,
+            },
+            OsKind::Event | OsKind::Command | OsKind::Query => {
+                let during = self.hand.as_ref().map(|hand| {
+                    hand.lend(&mut message);
+                    hand.delivery
+                });
+                let is_request = message.kind.is_request();
+                if is_request {
+                    self.asked.insert(message.metadata.id.clone());
+                }
+                self.port.emit(during, message, is_request).await;
+            }
+        }
+    }
+
+    /// Whoever waits is told now. The child is not asked again for what it has spoilt.
+    fn bad(&mut self, fault: OsFault) {
+        self.port.bad_emit(self.hand.as_ref().map(|hand| hand.delivery), fault.clone());
+        match self.hand.take_if(|hand| hand.ends != Ends::Written) {
+            // The line above has answered it.
+            Some(hand) if hand.ends == Ends::Outcome => self.port.done(hand.delivery, Ok(())),
+            Some(hand) => hand.fail(self.port, fault),
+            None => {}
+        }
+    }
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => sleep_until(when).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,19 @@
+//! Capabilities in other languages: child processes that speak OsMessage lines on stdin and stdout.
+//!
+//! A child says one line first, its manifest. Then it is handed one message at a time, like every other actor: the next
+//! request after the outcome of the one before. When it ends by itself it is started again, a few times. It ends when
+//! its stdin does, so no child outlives the server, however that ended.
+
+mod hand;
+mod life;
+mod process;
+mod reload;
+mod settings;
+mod stamp;
+mod start;
+mod supervise;
+mod words;
+
+pub use reload::{Changed, Children, ReloadError};
+pub use settings::{ChildLimits, ChildSettings};
+pub use start::{Child, ChildError};

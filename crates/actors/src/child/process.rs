@@ -1,0 +1,120 @@
+//! A child process and its pipes.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::process::{ChildStdin, ChildStdout, Command};
+
+use crate::child::settings::ChildSettings;
+use crate::child::words::Words;
+
+/// Runs. Dropping it kills it with everybody it started.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: tokio::process::Child,
+    /// Its own group, so that those it started end with it and a Ctrl-C at the terminal is for the server alone. `None`
+    /// once it has been waited for: the number may be somebody else's then.
+    group: Option<Pid>,
+    pub(super) words: Words,
+}
+
+/// Not tied to the thread they were made on: the manifest may be read on another one than the rest.
+#[derive(Debug)]
+pub(super) struct Pipes {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    /// What came with the manifest and belongs to the lines after it.
+    pub(super) read_ahead: Vec<u8>,
+}
+
+impl Process {
+    pub(super) async fn spawn(settings: &ChildSettings) -> io::Result<(Process, ChildStdin, ChildStdout)> {
+        let program = settings.command.first().map(String::as_str).unwrap_or_default();
+        let mut command = Command::new(program);
+        command
+            .args(settings.command.iter().skip(1))
+            .envs(&settings.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(cwd) = &settings.cwd {
+            command.current_dir(cwd);
+        }
+        // Elsewhere: starting a process takes milliseconds, and this may be the loop's own thread.
+        let mut child =
+            tokio::task::spawn_blocking(move || command.spawn()).await.map_err(io::Error::other)??;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let missing = || io::Error::other("a pipe is missing");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let words = Words::listen(&settings.name, stderr);
+        Ok((Process { child, group, words }, stdin, stdout))
+    }
+
+    /// How it ended, for people.
+    pub(super) async fn wait(&mut self) -> String {
+        let status = self.child.wait().await;
+        self.group = None;
+        match status {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// It has closed its stdout, so there is no talking to it any more: a moment to end, then it is killed.
+    pub(super) async fn wait_or_kill(&mut self, ms: u64) -> String {
+        if let Ok(status) = tokio::time::timeout(Duration::from_millis(ms), self.wait()).await {
+            return status;
+        }
+        self.kill();
+        self.wait().await
+    }
+
+    /// Its stdin ends, which tells it to end. What it still says reaches nobody.
+    pub(super) async fn end(mut self, stdin: ChildStdin, mut stdout: ChildStdout, ms: u64) {
+        drop(stdin);
+        let drained = async {
+            let mut buffer = vec![0; 4096];
+            while let Ok(1..) = stdout.read(&mut buffer).await {}
+        };
+        let ended = async { tokio::join!(drained, self.wait()) };
+        if tokio::time::timeout(Duration::from_millis(ms), ended).await.is_err() {
+            tracing::warn!("a child did not end within {ms} ms of the end of its stdin and is killed");
+            self.kill();
+            self.wait().await;
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(group) = self.group {
+            // It may have ended this moment: fine.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Pipes {
+    pub(super) fn new(stdin: ChildStdin, stdout: ChildStdout, read_ahead: Vec<u8>) -> io::Result<Pipes> {
+        Ok(Pipes { stdin: stdin.into_owned_fd()?, stdout: stdout.into_owned_fd()?, read_ahead })
+    }
+
+    /// For the thread this is called on.
+    pub(super) fn open(self) -> io::Result<(ChildStdin, ChildStdout, Vec<u8>)> {
+        let stdin = ChildStdin::from_std(std::process::ChildStdin::from(self.stdin))?;
+        let stdout = ChildStdout::from_std(std::process::ChildStdout::from(self.stdout))?;
+        Ok((stdin, stdout, self.read_ahead))
+    }
+}

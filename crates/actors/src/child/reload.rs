@@ -1,0 +1,119 @@
+//! The children of a configuration, and how another configuration takes its place while the loop runs.
+
+use std::collections::BTreeSet;
+
+use millrace_router::CapabilityId;
+
+use crate::capability::Capability;
+use crate::change::ChangeError;
+use crate::child::settings::{ChildLimits, ChildSettings};
+use crate::child::stamp::Stamp;
+use crate::child::start::{Child, ChildError};
+use crate::inbox::Ended;
+use crate::start::LoopHandle;
+
+/// Everything is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("two capabilities are named {0:?}: rename one")]
+    Twice(String),
+}
+
+impl From<Ended> for ReloadError {
+    fn from(ended: Ended) -> ReloadError {
+        ReloadError::Change(ended.into())
+    }
+}
+
+/// Names of capabilities.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    pub added: Vec<String>,
+    /// Other settings, an edited file, or unhealthy before.
+    pub replaced: Vec<String>,
+    pub removed: Vec<String>,
+}
+
+/// Those that run.
+#[derive(Debug)]
+pub struct Children {
+    handle: LoopHandle,
+    limits: ChildLimits,
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    settings: ChildSettings,
+    stamp: Stamp,
+    id: CapabilityId,
+}
+
+impl Children {
+    /// None yet: [`Children::become_these`] starts them.
+    pub fn new(handle: LoopHandle, limits: ChildLimits) -> Children {
+        Children { handle, limits, running: Vec::new() }
+    }
+
+    /// Starts what is new or has changed, then puts all of it in its place in one step. Who is to go finishes what it
+    /// has; requests that come meanwhile go to its successor. On an error nothing has changed.
+    pub async fn become_these(&mut self, wanted: Vec<ChildSettings>) -> Result<Changed, ReloadError> {
+        let mut names = BTreeSet::new();
+        if let Some(twice) = wanted.iter().find(|settings| !names.insert(settings.name.clone())) {
+            return Err(ReloadError::Twice(twice.name.clone()));
+        }
+        let stamps: Vec<Stamp> = wanted.iter().map(Stamp::of).collect();
+        let mut changed = Changed::default();
+        let mut stay = Vec::new();
+        let mut start = Vec::new();
+        for (settings, stamp) in wanted.into_iter().zip(stamps) {
+            let old = self.running.iter().find(|running| running.settings.name == settings.name);
+            match old {
+                Some(old)
+                    if old.settings == settings && old.stamp == stamp && self.is_well(old.id).await? =>
+                {
+                    stay.push(old.id);
+                }
+                Some(_) => {
+                    changed.replaced.push(settings.name.clone());
+                    start.push((settings, stamp));
+                }
+                None => {
+                    changed.added.push(settings.name.clone());
+                    start.push((settings, stamp));
+                }
+            }
+        }
+        let gone: Vec<CapabilityId> =
+            self.running.iter().map(|running| running.id).filter(|id| !stay.contains(id)).collect();
+        changed.removed = self
+            .running
+            .iter()
+            .filter(|running| {
+                gone.contains(&running.id) && !changed.replaced.contains(&running.settings.name)
+            })
+            .map(|running| running.settings.name.clone())
+            .collect();
+        let come = self.start_all(&start).await?;
+        let ids = self.handle.change(gone.clone(), come).await?;
+        self.running.retain(|running| !gone.contains(&running.id));
+        let new = start.into_iter().zip(ids).map(|((settings, stamp), id)| Running { settings, stamp, id });
+        self.running.extend(new);
+        Ok(changed)
+    }
+
+    async fn is_well(&self, id: CapabilityId) -> Result<bool, Ended> {
+        self.handle.link().look(move |router| !router.is_unhealthy(id)).await
+    }
+
+    /// All at once: each of them may take a while to say its manifest.
+    async fn start_all(&self, start: &[(ChildSettings, Stamp)]) -> Result<Vec<Capability>, ChildError> {
+        let starting = start.iter().map(|(settings, _)| Child::start(settings.clone(), self.limits.clone()));
+        let started = futures_util::future::try_join_all(starting).await?;
+        Ok(started.into_iter().map(Child::into_capability).collect())
+    }
+}

@@ -1,0 +1,52 @@
+//! How a child is started, and every bound on it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use millrace_wire::os::LINE_BYTES_MAX;
+
+/// One `[[capability]]` of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildSettings {
+    /// As its manifest must say it.
+    pub name: String,
+    /// The program and its arguments; no shell is involved.
+    pub command: Vec<String>,
+    /// Start it again when it ends by itself.
+    pub restart: bool,
+    /// Added to the server's own environment.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs; `None` = where the server does.
+    pub cwd: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ChildLimits {
+    /// Time for the manifest: the start fails.
+    pub manifest_ms: u64,
+    /// One line it says: the request in hand is answered with 413.
+    pub line_bytes_max: usize,
+    /// A request or event of the bus in its hands: given up, and the next one is handed over. 0 = never.
+    pub answer_ms: u64,
+    /// Starts after the first one within the window: then it is unhealthy.
+    pub restarts_max: usize,
+    pub restart_window_ms: u64,
+    /// Between its end and the next start.
+    pub restart_pause_ms: u64,
+    /// From the end of its stdin until it is killed.
+    pub end_ms: u64,
+}
+
+impl Default for ChildLimits {
+    fn default() -> Self {
+        ChildLimits {
+            manifest_ms: 10_000,
+            line_bytes_max: LINE_BYTES_MAX,
+            answer_ms: 30_000,
+            restarts_max: 3,
+            restart_window_ms: 60_000,
+            restart_pause_ms: 1000,
+            end_ms: 900,
+        }
+    }
+}

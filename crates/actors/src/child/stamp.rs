@@ -1,0 +1,22 @@
+//! Whether the files behind a command have changed: an edited script is a changed capability.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use crate::child::settings::ChildSettings;
+
+/// Length and time of every word of the command that names a file. What is found by way of `PATH` is not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamp(Vec<Option<(u64, Option<SystemTime>)>>);
+
+impl Stamp {
+    /// Looks at files. Blocks.
+    pub(super) fn of(settings: &ChildSettings) -> Stamp {
+        let cwd = settings.cwd.as_deref().unwrap_or(Path::new(""));
+        let look = |word: &String| {
+            let found = std::fs::metadata(cwd.join(word)).ok().filter(std::fs::Metadata::is_file)?;
+            Some((found.len(), found.modified().ok()))
+        };
+        Stamp(settings.command.iter().map(look).collect())
+    }
+}

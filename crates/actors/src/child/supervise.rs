@@ -1,0 +1,93 @@
+//! The lives of one child, and what is between them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use millrace_model::OsFault;
+use millrace_router::Manifest;
+use tokio::time::Instant;
+
+use crate::child::life::{Life, LifeEnd};
+use crate::child::process::{Pipes, Process};
+use crate::child::settings::{ChildLimits, ChildSettings};
+use crate::child::start::{self, StartError};
+use crate::port::Port;
+
+/// Until the capability is retired.
+pub(super) async fn run(
+    port: Port,
+    settings: ChildSettings,
+    limits: ChildLimits,
+    manifest: Manifest,
+    process: Process,
+    pipes: Pipes,
+) {
+    let mut supervisor = Supervisor { port, settings, limits, manifest, restarts: VecDeque::new() };
+    let mut living = Some((process, pipes));
+    while let Some((process, pipes)) = living.take() {
+        let why = match Life::live(&supervisor.port, &supervisor.limits, process, pipes).await {
+            LifeEnd::Retired => return,
+            LifeEnd::Ended { why, begun } => {
+                let name = supervisor.port.name();
+                let fault = OsFault::new(500, format!("Capability '{name}' ended before it answered"));
+                tracing::warn!(capability = %name, "it ended: {why}");
+                supervisor.port.crashed(begun, fault);
+                why
+            }
+        };
+        match supervisor.next_life(why).await {
+            Ok(next) => {
+                supervisor.port.healthy();
+                living = Some(next);
+            }
+            Err(reason) => supervisor.give_up(reason).await,
+        }
+    }
+}
+
+struct Supervisor {
+    port: Port,
+    settings: ChildSettings,
+    limits: ChildLimits,
+    manifest: Manifest,
+    /// Within the window.
+    restarts: VecDeque<Instant>,
+}
+
+impl Supervisor {
+    /// `Err` says why there will be none.
+    async fn next_life(&mut self, mut why: String) -> Result<(Process, Pipes), String> {
+        if !self.settings.restart {
+            return Err(format!("it ended ({why}) and is not to be started again"));
+        }
+        loop {
+            let ChildLimits { restarts_max, restart_window_ms, restart_pause_ms, .. } = self.limits;
+            let window = Duration::from_millis(restart_window_ms);
+            while self.restarts.front().is_some_and(|at| at.elapsed() >= window) {
+                self.restarts.pop_front();
+            }
+            if self.restarts.len() >= restarts_max {
+                return Err(format!(
+                    "it was started again {restarts_max} times within {restart_window_ms} ms ({why})"
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(restart_pause_ms)).await;
+            self.restarts.push_back(Instant::now());
+            match start::again(&self.settings, &self.limits, &self.manifest).await {
+                Ok(next) => return Ok(next),
+                Err(error @ StartError::Changed) => return Err(error.to_string()),
+                Err(error) => {
+                    tracing::warn!(capability = %self.settings.name, "{error}");
+                    why = error.to_string();
+                }
+            }
+        }
+    }
+
+    async fn give_up(&self, reason: String) {
+        tracing::error!(capability = %self.settings.name, "unhealthy: {reason}");
+        self.port.unhealthy(reason);
+        // The engine answers for everything; what was posted meanwhile it has answered for as well.
+        while self.port.next().await.is_some() {}
+    }
+}

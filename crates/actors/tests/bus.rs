@@ -1,0 +1,187 @@
+//! Bus.Publish and feeds: a command becomes a durable event, a durable event reaches an actor.
+
+mod desk;
+
+use std::time::Duration;
+
+use desk::{Client, Desk, doer, example, fault, limits};
+use millrace_actors::{Capability, ChildSettings};
+use millrace_bus::BusLimits;
+use millrace_model::{Group, OsFault, TopicName};
+use millrace_router::BusTopic;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+fn topic(name: &str, group: &str) -> BusTopic {
+    BusTopic {
+        topic: TopicName::new(name).expect("a topic"),
+        group: Group::new(group).expect("a group"),
+        from_earliest: true,
+    }
+}
+
+async fn publish(client: &mut Client, data: Value) -> Value {
+    let answer = client.ask("command", "Bus.Publish", &data).await;
+    assert_eq!(answer["kind"], "reply", "{answer}");
+    answer["data"].clone()
+}
+
+/// Nothing tells that an ack has become durable, so it is looked for.
+async fn until_committed(desk: &Desk, topic: &str, group: &str, offset: u64) {
+    while desk.committed(topic, group).await < offset {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
+    let (heard_in, mut heard) = mpsc::unbounded_channel();
+    let ear = Capability::new("Ear", "Listens").on_bus(vec![topic("t", "os.Ear")], move |_, message| {
+        let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
+        let metadata = &message.metadata;
+        let text = |id: &Option<millrace_model::OsId>| id.as_ref().map(ToString::to_string);
+        heard_in
+            .send((data, metadata.id.to_string(), text(&metadata.causation), text(&metadata.correlation)))
+            .unwrap();
+        async { Ok(()) }
+    });
+    let desk = Desk::with(limits(), BusLimits::default(), vec![ear]).await;
+    let mut client = desk.client().await;
+    let payload = json!({"n": 1});
+    let published = publish(
+        &mut client,
+        json!({"topic": "t", "payload": payload, "key": "k", "headers": {"h": "v"}, "id": "my-id"}),
+    )
+    .await;
+    let expected = json!({"topic": "t", "partition": 0, "offset": 1, "id": "my-id", "durability": "fsync"});
+    assert_eq!(published, expected);
+    let (data, id, causation, correlation) = heard.recv().await.unwrap();
+    let expected = json!({"topic": "t", "partition": 0, "offset": 1, "key": "k", "headers": {"h": "v"}, "payload": payload});
+    assert_eq!(data, expected);
+    assert_eq!((id.as_str(), causation.as_deref(), correlation), ("my-id", Some("Bus.Publish-1"), None));
+    until_committed(&desk, "t", "os.Ear", 1).await;
+    // The same id again is the same event: nobody hears of it twice.
+    assert_eq!(publish(&mut client, json!({"topic": "t", "payload": 1, "id": "my-id"})).await["offset"], 1);
+    publish(&mut client, json!({"topic": "t", "payload": 2})).await;
+    let (data, ..) = heard.recv().await.unwrap();
+    assert_eq!(
+        data,
+        json!({"topic": "t", "partition": 0, "offset": 2, "key": null, "headers": {}, "payload": 2})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_published_is_refused_with_its_code() {
+    let desk =
+        Desk::with(limits(), BusLimits { auto_create: false, ..BusLimits::default() }, Vec::new()).await;
+    let mut client = desk.client().await;
+    for (data, code, text) in [
+        (
+            json!({"topic": "t", "payload": 1}),
+            404,
+            "there is no topic t and topics are not created automatically",
+        ),
+        (json!({"topic": "no/topic", "payload": 1}), 422, "Schema validation failed: "),
+        (json!({"topic": "t"}), 422, "Schema validation failed: data: \"payload\" is a required property"),
+        (json!({"topic": "t", "payload": 1, "id": "ü"}), 422, "Schema validation failed: "),
+        (json!({"topic": "t", "payload": 1, "namespace": "a/b"}), 422, "Schema validation failed: "),
+    ] {
+        client.send("command", "Bus.Publish", &data).await;
+        let (found, message) = fault(&client.answer().await);
+        assert_eq!(found, code, "{data}: {message}");
+        assert!(message.starts_with(text), "{data}: {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_for_node_adds_up_and_gives_back_what_it_cannot_add() {
+    let mut desk =
+        Desk::with(limits(), BusLimits { max_attempts: 1, ..BusLimits::default() }, Vec::new()).await;
+    let mut client = desk.client().await;
+    publish(&mut client, json!({"topic": "payments", "payload": {"amount": 5}})).await;
+    publish(&mut client, json!({"topic": "payments", "payload": {"amount": "five"}})).await;
+    publish(&mut client, json!({"topic": "payments", "payload": {"amount": 7}})).await;
+    desk.run(vec![example("Ledger", "node", "node/ledger.mjs")]).await;
+    until_committed(&desk, "payments", "os.Ledger", 3).await;
+    assert_eq!(client.query("Ledger.Total", &json!({})).await, json!({"total": 12, "payments": 2}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_in_the_hands_of_a_child_that_crashes_comes_again_with_the_same_id() {
+    let mut desk = Desk::new().await;
+    let manifest = json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Do"}], "bus": [{"topic": "t", "from": "earliest"}]});
+    let body = "if message['type'] == 'A.Do':\n    \
+                    answer('reply', seen)\n    \
+                    continue\n\
+                data = message['data']\n\
+                if data['payload'] == 'deadly' and data.get('attempts', 1) == 1: os._exit(1)\n\
+                seen = [message['metadata']['id'], data.get('attempts', 1), data['payload']]\n\
+                answer('reply', None)";
+    desk.run(vec![desk.script("A", &manifest, body)]).await;
+    let mut client = desk.client().await;
+    publish(&mut client, json!({"topic": "t", "payload": "deadly", "id": "the-one"})).await;
+    until_committed(&desk, "t", "os.A", 1).await;
+    assert_eq!(client.query("A.Do", &json!(1)).await, json!(["the-one", 2, "deadly"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_subscribes_by_command_and_a_client_cannot() {
+    let mut desk = Desk::new().await;
+    let body = "if message['type'] == 'A.Do':\n    \
+                    asker = message\n    \
+                    say({'kind': 'command', 'type': 'Bus.Subscribe', 'data': message['data'], 'metadata': {'id': 'sub'}})\n\
+                elif message['type'] == 'Bus.Message':\n    \
+                    answer('reply', None)\n\
+                else:\n    \
+                    got = message['data']\n    \
+                    message = asker\n    \
+                    answer('reply', got)";
+    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
+    let mut client = desk.client().await;
+    let placed = client.query("A.Do", &json!({"topic": "t"})).await;
+    let expected = json!({"topic": "t", "group": "os.A", "partitions": [{"partition": 0, "next": 1}]});
+    assert_eq!(placed, expected);
+    publish(&mut client, json!({"topic": "t", "payload": 1})).await;
+    until_committed(&desk, "t", "os.A", 1).await;
+    client.send("command", "Bus.Subscribe", &json!({"topic": "t"})).await;
+    let (code, text) = fault(&client.answer().await);
+    assert_eq!(code, 403);
+    assert!(text.starts_with("Bus.Subscribe is for capabilities"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_capability_is_unhealthy_its_events_wait_in_the_log() {
+    let mut desk =
+        Desk::with(limits(), BusLimits { max_attempts: 2, ..BusLimits::default() }, Vec::new()).await;
+    let manifest = json!({"name": "A", "inbound": [], "bus": [{"topic": "t", "from": "earliest"}]});
+    let dying = desk.script("A", &manifest, "os._exit(1)");
+    desk.run(vec![ChildSettings { restart: false, ..dying }]).await;
+    let mut client = desk.client().await;
+    for n in 0..3 {
+        publish(&mut client, json!({"topic": "t", "payload": n})).await;
+    }
+    // Long enough for a feed that keeps trying to use up every attempt.
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    assert_eq!(desk.committed("t", "os.A").await, 0, "nothing was given up");
+    desk.run(vec![desk.script("A", &manifest, "answer('reply', None)")]).await;
+    until_committed(&desk, "t", "os.A", 3).await;
+    client.send("command", "Bus.Publish", &json!({"topic": "t.DLQ", "payload": 1})).await;
+    let letters = client.answer().await;
+    assert_eq!(letters["data"]["offset"], 1, "there are no dead letters: {letters}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_whose_handler_fails_is_given_back_and_comes_again_later() {
+    let (heard_in, mut heard) = mpsc::unbounded_channel();
+    let ear = Capability::new("Ear", "Listens").on_bus(vec![topic("t", "g")], move |_, message| {
+        let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
+        let again = data.get("attempts").is_some();
+        heard_in.send(again).unwrap();
+        async move { if again { Ok(()) } else { Err(OsFault::new(500, "not yet")) } }
+    });
+    let desk = Desk::with(limits(), BusLimits::default(), vec![ear]).await;
+    let mut client = desk.client().await;
+    publish(&mut client, json!({"topic": "t", "payload": 1})).await;
+    assert_eq!((heard.recv().await, heard.recv().await), (Some(false), Some(true)));
+    until_committed(&desk, "t", "g", 1).await;
+}
