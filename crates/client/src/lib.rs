@@ -6,6 +6,8 @@
 //!
 //! Every queue has a bound named in [`ClientOptions`]; where one is full, the caller waits.
 //!
+//! An [`OsClient`] talks to the CQRS loop over the server's Unix socket: requests with one outcome each, and events.
+//!
 //! What is not here: the HTTP interface, and decisions about retrying what the server refused.
 //!
 //! ```no_run
@@ -36,6 +38,7 @@ mod inbox;
 mod ledger;
 mod message;
 mod options;
+mod os;
 mod pending;
 mod receipt;
 mod room;
@@ -51,13 +54,15 @@ pub use endpoint::Endpoint;
 pub use error::ClientError;
 pub use message::NewMessage;
 pub use options::{ClientOptions, SubscribeOptions};
+pub use os::{OsClient, OsClientError, OsOptions, OsRequest, default_socket};
 pub use receipt::{BatchReceipt, Receipt};
 pub use subscription::Subscription;
 pub use tls::{authorities, crypto_provider};
 
 // The words a caller needs to read an answer, so that one dependency is enough.
 pub use millrace_model::{
-    Durability, EventId, Filter, Group, JsonText, Offset, Partition, Timestamp, TopicName,
+    Durability, EventId, Filter, Group, JsonText, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
+    OsType, Partition, Timestamp, TopicName,
 };
 pub use millrace_wire::{
     AckMode, DeliverAt, ErrorCode, FrameError, Message, Place, Position, Published, PublishedBatch, StartFrom,

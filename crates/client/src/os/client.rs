@@ -1,0 +1,170 @@
+//! The handle.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millrace_model::{EventId, JsonText, OsId, OsKind, OsMessage, OsMetadata, Timestamp};
+use millrace_wire::os::encode;
+use serde::Serialize;
+use tokio::net::UnixStream;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use crate::os::error::OsClientError;
+use crate::os::link::{self, Outgoing};
+use crate::os::options::{OsOptions, OsRequest};
+use crate::os::pending::Pending;
+
+/// Lines that wait for the writing task: at this number the next one waits.
+const LINES_QUEUED_MAX: usize = 64;
+
+/// A connection to the loop's Unix socket. Cheap to clone; all clones share one connection, on which any number of
+/// requests may be under way: their outcomes are told apart by causation.
+///
+/// It does not reconnect. When the connection is lost, every request under way fails with
+/// [`OsClientError::Disconnected`], and so does every later one: whether to ask again is the caller's decision,
+/// because only they know whether asking twice does harm.
+#[derive(Clone, Debug)]
+pub struct OsClient {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    lines: Mutex<Option<mpsc::Sender<Outgoing>>>,
+    pending: Arc<Pending>,
+    inflight: Semaphore,
+    options: OsOptions,
+    stop: watch::Sender<Option<Duration>>,
+}
+
+impl OsClient {
+    pub async fn connect(options: OsOptions) -> Result<OsClient, OsClientError> {
+        let socket = UnixStream::connect(&options.path).await.map_err(|error| {
+            OsClientError::Unreachable { path: options.path.clone(), reason: error.to_string() }
+        })?;
+        let (reader, writer) = socket.into_split();
+        let (lines, queue) = mpsc::channel(LINES_QUEUED_MAX);
+        let (stop, stopped) = watch::channel(None);
+        let pending = Arc::new(Pending::default());
+        let writing = tokio::spawn(link::write(writer, queue, pending.clone())).abort_handle();
+        tokio::spawn(link::read(reader, options.received_line_bytes_max, pending.clone(), stopped, writing));
+        let inflight = Semaphore::new(options.requests_inflight_max.clamp(1, Semaphore::MAX_PERMITS));
+        let lines = Mutex::new(Some(lines));
+        Ok(OsClient { shared: Arc::new(Shared { lines, pending, inflight, options, stop }) })
+    }
+
+    /// Asks and waits for the reply's data. An error outcome is [`OsClientError::Refused`].
+    pub async fn query(&self, ty: &str, data: &impl Serialize) -> Result<JsonText, OsClientError> {
+        self.request(OsKind::Query, ty, JsonText::from_value(data)?, None).await
+    }
+
+    pub async fn command(&self, ty: &str, data: &impl Serialize) -> Result<JsonText, OsClientError> {
+        self.request(OsKind::Command, ty, JsonText::from_value(data)?, None).await
+    }
+
+    /// The same for data that is JSON already, which then arrives byte for byte.
+    pub async fn request(
+        &self,
+        kind: OsKind,
+        ty: &str,
+        data: JsonText,
+        timeout: Option<Duration>,
+    ) -> Result<JsonText, OsClientError> {
+        let request = OsRequest { timeout, ..OsRequest::new(kind, ty, data)? };
+        Ok(self.send(request).await?.data)
+    }
+
+    /// The whole reply to a request that says everything.
+    pub async fn send(&self, request: OsRequest) -> Result<OsMessage, OsClientError> {
+        if !request.kind.is_request() {
+            return Err(OsClientError::BadKind(request.kind));
+        }
+        let timeout = request.timeout.unwrap_or(self.shared.options.timeout);
+        let asked = async {
+            let _place = self.shared.inflight.acquire().await.map_err(|_| self.shared.pending.ended())?;
+            let (id, line) = self.line(request)?;
+            let _asking = Asking { pending: &self.shared.pending, id: &id };
+            let outcome = self.shared.pending.add(&id)?;
+            self.queue(Outgoing { line, written: None }).await?;
+            outcome.await.unwrap_or_else(|_| Err(self.shared.pending.ended()))
+        };
+        tokio::time::timeout(timeout, asked).await.unwrap_or(Err(OsClientError::Timeout(timeout)))
+    }
+
+    /// Resolves when the event was handed to the system. Nobody answers an event; one that the server refuses is only
+    /// logged.
+    pub async fn emit(&self, ty: &str, data: &impl Serialize) -> Result<(), OsClientError> {
+        self.emit_event(OsRequest::new(OsKind::Event, ty, JsonText::from_value(data)?)?).await
+    }
+
+    pub async fn emit_event(&self, event: OsRequest) -> Result<(), OsClientError> {
+        if event.kind != OsKind::Event {
+            return Err(OsClientError::BadKind(event.kind));
+        }
+        let (_, line) = self.line(event)?;
+        let (written, confirmed) = oneshot::channel();
+        self.queue(Outgoing { line, written: Some(written) }).await?;
+        confirmed.await.map_err(|_| self.shared.pending.ended())
+    }
+
+    /// Takes no more, tells the server that no more will come and waits until it has answered everything and closed,
+    /// at most as long as a request may take.
+    pub async fn close(&self) {
+        let lines = self.lines_mut(Option::take);
+        drop(lines);
+        self.shared.inflight.close();
+        let linger = self.shared.options.timeout;
+        self.shared.stop.send_replace(Some(linger));
+        // The reading task drops its end when it is done.
+        self.shared.stop.closed().await;
+    }
+
+    fn line(&self, request: OsRequest) -> Result<(OsId, Vec<u8>), OsClientError> {
+        let timestamp =
+            Timestamp(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64));
+        let id = OsId::new(&EventId::mint(timestamp, rand::random(), 0).to_string())?;
+        let OsRequest { kind, ty, data, correlation, causation, .. } = request;
+        let metadata = OsMetadata { id: id.clone(), timestamp, correlation, causation, other: None };
+        let mut line = Vec::new();
+        encode(&OsMessage { kind, ty, data, metadata }, &mut line);
+        match line.len() - 1 {
+            bytes if bytes > self.shared.options.line_bytes_max => {
+                Err(OsClientError::TooLarge { bytes, max: self.shared.options.line_bytes_max })
+            }
+            _ => Ok((id, line)),
+        }
+    }
+
+    async fn queue(&self, outgoing: Outgoing) -> Result<(), OsClientError> {
+        let lines = self.lines_mut(|lines| lines.clone()).ok_or(OsClientError::Closed)?;
+        lines.send(outgoing).await.map_err(|_| self.shared.pending.ended())
+    }
+
+    /// Nothing that panics happens while the lock is held.
+    fn lines_mut<T>(&self, with: impl FnOnce(&mut Option<mpsc::Sender<Outgoing>>) -> T) -> T {
+        with(&mut self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Shared {
+    /// The writing task ends with the queue, the reading task here: nobody waits for anything any more.
+    fn drop(&mut self) {
+        self.stop.send_if_modified(|linger| linger.is_none() && linger.replace(DROPPED_LINGER).is_none());
+    }
+}
+
+/// After the last handle is gone what it emitted is still written, and the connection read so that the server does not
+/// take it for a hang-up.
+const DROPPED_LINGER: Duration = Duration::from_secs(5);
+
+/// However the request ends, its outcome is no longer waited for.
+struct Asking<'a> {
+    pending: &'a Pending,
+    id: &'a OsId,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.pending.forget(self.id);
+    }
+}

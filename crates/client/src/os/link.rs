@@ -1,0 +1,124 @@
+//! The two halves of a connection: one task writes lines, one reads them.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_model::OsFault;
+use millrace_wire::os::{Line, LineSplitter, parse};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
+
+use crate::os::error::OsClientError;
+use crate::os::pending::{Pending, fault_of};
+
+/// Lines are collected up to about this much before they are written.
+const WRITE_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
+
+pub(super) struct Outgoing {
+    pub(super) line: Vec<u8>,
+    /// Told when the line has been handed to the system.
+    pub(super) written: Option<oneshot::Sender<()>>,
+}
+
+/// Writes until nobody can send any more, then says that no more will come, which the server takes as a wish to have
+/// everything answered.
+pub(super) async fn write(
+    mut socket: OwnedWriteHalf,
+    mut lines: mpsc::Receiver<Outgoing>,
+    pending: Arc<Pending>,
+) {
+    let mut buffer = Vec::new();
+    let mut told = Vec::new();
+    while let Some(first) = lines.recv().await {
+        buffer.clear();
+        let mut next = Some(first);
+        while let Some(outgoing) = next {
+            buffer.extend_from_slice(&outgoing.line);
+            told.extend(outgoing.written);
+            next = if buffer.len() < WRITE_BYTES { lines.try_recv().ok() } else { None };
+        }
+        if let Err(error) = socket.write_all(&buffer).await {
+            // What was written before may still be answered: the reading task ends the connection.
+            pending.refuse_more(OsClientError::Disconnected(error.to_string()));
+            return;
+        }
+        for written in told.drain(..) {
+            let _ = written.send(());
+        }
+    }
+    // Fails only if the connection is gone, which the reading task hears too.
+    let _ = socket.shutdown().await;
+}
+
+/// Reads until the server closes; once `stop` says so, for that long at most. Then there is nothing to write for.
+pub(super) async fn read(
+    mut socket: OwnedReadHalf,
+    line_bytes_max: usize,
+    pending: Arc<Pending>,
+    mut stop: watch::Receiver<Option<Duration>>,
+    writing: AbortHandle,
+) {
+    let reading = read_lines(&mut socket, line_bytes_max, &pending);
+    let stopped = async {
+        let linger = stop.wait_for(Option::is_some).await.ok().and_then(|linger| *linger);
+        tokio::time::sleep(linger.unwrap_or_default()).await;
+    };
+    let error = tokio::select! {
+        error = reading => error,
+        () = stopped => OsClientError::Closed,
+    };
+    pending.end(error);
+    writing.abort();
+}
+
+async fn read_lines(socket: &mut OwnedReadHalf, line_bytes_max: usize, pending: &Pending) -> OsClientError {
+    let mut splitter = LineSplitter::new(line_bytes_max);
+    let mut buffer = vec![0; READ_BYTES];
+    // What the server said to nobody in particular, such as that it has too many connections.
+    let mut last_words = None;
+    loop {
+        let mut rest = match socket.read(&mut buffer).await {
+            Ok(0) => return ended(last_words, "the server closed the connection"),
+            Ok(bytes) => &buffer[..bytes],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return ended(last_words, &error.to_string()),
+        };
+        while let Some(line) = splitter.next(&mut rest) {
+            match line {
+                Line::Whole(line) => take(line, pending, &mut last_words),
+                Line::TooLong => {
+                    let reason = format!("the server sent a line of more than {line_bytes_max} bytes");
+                    return OsClientError::Disconnected(reason);
+                }
+            }
+        }
+    }
+}
+
+fn take(line: &[u8], pending: &Pending, last_words: &mut Option<OsFault>) {
+    let message = match parse(line, None) {
+        Ok(message) => message,
+        Err(refusal) => {
+            tracing::warn!(%refusal, "the server sent a line that is no message");
+            return;
+        }
+    };
+    let Err(message) = pending.settle(message) else { return };
+    if message.kind == millrace_model::OsKind::Error {
+        let fault = fault_of(&message);
+        let causation = message.metadata.causation;
+        tracing::warn!(code = fault.code, message = fault.message, ?causation, "an error nobody waits for");
+        *last_words = Some(fault);
+    }
+}
+
+fn ended(last_words: Option<OsFault>, reason: &str) -> OsClientError {
+    OsClientError::Disconnected(match last_words {
+        Some(fault) => format!("{reason}; it said: {} ({})", fault.message, fault.code),
+        None => reason.into(),
+    })
+}

@@ -1,0 +1,11 @@
+//! Client of the CQRS loop over its Unix socket: requests and their one outcome each, and events.
+
+mod client;
+mod error;
+mod link;
+mod options;
+mod pending;
+
+pub use client::OsClient;
+pub use error::OsClientError;
+pub use options::{OsOptions, OsRequest, default_socket};

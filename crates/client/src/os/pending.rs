@@ -1,0 +1,93 @@
+//! Who waits for which outcome.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use millrace_model::{OsFault, OsId, OsKind, OsMessage};
+use tokio::sync::oneshot;
+
+use crate::os::error::OsClientError;
+
+pub(super) type Outcome = Result<OsMessage, OsClientError>;
+
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    waiting: HashMap<OsId, oneshot::Sender<Outcome>>,
+    /// Why nobody can wait any more.
+    ended: Option<OsClientError>,
+}
+
+impl Pending {
+    pub(super) fn add(&self, id: &OsId) -> Result<oneshot::Receiver<Outcome>, OsClientError> {
+        let mut table = self.table();
+        if let Some(error) = &table.ended {
+            return Err(error.clone());
+        }
+        let (sender, receiver) = oneshot::channel();
+        table.waiting.insert(id.clone(), sender);
+        Ok(receiver)
+    }
+
+    pub(super) fn forget(&self, id: &OsId) {
+        self.table().waiting.remove(id);
+    }
+
+    /// Gives the message to whoever waits for it, or back.
+    pub(super) fn settle(&self, message: OsMessage) -> Result<(), OsMessage> {
+        let waiting = match &message.metadata.causation {
+            Some(causation) if message.kind.is_outcome() => self.table().waiting.remove(causation),
+            _ => None,
+        };
+        let Some(waiting) = waiting else { return Err(message) };
+        let outcome = match message.kind {
+            OsKind::Error => Err(OsClientError::Refused(fault_of(&message))),
+            _ => Ok(message),
+        };
+        // Whoever asked may have stopped waiting just now.
+        drop(waiting.send(outcome));
+        Ok(())
+    }
+
+    /// Nobody new can be waited for; those that wait may still hear.
+    pub(super) fn refuse_more(&self, error: OsClientError) {
+        self.table().ended = Some(error);
+    }
+
+    pub(super) fn end(&self, error: OsClientError) {
+        let waiting = {
+            let mut table = self.table();
+            table.ended = Some(error.clone());
+            std::mem::take(&mut table.waiting)
+        };
+        for waiting in waiting.into_values() {
+            drop(waiting.send(Err(error.clone())));
+        }
+    }
+
+    pub(super) fn ended(&self) -> OsClientError {
+        self.table().ended.clone().unwrap_or(OsClientError::Closed)
+    }
+
+    /// Nothing in here can panic with the table half changed.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A capability may put anything into an error's data.
+pub(super) fn fault_of(message: &OsMessage) -> OsFault {
+    #[derive(serde::Deserialize)]
+    struct Data {
+        code: u16,
+        message: String,
+    }
+    match serde_json::from_str::<Data>(message.data.as_str()) {
+        Ok(data) => OsFault::new(data.code, data.message),
+        Err(_) => OsFault::new(500, message.data.as_str()),
+    }
+}
