@@ -15,6 +15,9 @@ export function openBrowserTransport(url: string, _token: string | undefined, ev
     end({ reason: reason || `closed with code ${code}`, oversize: code === CLOSE_TOO_LARGE });
   return {
     tokenSent: false,
+    get unsentBytes() {
+      return socket.bufferedAmount;
+    },
     send: (text) => socket.send(text),
     close: () => socket.close(CLOSE_NORMAL),
     abort(reason) {

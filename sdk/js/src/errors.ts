@@ -14,6 +14,8 @@ export type BusErrorCode =
   | 'stale'
   | 'already_subscribed'
   | 'handler_failed'
+  | 'timed_out'
+  | 'bad_message'
   | 'closed';
 
 export class BusError extends Error {
@@ -50,10 +52,10 @@ export class BadPayload extends BusError {
   }
 }
 
-/** Make the event smaller, or raise the limit on both sides. */
+/** Make the event or message smaller, or raise the limit on both sides. */
 export class TooLarge extends BusError {
-  constructor(bytes: number, allowed: string) {
-    super('too_large', `the frame of the publish has ${bytes} bytes: ${allowed} are allowed`);
+  constructor(bytes: number, allowed: string, what = 'frame of the publish') {
+    super('too_large', `the ${what} has ${bytes} bytes: ${allowed} are allowed`);
   }
 }
 
@@ -81,10 +83,11 @@ export class ConnectionLost extends BusError {
   }
 }
 
-/** Too many publishes wait for their confirmation: wait for some of them, or use `waitForRoom()`. */
+/** Too many publishes wait for their confirmation, or requests for their outcome: wait for some of them; for publishes
+ * use `waitForRoom()`. */
 export class QueueFull extends BusError {
-  constructor(what: string) {
-    super('queue_full', `the send queue is full: ${what} wait for their confirmation`);
+  constructor(what: string, awaited = 'wait for their confirmation') {
+    super('queue_full', `the send queue is full: ${what} ${awaited}`);
   }
 }
 
@@ -106,6 +109,20 @@ export class AlreadySubscribed extends BusError {
 export class HandlerFailed extends BusError {
   constructor(what: string, cause: unknown) {
     super('handler_failed', `${what} threw: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+  }
+}
+
+/** No outcome came in time. The request may still be carried out; a late outcome is dropped. */
+export class TimedOut extends BusError {
+  constructor(timeoutMs: number) {
+    super('timed_out', `no outcome within ${timeoutMs} ms`);
+  }
+}
+
+/** The server sent what is no message: client and server do not speak the same protocol. */
+export class BadMessage extends BusError {
+  constructor(text: string) {
+    super('bad_message', `the server sent what is no message: ${text.slice(0, 80)}`);
   }
 }
 

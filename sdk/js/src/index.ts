@@ -1,4 +1,4 @@
-// A client of the Millrace broker for Node and browsers.
+// Clients of the Millrace broker and of its CQRS loop for Node and browsers.
 //
 // What is not here: the rest of the HTTP interface, and decisions about retrying what the server refused.
 
@@ -9,6 +9,9 @@ export * from './frames.js';
 export type { LinkState } from './link.js';
 export type { OnError, OnMessage, SubscribeRequest } from './membership.js';
 export type { BusClientOptions } from './options.js';
+export { OsClient } from './os-client.js';
+export { OsError, type OsFault, type OsKind, type OsMessage, type OsMetadata } from './os-message.js';
+export type { OsClientOptions, OsRequestOptions } from './os-options.js';
 export { drainOutbox, type DrainOptions, type DrainReport, type OutboxRow, type OutboxStore } from './outbox.js';
 export { MemoryOutbox } from './memory-outbox.js';
 export type { Published, PublishedBatch, Scheduled } from './receipts.js';

@@ -48,6 +48,9 @@ export function openNodeTransport(url: string, token: string | undefined, events
 
   return {
     tokenSent: token !== undefined,
+    get unsentBytes() {
+      return socket.bufferedAmount;
+    },
     send(text) {
       cork();
       // A failed write ends the connection, which is reported as such.

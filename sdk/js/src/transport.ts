@@ -18,6 +18,8 @@ export interface TransportEvents {
 export interface Transport {
   /** Whether the token went with the upgrade; if not, an AUTH frame has to carry it. */
   readonly tokenSent: boolean;
+  /** Bytes that were sent and wait to be written, where that can be seen. */
+  readonly unsentBytes?: number;
   send(text: string): void;
   /** Says goodbye after what was sent before. */
   close(): void;
