@@ -15,6 +15,7 @@ mod offline;
 mod openapi;
 mod progress;
 mod publish;
+mod send;
 mod serve;
 mod subscribe;
 mod tally;
@@ -39,6 +40,7 @@ pub(crate) fn command() -> Command {
             serve::command(),
             publish::command(),
             subscribe::command(),
+            send::command(),
             topics::command(),
             backup::backup_command(),
             backup::restore_command(),
@@ -58,6 +60,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("serve", matches)) => serve::run(matches),
         Some(("pub", matches)) => publish::run(matches),
         Some(("sub", matches)) => subscribe::run(matches),
+        Some(("send", matches)) => send::run(matches),
         Some(("topics", matches)) => topics::run(matches),
         Some(("backup", matches)) => backup::run_backup(matches),
         Some(("restore", matches)) => backup::run_restore(matches),

@@ -13,6 +13,7 @@ mod exit_codes;
 mod openapi;
 mod pub_sub;
 mod run;
+mod send;
 #[path = "../bus/server.rs"]
 mod server;
 mod settings;

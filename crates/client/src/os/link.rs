@@ -71,7 +71,7 @@ pub(super) async fn read(
         error = reading => error,
         () = stopped => OsClientError::Closed,
     };
-    pending.end(error);
+    pending.end(&error);
     writing.abort();
 }
 
@@ -107,7 +107,7 @@ fn take(line: &[u8], pending: &Pending, last_words: &mut Option<OsFault>) {
             return;
         }
     };
-    let Err(message) = pending.settle(message) else { return };
+    let Some(message) = pending.settle(message) else { return };
     if message.kind == millrace_model::OsKind::Error {
         let fault = fault_of(&message);
         let causation = message.metadata.causation;

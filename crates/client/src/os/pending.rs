@@ -38,19 +38,19 @@ impl Pending {
     }
 
     /// Gives the message to whoever waits for it, or back.
-    pub(super) fn settle(&self, message: OsMessage) -> Result<(), OsMessage> {
+    pub(super) fn settle(&self, message: OsMessage) -> Option<OsMessage> {
         let waiting = match &message.metadata.causation {
             Some(causation) if message.kind.is_outcome() => self.table().waiting.remove(causation),
             _ => None,
         };
-        let Some(waiting) = waiting else { return Err(message) };
+        let Some(waiting) = waiting else { return Some(message) };
         let outcome = match message.kind {
             OsKind::Error => Err(OsClientError::Refused(fault_of(&message))),
             _ => Ok(message),
         };
         // Whoever asked may have stopped waiting just now.
         drop(waiting.send(outcome));
-        Ok(())
+        None
     }
 
     /// Nobody new can be waited for; those that wait may still hear.
@@ -58,7 +58,7 @@ impl Pending {
         self.table().ended = Some(error);
     }
 
-    pub(super) fn end(&self, error: OsClientError) {
+    pub(super) fn end(&self, error: &OsClientError) {
         let waiting = {
             let mut table = self.table();
             table.ended = Some(error.clone());

@@ -1,0 +1,260 @@
+//! `millrace send`: sends lines to the CQRS loop's socket and prints every outcome as it comes.
+//!
+//! Lines go as they are, also those that are no message: the server says what is wrong with them. Only metadata that
+//! is absent is added, so that a message can be typed.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use millrace_client::{EventId, JsonText, OsId, OsKind, Timestamp, default_socket};
+use millrace_wire::os::{Lenient, Line, LineSplitter, encode, parse};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, stdin};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::Instant;
+
+use crate::commands::connect::interrupted;
+use crate::commands::{json_flag, text};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Longest line of stdin or of the server that is held.
+const LINE_BYTES_MAX: usize = 16 << 20;
+const READ_BYTES: usize = 64 << 10;
+
+pub(super) fn command() -> Command {
+    Command::new("send")
+        .about("Send messages to the CQRS loop and print the outcomes")
+        .long_about(
+            "Sends one OsMessage, or one per line of stdin, to the server's NDJSON socket and prints every outcome \
+             as one line, in order of arrival.\n\nLines go as they are. Metadata that is absent is added: an id (UUID) and \
+             the time; so '{\"kind\":\"query\",\"type\":\"Syscall.Ping\",\"data\":{\"payload\":1}}' is enough.\n\n\
+             Ends with 0 when every request got a reply, with 1 if an outcome was an error or is missing.",
+        )
+        .arg(Arg::new("message").value_name("JSON|-").help("The message; - or nothing: one per line of stdin"))
+        .arg(
+            Arg::new("path")
+                .long("socket")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .env("MILLRACE_SOCKET")
+                .hide_env(true)
+                .help(
+                    "The server's socket [default: $XDG_RUNTIME_DIR/millrace/millrace.sock, else in the temp \
+                     directory] [env: MILLRACE_SOCKET]",
+                ),
+        )
+        .arg(
+            Arg::new("wait-ms")
+                .long("wait-ms")
+                .value_name("N")
+                .value_parser(value_parser!(u64).range(1..))
+                .default_value("60000")
+                .help("How long to wait for outcomes after the last line was sent"),
+        )
+        .arg(json_flag().help("Accepted for symmetry: outcomes are JSON anyway"))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let message = match text(matches, "message") {
+        None if std::io::stdin().is_terminal() => {
+            return Err(Failure::Usage(
+                "the message is missing: give JSON, or - to read one message per line".into(),
+            ));
+        }
+        None | Some("-") => None,
+        Some(text) => Some(one_line_if_json(text)),
+    };
+    let path = matches.get_one::<PathBuf>("path").cloned().unwrap_or_else(default_socket);
+    let wait = Duration::from_millis(matches.get_one::<u64>("wait-ms").copied().unwrap_or_default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = exchange(&path, message, wait) => result,
+            () = interrupted() => Err(Failure::Interrupted(None)),
+        }
+    });
+    // A thread may still be waiting for a line of stdin that never comes.
+    runtime.shutdown_background();
+    result
+}
+
+/// A message may be given over several lines; what is no JSON goes as it is, so that the server judges it.
+fn one_line_if_json(text: &str) -> String {
+    JsonText::parse(text.trim()).map_or_else(|_| text.into(), |json| json.as_str().into())
+}
+
+async fn exchange(path: &Path, message: Option<String>, wait: Duration) -> Result<(), Failure> {
+    let stream = UnixStream::connect(path)
+        .await
+        .map_err(|error| Failure::Unreachable(format!("cannot reach {}: {error}", path.display())))?;
+    let (reader, writer) = stream.into_split();
+    let tally = RefCell::new(Tally::default());
+    let sending = async {
+        match message {
+            Some(text) => send(text.as_bytes(), writer, &tally).await,
+            None => send(stdin(), writer, &tally).await,
+        }
+    };
+    let receiving = receive(reader, &tally);
+    tokio::pin!(sending, receiving);
+    let mut deadline = None;
+    let end = loop {
+        let due = deadline.unwrap_or_else(Instant::now);
+        tokio::select! {
+            sent = &mut sending, if deadline.is_none() => {
+                sent?;
+                deadline = Some(Instant::now() + wait);
+            }
+            received = &mut receiving => {
+                received?;
+                break "the server closed the connection".to_owned();
+            }
+            () = tokio::time::sleep_until(due), if deadline.is_some() => {
+                break format!("no more came within {} ms", wait.as_millis());
+            }
+        }
+    };
+    tally.borrow().verdict(&end)
+}
+
+/// Everything, then the sign that no more will come. A server that has closed ends it early, and the verdict tells.
+async fn send(
+    mut input: impl AsyncRead + Unpin,
+    mut socket: OwnedWriteHalf,
+    tally: &RefCell<Tally>,
+) -> Result<(), Failure> {
+    let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
+    let mut buffer = vec![0; READ_BYTES];
+    let mut out = Vec::new();
+    loop {
+        let read = input.read(&mut buffer).await;
+        let bytes = read.map_err(|error| Failure::Failed(format!("cannot read stdin: {error}")))?;
+        out.clear();
+        let mut rest = &buffer[..bytes];
+        while let Some(line) = splitter.next(&mut rest) {
+            tally.borrow_mut().line(line, &mut out)?;
+        }
+        if bytes == 0
+            && let Some(line) = splitter.finish()
+        {
+            tally.borrow_mut().line(line, &mut out)?;
+        }
+        if socket.write_all(&out).await.is_err() {
+            return Ok(());
+        }
+        if bytes == 0 {
+            // Fails only if the server is gone.
+            let _ = socket.shutdown().await;
+            return Ok(());
+        }
+    }
+}
+
+async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<(), Failure> {
+    let mut out = Output::new();
+    let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        // A connection that was reset ends like one that was closed: what is missing tells.
+        let bytes = socket.read(&mut buffer).await.unwrap_or(0);
+        let mut rest = &buffer[..bytes];
+        while let Some(line) = splitter.next(&mut rest) {
+            let Line::Whole(line) = line else {
+                return Err(Failure::Failed(format!(
+                    "the server sent a line of more than {LINE_BYTES_MAX} bytes"
+                )));
+            };
+            out.line(&String::from_utf8_lossy(line))?;
+            tally.borrow_mut().outcome(line);
+        }
+        out.flush()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// What was asked and what came back.
+#[derive(Default)]
+struct Tally {
+    /// Requests without an outcome, by id; the same id may have been sent twice.
+    open: BTreeMap<OsId, u64>,
+    requests: u64,
+    outcomes: u64,
+    errors: u64,
+}
+
+impl Tally {
+    /// Appends the line to what is to be sent, with metadata if it has none.
+    fn line(&mut self, line: Line<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let Line::Whole(line) = line else {
+            return Err(Failure::Failed(format!("a line of stdin is longer than {LINE_BYTES_MAX} bytes")));
+        };
+        let now = Timestamp(
+            std::time::UNIX_EPOCH.elapsed().map_or(0, |since_epoch| since_epoch.as_millis() as u64),
+        );
+        let Some(id) = new_id(now) else {
+            return Err(Failure::Failed("cannot make an id".into()));
+        };
+        let make = || id.clone();
+        let whole = parse(line, None);
+        let message = match &whole {
+            Ok(_) => whole.clone().ok(),
+            Err(_) => parse(line, Some(Lenient { id: &make, timestamp: now })).ok(),
+        };
+        match &message {
+            Some(message) if whole.is_err() => encode(message, out),
+            _ => {
+                out.extend_from_slice(line);
+                out.push(b'\n');
+            }
+        }
+        if let Some(message) = message.filter(|message| message.kind.is_request()) {
+            self.requests += 1;
+            *self.open.entry(message.metadata.id).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, line: &[u8]) {
+        self.outcomes += 1;
+        let Ok(message) = parse(line, None) else {
+            self.errors += 1;
+            return;
+        };
+        if message.kind == OsKind::Error {
+            self.errors += 1;
+        }
+        let Some(causation) = message.metadata.causation else { return };
+        if let Some(count) = self.open.get_mut(&causation) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&causation);
+            }
+        }
+    }
+
+    fn verdict(&self, end: &str) -> Result<(), Failure> {
+        let missing: u64 = self.open.values().sum();
+        let (requests, errors, outcomes) = (self.requests, self.errors, self.outcomes);
+        if missing > 0 {
+            return Err(Failure::Failed(format!("{missing} of {requests} requests got no outcome: {end}")));
+        }
+        if errors > 0 {
+            return Err(Failure::Failed(format!("{errors} of {outcomes} outcomes are errors")));
+        }
+        Ok(())
+    }
+}
+
+fn new_id(now: Timestamp) -> Option<OsId> {
+    OsId::new(&EventId::mint(now, rand::random(), 0).to_string()).ok()
+}
