@@ -70,7 +70,7 @@ impl Handlers {
     }
 }
 
-fn reply(port: &Port, request: &OsMessage, data: JsonText) -> OsMessage {
+pub(crate) fn reply(port: &Port, request: &OsMessage, data: JsonText) -> OsMessage {
     let (id, timestamp) = port.link().stamp();
     let metadata = OsMetadata {
         id,

@@ -71,6 +71,22 @@ async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn publishes_are_committed_in_the_order_they_were_sent() {
+    let desk = Desk::new().await;
+    let mut client = desk.client().await;
+    for n in 0..500 {
+        client.send("command", "Bus.Publish", &json!({"topic": "t", "payload": n})).await;
+    }
+    for n in 1..=500 {
+        let answer = client.answer().await;
+        assert_eq!(
+            (&answer["data"]["offset"], &answer["metadata"]["causation"]),
+            (&json!(n), &json!(format!("Bus.Publish-{n}")))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_published_is_refused_with_its_code() {
     let desk =
         Desk::with(limits(), BusLimits { auto_create: false, ..BusLimits::default() }, Vec::new()).await;

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
 use millrace_bus::{DeliverAt, Publish, Reply, Request};
 use millrace_model::{
-    EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsMessage, TopicKey, TopicName,
+    EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsKind, OsMessage, TopicKey, TopicName,
 };
-use millrace_router::{BusTopic, CapabilityId, Manifest};
+use millrace_router::{BusTopic, CapabilityId, DeliveryId, Manifest};
 use millrace_runtime::Handle;
 use millrace_wire as wire;
 use millrace_wire::http::PublishBody;
@@ -17,13 +19,19 @@ use tokio::sync::oneshot;
 
 use crate::builtin::faults;
 use crate::builtin::feed::{Feed, Plan};
-use crate::capability::{Capability, Place};
+use crate::capability::Capability;
 use crate::change::BusFeed;
 use crate::context::Context;
+use crate::handlers;
 use crate::inbox::LoopLink;
+use crate::port::{Delivery, Port};
 
 /// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
 const FEEDS_MAX: usize = 64;
+/// Messages whose commit is under way: the rest waits in the mailbox.
+const UNDER_WAY_MAX: usize = 256;
+
+const PUBLISH: &str = "Bus.Publish";
 
 /// Everything that is fed with events of the bus.
 #[derive(Debug)]
@@ -95,27 +103,20 @@ impl Feeds {
 }
 
 pub fn bus(feeds: Arc<Feeds>) -> Capability {
-    let to_publish = feeds.bus.clone();
-    Capability::new("Bus", "Durable topics: publishes events, and feeds them to actors")
-        .place(Place::Loop)
-        .command(
-            "Bus.Publish",
+    let about = "Durable topics: publishes events, and feeds them to actors";
+    Capability::actor("Bus", about, move |port| Box::pin(work(port, feeds)))
+        .takes(
+            OsKind::Command,
+            PUBLISH,
             "Publishes an event; the reply comes when it is durable",
-            publish_schema(),
-            move |ctx, message| {
-                let bus = to_publish.clone();
-                async move { publish(&bus, &ctx, &message).await }
-            },
+            Some(publish_schema()),
         )
         .answers(published_schema())
-        .command(
+        .takes(
+            OsKind::Command,
             "Bus.Subscribe",
             "For actors: the events of a topic arrive as Bus.Message, each acknowledged when it was processed",
-            subscribe_schema(),
-            move |ctx, message| {
-                let feeds = feeds.clone();
-                async move { subscribe(&feeds, &ctx, &message).await }
-            },
+            Some(subscribe_schema()),
         )
         .answers(json!({
             "type": "object",
@@ -125,6 +126,41 @@ pub fn bus(feeds: Arc<Feeds>) -> Capability {
                 "partitions": { "type": "array", "description": "{partition, next} of each partition" },
             },
         }))
+}
+
+/// Takes messages in order, and hands them to the bus in order, but does not wait for one commit before it asks for
+/// the next: so that they share a sync. Answers keep the order too.
+async fn work(port: Port, feeds: Arc<Feeds>) {
+    let mut under_way = FuturesOrdered::new();
+    loop {
+        tokio::select! {
+            delivery = port.next(), if under_way.len() < UNDER_WAY_MAX => match delivery {
+                Some(delivery) => under_way.push_back(handle(&port, &feeds, delivery)),
+                None => return,
+            },
+            Some((request, delivery, result)) = under_way.next() => match result {
+                Ok(data) => {
+                    port.answer(delivery, handlers::reply(&port, &request, data));
+                    port.done(delivery, Ok(()));
+                }
+                Err(fault) => port.done(delivery, Err(fault)),
+            },
+        }
+    }
+}
+
+async fn handle(
+    port: &Port,
+    feeds: &Feeds,
+    delivery: Delivery,
+) -> (Arc<OsMessage>, DeliveryId, Result<JsonText, OsFault>) {
+    let Delivery { id, message, by } = delivery;
+    let ctx = Context::new(port.capability(), id, message.clone(), by, port.link().clone());
+    let result = match message.ty.as_str() {
+        PUBLISH => publish(&feeds.bus, &ctx, &message).await,
+        _ => subscribe(feeds, &ctx).await,
+    };
+    (message, id, result)
 }
 
 #[derive(Deserialize)]
@@ -190,7 +226,7 @@ enum Start {
     Latest,
 }
 
-async fn subscribe(feeds: &Feeds, ctx: &Context, _: &OsMessage) -> Result<JsonText, OsFault> {
+async fn subscribe(feeds: &Feeds, ctx: &Context) -> Result<JsonText, OsFault> {
     let Some((to, name)) = ctx.asker().await? else {
         return Err(OsFault::new(
             403,

@@ -20,6 +20,13 @@ pub struct ChildSettings {
     pub cwd: Option<PathBuf>,
 }
 
+impl ChildSettings {
+    /// The rule for names of capabilities.
+    pub fn name_is_legal(name: &str) -> bool {
+        millrace_router::Manifest::name_is_legal(name)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct ChildLimits {
     /// Time for the manifest: the start fails.
