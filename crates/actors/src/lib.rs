@@ -45,6 +45,8 @@ pub use context::Context;
 pub use counts::ShellCounts;
 pub use credentials::{ADMIN_ONLY, CheckToken, Credentials, needs_admin};
 pub use inbox::{Ended, LoopLink};
+pub use millrace_model::{JsonText, OsFault, OsMessage};
+pub use millrace_router::BusTopic;
 pub use ndjson::{PlaceError, SocketPlace, default_path};
 pub use port::{Delivery, Port};
 pub use remote::{OsReceiver, OsSender};

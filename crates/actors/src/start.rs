@@ -55,6 +55,22 @@ pub struct LoopParts {
     pub check_token: Option<CheckToken>,
 }
 
+impl LoopParts {
+    /// A loop on its own, with default bounds: nothing of it outlives the process. Handlers run on the runtime this is
+    /// called on.
+    pub fn volatile() -> LoopParts {
+        LoopParts {
+            settings: LoopSettings::default(),
+            nonce: rand::random(),
+            runtime: Handle::current(),
+            commit: None,
+            timers: Vec::new(),
+            bus_feed: None,
+            check_token: None,
+        }
+    }
+}
+
 impl std::fmt::Debug for LoopParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoopParts").field("settings", &self.settings).finish_non_exhaustive()

@@ -43,7 +43,8 @@
 //!
 //! What is not here: the server and its protocol (`millrace serve`), and its client (`millrace-client`).
 //!
-//! This crate is a list of names: what they are lives in `millrace-session` and `millrace-macros`.
+//! This crate is a list of names: what they are lives in `millrace-session`, `millrace-macros` and, for the CQRS loop in
+//! [`os`], `millrace-actors`.
 
 /// ```
 /// use millrace::{Event, IntoOutgoing};
@@ -144,3 +145,12 @@ pub use millrace_session::{
     Published, Relation, Result, Running, Schedule, Schema, Session, SessionError, Simulation, SpecError,
     Start, StateError, Stateful, StopHandle, TextField, VirtualClock, WithOptions, handlers, schedules,
 };
+
+/// The CQRS loop and its capabilities (`docs/capabilities.md`, `examples/ex8_capability.rs`).
+pub mod os {
+    pub use millrace_actors::{
+        BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
+        Children, Context, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault, OsMessage,
+        OsReceiver, OsSender, Place, PlaceError, SocketPlace, default_path,
+    };
+}

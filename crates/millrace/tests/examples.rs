@@ -13,6 +13,8 @@ mod ex4_bulk_import;
 mod ex5_imperative_and_reactive;
 #[path = "../examples/ex6_two_namespaces.rs"]
 mod ex6_two_namespaces;
+#[path = "../examples/ex8_capability.rs"]
+mod ex8_capability;
 #[path = "../examples/year_of_minutes.rs"]
 mod year_of_minutes;
 
@@ -53,6 +55,40 @@ fn example_5_goes_on_where_the_program_committed() {
 fn example_6_serves_two_namespaces_of_one_file() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(on_a_file(|store| runtime.block_on(ex6_two_namespaces::run(store)).unwrap()), (20, 30));
+}
+
+#[test]
+fn example_8_answers_over_its_socket() {
+    use std::io::{BufRead, BufReader, Write};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("greeter.sock");
+    let ask = |socket: &std::os::unix::net::UnixStream, ty: &str| -> serde_json::Value {
+        let line = format!(
+            r#"{{"kind":"query","type":"{ty}","data":{{"name":"Ada"}},"metadata":{{"id":"1","timestamp":0}}}}"#
+        );
+        writeln!(&*socket, "{line}").unwrap();
+        let mut answer = String::new();
+        BufReader::new(socket).read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let socket_path = path.clone();
+    let serving = runtime.spawn(async move {
+        ex8_capability::run(&socket_path, async { drop(stopped.await) }).await.unwrap();
+    });
+    let socket = loop {
+        match std::os::unix::net::UnixStream::connect(&path) {
+            Ok(socket) => break socket,
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(ask(&socket, "Greeter.Hello")["data"]["text"], "Hello, Ada");
+    assert_eq!(ask(&socket, "Greeter.Count")["data"]["greeted"], 1);
+    stop.send(()).unwrap();
+    runtime.block_on(serving).unwrap();
+    assert!(!path.exists());
 }
 
 /// The whole year takes seconds in a release build and is `cargo run`; two days are enough to count.
