@@ -3,6 +3,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub turns: u64,
+    /// Those that took a message of the system lane.
+    pub system_turns: u64,
     /// Commands and queries of clients.
     pub requests: u64,
     /// Commands and queries of actors and timers.

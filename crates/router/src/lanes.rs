@@ -17,12 +17,7 @@ pub(crate) enum Task {
         conn: ConnId,
         message: OsMessage,
     },
-    Actor {
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        message: OsMessage,
-        wait: bool,
-    },
+    Actor(Said),
     Bus {
         to: CapabilityId,
         receipt: Receipt,
@@ -45,6 +40,27 @@ pub(crate) enum Task {
     },
 }
 
+/// What an actor said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) from: CapabilityId,
+    pub(crate) during: Option<DeliveryId>,
+    pub(crate) message: OsMessage,
+    /// For an outcome: what it answers. Found out when it was said, because what the actor has in hand may be
+    /// something else by the time this has its turn.
+    pub(crate) answers: Answers,
+    pub(crate) wait: bool,
+}
+
+/// Which use of a request id an outcome is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// This delivery and no other.
+    Exactly(DeliveryId),
+    /// Whichever the actor had been given by then.
+    UpTo(DeliveryId),
+}
+
 /// Bookkeeping at the end of a turn. None of these can make another one: what they may touch is fixed by
 /// [`crate::Router::turn`].
 #[derive(Clone, Debug)]
@@ -52,6 +68,12 @@ pub(crate) enum Microtask {
     Answer { conn: ConnId, message: OsMessage },
     Release { conn: ConnId },
     Note(Note),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    System,
+    User,
 }
 
 #[derive(Debug)]
@@ -71,16 +93,21 @@ impl Lanes {
     }
 
     /// System first.
-    pub(crate) fn next(&mut self) -> Option<Task> {
+    pub(crate) fn next(&mut self) -> Option<(Lane, Task)> {
         if let Some(task) = self.system.pop_front() {
             if self.user.is_empty() {
                 self.renew();
             }
-            return Some(task);
+            return Some((Lane::System, task));
         }
         let task = self.user.pop_front();
         self.renew();
-        task
+        task.map(|task| (Lane::User, task))
+    }
+
+    /// For the simulator's deliberate bug only.
+    pub(crate) fn open_wide(&mut self) {
+        self.allowance = usize::MAX;
     }
 
     fn renew(&mut self) {

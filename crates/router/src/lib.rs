@@ -12,6 +12,7 @@
 mod counters;
 mod deadlines;
 mod effect;
+mod emit;
 mod input;
 mod lanes;
 mod limits;
@@ -27,6 +28,7 @@ mod own;
 mod pending;
 mod route;
 mod router;
+mod sabotage;
 mod schema;
 mod stop;
 mod supervise;
@@ -45,6 +47,8 @@ pub use manifest::{Branch, BusTopic, CAPABILITY_NAME_BYTES_MAX, Manifest};
 pub use manifest_json::{BRANCHES_MAX, BUS_TOPICS_MAX, MANIFEST_BYTES_MAX, ManifestError, SUBSCRIBES_MAX};
 pub use note::Note;
 pub use router::Router;
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;
 pub use schema::{Schema, SchemaError};
 pub use table::BootError;
 pub use timers::TIMER_PREFIX;

@@ -33,6 +33,8 @@ pub struct RouterLimits {
     pub trace_effects: bool,
     /// Keep a `router/timer/...` row of each timer, so that it outlives the process.
     pub durable_timers: bool,
+    #[cfg(feature = "sabotage")]
+    pub sabotage: Option<crate::Sabotage>,
 }
 
 impl Default for RouterLimits {
@@ -52,6 +54,8 @@ impl Default for RouterLimits {
             trace_records_max: 10_000,
             trace_effects: false,
             durable_timers: true,
+            #[cfg(feature = "sabotage")]
+            sabotage: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What actors say, and how requests end.
+//! How requests end.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use millrace_model::{Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::effect::Effect;
 use crate::input::{CapabilityId, DeliveryId};
-use crate::lanes::Microtask;
+use crate::lanes::{Answers, Microtask};
 use crate::make::{self, Asked};
 use crate::note::Note;
 use crate::pending::{Pending, Requester};
@@ -14,61 +14,7 @@ use crate::router::Router;
 use crate::trace::{Party, Step};
 
 impl Router {
-    pub(crate) fn route_actor(
-        &mut self,
-        now: Now,
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        message: OsMessage,
-        wait: bool,
-    ) {
-        let Some(capability) = self.table.get(from) else { return };
-        let party = Party::Capability(capability.name().clone());
-        if let Err(why) = self.check_said(from, during, &message) {
-            self.traced(now, party, Step::Faulty, &message);
-            let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
-            let in_hand = self.in_hand(from, during, message.metadata.causation.as_ref());
-            self.fault(now, from, in_hand, &fault);
-            return;
-        }
-        match message.kind {
-            OsKind::Event => self.fan_out(now, party, message),
-            OsKind::Command | OsKind::Query => {
-                self.counters.internal_requests += 1;
-                self.actor_request(now, from, wait, message);
-            }
-            OsKind::Reply | OsKind::Error => self.outcome(now, from, during, message),
-        }
-    }
-
-    /// What is wrong with it, if anything: what it did not declare, a lineage it does not have.
-    fn check_said(
-        &self,
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        message: &OsMessage,
-    ) -> Result<(), String> {
-        let (kind, ty) = (message.kind, &message.ty);
-        let causation = message.metadata.causation.as_ref();
-        if kind == OsKind::Reply && causation.is_none() {
-            return Err(format!("emitted a reply {ty} without metadata.causation"));
-        }
-        let in_hand = during.is_some_and(|delivery| self.deliveries.contains_key(&delivery));
-        if in_hand && causation.is_none() && kind != OsKind::Error {
-            return Err(format!("emitted {kind} {ty} without metadata.causation"));
-        }
-        let declared = self.table.get(from).and_then(|one| one.manifest.outbound.as_ref());
-        let Some(outbound) = declared.filter(|_| kind != OsKind::Error) else { return Ok(()) };
-        match outbound.iter().find(|branch| branch.kind == kind && branch.ty == *ty) {
-            None => Err(format!("emitted {kind} {ty}, which its manifest does not declare")),
-            Some(branch) => branch
-                .data
-                .check(&message.data)
-                .map_err(|details| format!("emitted {kind} {ty} that does not fit its schema: {details}")),
-        }
-    }
-
-    fn actor_request(&mut self, now: Now, from: CapabilityId, wait: bool, message: OsMessage) {
+    pub(crate) fn actor_request(&mut self, now: Now, from: CapabilityId, wait: bool, message: OsMessage) {
         let requester = Requester::Actor { capability: from, wait };
         let asked = self.table.get(from).map_or(0, |one| one.asked);
         if asked >= self.limits.actor_requests_max {
@@ -81,19 +27,15 @@ impl Router {
     }
 
     /// Joined by causation; the generation tells two uses of one id apart.
-    fn outcome(&mut self, now: Now, from: CapabilityId, during: Option<DeliveryId>, message: OsMessage) {
+    pub(crate) fn outcome(&mut self, now: Now, from: CapabilityId, answers: Answers, message: OsMessage) {
         let party = Party::Capability(self.table.name_of(from));
         let Some(cause) = message.metadata.causation.clone() else {
             // An error about nothing in particular: for the record only.
             self.traced(now, party, Step::Orphan, &message);
             return;
         };
-        let found = self.pending.find(from, during, &cause);
-        let is_late = found
-            .is_none_or(|(_, delivery)| Some(delivery) != during && self.take_late(from, during, &cause));
-        let Some(pending) =
-            found.filter(|_| !is_late).and_then(|(_, delivery)| self.forget(&cause, delivery))
-        else {
+        let found = self.pending.answered(from, answers, &cause);
+        let Some(pending) = found.and_then(|delivery| self.forget(&cause, delivery)) else {
             self.orphan(now, party, &message);
             return;
         };
@@ -103,36 +45,6 @@ impl Router {
         }
         self.traced(now, party, Step::Answered { to: self.party(pending.requester) }, &message);
         self.give(now, pending.requester, with_correlation(message, pending.correlation));
-    }
-
-    /// Whether this outcome is of an earlier use of the id: of the delivery it names, or of one this actor still has.
-    fn take_late(&mut self, from: CapabilityId, during: Option<DeliveryId>, cause: &OsId) -> bool {
-        // It names what it answers, and that is another use.
-        if during.is_some_and(|named| self.deliveries.get(&named).is_none_or(|one| one.id == *cause)) {
-            return true;
-        }
-        if !self.late.contains_key(&(from, cause.clone())) {
-            return false;
-        }
-        // The oldest: a mailbox is worked off in order.
-        let mut had =
-            self.deliveries.values_mut().filter(|one| one.to == from && one.id == *cause && one.is_late);
-        if let Some(one) = had.next() {
-            one.is_late = false;
-        }
-        self.forget_late(from, cause);
-        true
-    }
-
-    /// One of them is accounted for.
-    pub(crate) fn forget_late(&mut self, from: CapabilityId, id: &OsId) {
-        let key = (from, id.clone());
-        if let Some(count) = self.late.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                self.late.remove(&key);
-            }
-        }
     }
 
     /// Takes a request off the books. Whatever comes for it later is an orphan.
@@ -149,14 +61,6 @@ impl Router {
         }
         self.retire_if_empty(pending.to);
         Some(pending)
-    }
-
-    /// The actor may still have it in its hands although somebody else has answered.
-    pub(crate) fn mark_late(&mut self, delivery: DeliveryId) {
-        if let Some(one) = self.deliveries.get_mut(&delivery).filter(|one| !one.is_late) {
-            one.is_late = true;
-            *self.late.entry((one.to, one.id.clone())).or_default() += 1;
-        }
     }
 
     /// Hands an outcome to whoever asked.
@@ -193,7 +97,6 @@ impl Router {
     /// Answers a pending request with an error of the loop's own.
     pub(crate) fn fail(&mut self, now: Now, id: &OsId, delivery: DeliveryId, fault: &OsFault) -> bool {
         let Some(pending) = self.forget(id, delivery) else { return false };
-        self.mark_late(delivery);
         self.counters.refusals += 1;
         let asked = Asked { id: id.clone(), ty: pending.ty, correlation: pending.correlation };
         let message = make::error(&mut self.ids, now, &asked, fault);
@@ -214,21 +117,6 @@ impl Router {
         true
     }
 
-    /// The delivery an actor is blamed for, and the request in it.
-    fn in_hand(
-        &self,
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        cause: Option<&OsId>,
-    ) -> Option<(OsId, DeliveryId)> {
-        let named =
-            during.and_then(|delivery| self.deliveries.get(&delivery).map(|one| (one.id.clone(), delivery)));
-        named.or_else(|| {
-            let cause = cause?;
-            self.pending.find(from, during, cause).map(|(_, delivery)| (cause.clone(), delivery))
-        })
-    }
-
     /// `Sys.ActorFault`, and an error for the request in hand.
     pub(crate) fn fault(
         &mut self,
@@ -244,17 +132,6 @@ impl Router {
         }
         let capability = self.table.name_of(from).to_string();
         self.note(now, Note::ActorFault { capability, message: fault.message.clone(), request });
-    }
-
-    pub(crate) fn bad_emit(
-        &mut self,
-        now: Now,
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        fault: &OsFault,
-    ) {
-        let in_hand = self.in_hand(from, during, None);
-        self.fault(now, from, in_hand, fault);
     }
 }
 

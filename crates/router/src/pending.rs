@@ -6,6 +6,7 @@ use millrace_model::{OsId, OsType};
 
 use crate::deadlines::Deadline;
 use crate::input::{CapabilityId, ConnId, DeliveryId};
+use crate::lanes::Answers;
 
 /// Who gets the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,26 +62,17 @@ impl PendingTable {
         self.of_mut(pending.requester.is_client()).insert(id, pending);
     }
 
-    /// The request that `from` answers with an outcome caused by `id`: exactly the one of `during` if that is known,
-    /// otherwise the one it was given under this id.
-    pub(crate) fn find(
-        &self,
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        id: &OsId,
-    ) -> Option<(bool, DeliveryId)> {
-        let both = [true, false].into_iter().filter_map(|client| {
-            let pending = self.of(client).get(id).filter(|pending| pending.to == from)?;
-            Some((client, pending.delivery))
-        });
-        let mut found = None;
-        for (client, delivery) in both {
-            if Some(delivery) == during {
-                return Some((client, delivery));
-            }
-            found = found.or(Some((client, delivery)));
-        }
-        found
+    /// The request that `from` answers with an outcome caused by `id`.
+    pub(crate) fn answered(&self, from: CapabilityId, answers: Answers, id: &OsId) -> Option<DeliveryId> {
+        let meant = |pending: &&Pending| {
+            pending.to == from
+                && match answers {
+                    Answers::Exactly(delivery) => pending.delivery == delivery,
+                    Answers::UpTo(last) => pending.delivery <= last,
+                }
+        };
+        let found = [true, false].into_iter().find_map(|client| self.of(client).get(id).filter(meant));
+        found.map(|pending| pending.delivery)
     }
 
     /// The request of exactly this generation.

@@ -10,6 +10,7 @@ use crate::lanes::Microtask;
 use crate::note::Note;
 use crate::pending::{Pending, Requester};
 use crate::router::{Delivery, Router};
+use crate::sabotage::Sabotage;
 use crate::trace::{Party, Step};
 
 impl Router {
@@ -22,7 +23,9 @@ impl Router {
                 self.request(now, requester, message);
                 return;
             }
-            OsKind::Event => self.fan_out(now, Party::Client(conn), message),
+            OsKind::Event => {
+                self.fan_out(now, Party::Client(conn), message);
+            }
             // A client answers nobody: it would be answering another client's request.
             OsKind::Reply | OsKind::Error => self.orphan(now, Party::Client(conn), &message),
         }
@@ -98,7 +101,8 @@ impl Router {
             let name = capability.name();
             return Err(OsFault::new(503, format!("Capability '{name}' is unhealthy: {reason}")));
         }
-        if capability.waiting >= self.limits.mailbox_max {
+        let mailbox_max = self.limits.mailbox_max + usize::from(self.sabotaged(Sabotage::OverfillMailbox));
+        if capability.waiting >= mailbox_max {
             let name = capability.name().clone();
             self.counters.overloads += 1;
             return Err(OsFault::new(503, format!("The mailbox of '{name}' is full: try again later")));
@@ -149,12 +153,13 @@ impl Router {
         let Some(capability) = self.table.get_mut(to) else { return };
         capability.waiting += 1;
         let id = message.metadata.id.clone();
-        self.deliveries.insert(delivery, Delivery { to, id, receipt, is_late: false });
+        self.deliveries.insert(delivery, Delivery { to, id, receipt });
         self.effects.push(Effect::Post { to, delivery, message, by });
     }
 
-    /// To everybody who subscribed, its author included. Nobody is executed here and nobody is waited for.
-    pub(crate) fn fan_out(&mut self, now: Now, from: Party, message: OsMessage) {
+    /// To everybody who subscribed, its author included. Nobody is executed here and nobody is waited for. False if
+    /// there are listeners and none of them could take it.
+    pub(crate) fn fan_out(&mut self, now: Now, from: Party, message: OsMessage) -> bool {
         self.counters.events += 1;
         let listeners = self.table.listeners(&message.ty).to_vec();
         let mut to = Vec::new();
@@ -171,7 +176,9 @@ impl Router {
         if listeners.is_empty() {
             self.counters.events_unheard += 1;
         }
+        let heard = listeners.is_empty() || !to.is_empty();
         self.traced(now, from, Step::Routed { to }, &message);
+        heard
     }
 
     /// Whether it can take the event now.

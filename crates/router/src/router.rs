@@ -10,12 +10,13 @@ use crate::counters::{Counters, Gauges};
 use crate::deadlines::Deadlines;
 use crate::effect::Effect;
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
-use crate::lanes::{Lanes, Microtask, Task};
+use crate::lanes::{Lane, Lanes, Microtask, Task};
 use crate::limits::RouterLimits;
 use crate::make::{self, Asked, Ids};
 use crate::manifest::Manifest;
 use crate::own::{self, Own};
 use crate::pending::{PendingTable, Requester};
+use crate::sabotage::Sabotage;
 use crate::table::{BootError, Table};
 use crate::timers::Timers;
 use crate::trace::{Party, Step, Trace, TraceQuery, TraceRecord};
@@ -38,9 +39,6 @@ pub struct Router {
     pub(crate) timers: Timers,
     /// Put into a mailbox and not reported done.
     pub(crate) deliveries: BTreeMap<DeliveryId, Delivery>,
-    /// Deliveries whose request was answered by somebody else (a timeout, a hang-up) while the actor still has them:
-    /// an outcome of such an age must not answer a later request of the same id.
-    pub(crate) late: BTreeMap<(CapabilityId, OsId), u32>,
     pub(crate) next_delivery: u64,
     pub(crate) trace: Trace,
     pub(crate) counters: Counters,
@@ -61,8 +59,6 @@ pub(crate) struct Delivery {
     pub(crate) to: CapabilityId,
     pub(crate) id: OsId,
     pub(crate) receipt: Option<Receipt>,
-    /// It stands in [`Router::late`].
-    pub(crate) is_late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +85,6 @@ impl Router {
             timeouts: Deadlines::default(),
             timers: Timers::default(),
             deliveries: BTreeMap::new(),
-            late: BTreeMap::new(),
             next_delivery: 0,
             trace: Trace::new(limits.trace_records_max),
             counters: Counters::default(),
@@ -166,17 +161,22 @@ impl Router {
     /// Routes one message, does the bookkeeping, and returns to the host: false if there was none.
     pub fn turn(&mut self, now: Now) -> bool {
         self.admit_due(now);
-        let Some(task) = self.lanes.next() else {
+        let Some((lane, task)) = self.lanes.next() else {
             self.stop_if_finished();
             return false;
         };
         self.counters.turns += 1;
+        if lane == Lane::System {
+            self.counters.system_turns += 1;
+        }
         match task {
             Task::Client { conn, message } => self.route_client(now, conn, message),
-            Task::Actor { from, during, message, wait } => self.route_actor(now, from, during, message, wait),
+            Task::Actor(said) => self.route_actor(now, said),
             Task::Bus { to, receipt, message } => self.route_bus(now, to, receipt, message),
             Task::Fired { timer, message } => self.route_fired(now, timer, message),
-            Task::Own { message } => self.fan_out(now, Party::Loop, message),
+            Task::Own { message } => {
+                self.fan_out(now, Party::Loop, message);
+            }
             Task::Timeout { id, delivery } => {
                 self.time_out(now, &id, delivery);
             }
@@ -255,34 +255,9 @@ impl Router {
         }
     }
 
-    /// What an actor says goes into the user lane. When that is full outcomes still do, because requests bound them;
-    /// the rest is refused.
-    fn emit(
-        &mut self,
-        now: Now,
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        message: OsMessage,
-        wait: bool,
-    ) {
-        let cause = message.metadata.causation.as_ref();
-        let is_awaited = || cause.is_some_and(|cause| self.pending.find(from, during, cause).is_some());
-        if self.lanes.user_has_room() || (message.kind.is_outcome() && is_awaited()) {
-            self.lanes.push_user(Task::Actor { from, during, message, wait });
-            return;
-        }
-        self.counters.overloads += 1;
-        if message.kind.is_request() {
-            let fault = OsFault::new(503, "Too many messages wait: send more when some are answered");
-            self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
-        } else {
-            self.counters.events_undelivered += 1;
-        }
-    }
-
     /// The client is gone. What it asked for is carried out, nobody is told the outcome.
     fn close(&mut self, conn: ConnId) {
-        if self.conns.remove(&conn).is_none() {
+        if self.conns.remove(&conn).is_none() || self.sabotaged(Sabotage::KeepPending) {
             return;
         }
         let mine = |requester: &Requester| *requester == Requester::Client(conn);
@@ -290,12 +265,14 @@ impl Router {
         let gone: Vec<_> = pending.map(|(id, pending)| (id.clone(), pending.delivery)).collect();
         for (id, delivery) in gone {
             self.forget(&id, delivery);
-            self.mark_late(delivery);
         }
     }
 
     /// Request timeouts and timers whose time has come enter the lanes, as far as there is room.
     fn admit_due(&mut self, now: Now) {
+        if self.sabotaged(Sabotage::StarveUsers) {
+            self.lanes.open_wide();
+        }
         while self.lanes.system_has_room() {
             let Some((id, delivery)) = self.timeouts.pop_due(now.mono) else { break };
             self.lanes.push_system(Task::Timeout { id, delivery });

@@ -29,9 +29,7 @@ impl Router {
         if let Some(receipt) = receipt {
             self.effects.push(Effect::Settle { receipt, result });
         }
-        if let Some(one) = self.deliveries.remove(&delivery).filter(|one| one.is_late) {
-            self.forget_late(from, &one.id);
-        }
+        self.deliveries.remove(&delivery);
         if let Some(capability) = self.table.get_mut(from) {
             capability.waiting = capability.waiting.saturating_sub(1);
         }

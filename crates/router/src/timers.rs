@@ -20,6 +20,7 @@ use crate::note::Note;
 use crate::own::{Ask, TIMER_FIRED, text_member};
 use crate::pending::Requester;
 use crate::router::Router;
+use crate::sabotage::Sabotage;
 use crate::template::{self, SetTimer, TimerRow, When};
 use crate::trace::Party;
 
@@ -121,6 +122,7 @@ impl Router {
         let durable = set.durable && self.limits.durable_timers;
         let number = self.add_timer(now, owner, durable, set, message);
         let at = match when {
+            When::After { ms } if self.sabotaged(Sabotage::FireEarly) => now.mono + ms / 2,
             When::After { ms } => now.mono + ms + TICK_MS,
             When::At(due) => now.mono_at(due),
         };
@@ -311,11 +313,16 @@ impl Router {
     /// What a timer sends is routed like anything else.
     pub(crate) fn route_fired(&mut self, now: Now, timer: u64, message: OsMessage) {
         if message.kind == OsKind::Event {
-            self.fan_out(now, Party::Timer, message);
-            self.forget_timer(timer);
+            match self.fan_out(now, Party::Timer, message) {
+                true => self.forget_timer(timer),
+                false => self.retry_timer(now, timer),
+            }
             return;
         }
         self.counters.internal_requests += 1;
+        if self.sabotaged(Sabotage::ForgetRow) {
+            self.forget_timer(timer);
+        }
         self.request(now, Requester::Timer(timer), message);
     }
 

@@ -1,5 +1,5 @@
-//! The simulator: the real engines on a faulty store, under a virtual clock, driven by one seed. There are two worlds:
-//! one of the bus and its clients, one of workers with durable handlers.
+//! The simulator: the real engines on a faulty store, under a virtual clock, driven by one seed. There are three
+//! worlds: one of the bus and its clients, one of workers with durable handlers, one of the CQRS loop.
 //!
 //! A seed decides everything: topics, groups, clients, what goes wrong and when. The same seed gives the same run, step
 //! by step, so a failure is a number. No threads, no real time, no unordered maps.
@@ -7,7 +7,8 @@
 //! What it does not do: it does not parse frames, open sockets or write files; those are tested where they live. It
 //! knows the engine only by its inputs and effects.
 //!
-//! Start with [`run`]; the invariants of the bus are in `check`, one file each, those of handlers in `claims/record.rs`.
+//! Start with [`run`]; the invariants of the bus are in `check`, one file each, those of handlers in `claims/record.rs`,
+//! those of the loop in `router/record.rs`.
 
 mod actor;
 mod check;
@@ -21,6 +22,7 @@ mod ledger;
 mod payload;
 mod place;
 mod plan;
+mod router;
 mod run;
 mod sabotage;
 mod schedule;
@@ -32,8 +34,11 @@ mod world;
 
 pub use check::Violation;
 pub use fault::{Fault, FaultCounts};
-pub use run::{ClaimsOptions, Options, Report, STEPS_DEFAULT, invariants, run, run_claims};
+pub use run::{
+    ClaimsOptions, Options, Report, RouterOptions, STEPS_DEFAULT, invariants, run, run_claims, run_router,
+};
 pub use sabotage::{
-    ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, expected as expected_invariants, expected_of_claims,
-    parse as parse_sabotage, parse_claims as parse_claims_sabotage,
+    ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, ROUTER as ROUTER_SABOTAGES,
+    expected as expected_invariants, expected_of_claims, expected_of_router, parse as parse_sabotage,
+    parse_claims as parse_claims_sabotage, parse_router as parse_router_sabotage,
 };

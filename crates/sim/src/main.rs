@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use millrace_sim::{
-    ClaimsOptions, FaultCounts, Options, Report, STEPS_DEFAULT, parse_claims_sabotage, parse_sabotage, run,
-    run_claims,
+    ClaimsOptions, FaultCounts, Options, Report, RouterOptions, STEPS_DEFAULT, parse_claims_sabotage,
+    parse_router_sabotage, parse_sabotage, run, run_claims, run_router,
 };
 
 const USAGE: &str =
@@ -17,7 +17,7 @@ const USAGE: &str =
   --steps N        steps of each seed before the calm (4000)
   --trace          print every step
   --keep-going     do not stop at the first seed that fails
-  --world NAME     bus or claims; left out, odd seeds are of the bus, even ones of claims
+  --world NAME     bus, claims or router; left out, seeds take turns
   --sabotage NAME  break the engine on purpose, to see the checkers bite";
 
 struct Args {
@@ -29,12 +29,14 @@ struct Args {
     world: Option<World>,
     sabotage: Option<millrace_bus::Sabotage>,
     claims_sabotage: Option<millrace_claims::Sabotage>,
+    router_sabotage: Option<millrace_router::Sabotage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum World {
     Bus,
     Claims,
+    Router,
 }
 
 impl World {
@@ -42,22 +44,30 @@ impl World {
         match self {
             World::Bus => "bus",
             World::Claims => "claims",
+            World::Router => "router",
         }
     }
 }
 
 impl Args {
     fn world_of(&self, seed: u64) -> World {
-        let by_seed = if seed.is_multiple_of(2) { World::Claims } else { World::Bus };
+        let by_seed = match seed % 3 {
+            1 => World::Bus,
+            2 => World::Claims,
+            _ => World::Router,
+        };
         self.world.unwrap_or(by_seed)
     }
 
     fn run(&self, seed: u64) -> Report {
-        let &Args { steps, print_trace, sabotage, claims_sabotage, .. } = self;
+        let &Args { steps, print_trace, sabotage, claims_sabotage, router_sabotage, .. } = self;
         match self.world_of(seed) {
             World::Bus => run(&Options { seed, steps, print_trace, sabotage }),
             World::Claims => {
                 run_claims(&ClaimsOptions { seed, steps, print_trace, sabotage: claims_sabotage })
+            }
+            World::Router => {
+                run_router(&RouterOptions { seed, steps, print_trace, sabotage: router_sabotage })
             }
         }
     }
@@ -113,6 +123,7 @@ fn print_failure(args: &Args, report: &Report) {
     report.tail.iter().for_each(|line| println!("{line}"));
     let sabotage = args.sabotage.map(|sabotage| format!("{sabotage:?}"));
     let sabotage = sabotage.or(args.claims_sabotage.map(|sabotage| format!("{sabotage:?}")));
+    let sabotage = sabotage.or(args.router_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.map_or(String::new(), |name| format!(" --sabotage {name}"));
     let world = args.world_of(report.seed).name();
     let (seed, steps) = (report.seed, args.steps);
@@ -131,6 +142,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         world: None,
         sabotage: None,
         claims_sabotage: None,
+        router_sabotage: None,
     };
     while let Some(flag) = words.next() {
         let mut value = || words.next().ok_or(format!("{flag} needs a value"));
@@ -147,9 +159,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                 let name = value()?;
                 args.sabotage = parse_sabotage(&name);
                 args.claims_sabotage = parse_claims_sabotage(&name);
-                args.world = match (args.sabotage, args.claims_sabotage) {
-                    (Some(_), _) => Some(World::Bus),
-                    (_, Some(_)) => Some(World::Claims),
+                args.router_sabotage = parse_router_sabotage(&name);
+                args.world = match (args.sabotage, args.claims_sabotage, args.router_sabotage) {
+                    (Some(_), _, _) => Some(World::Bus),
+                    (_, Some(_), _) => Some(World::Claims),
+                    (_, _, Some(_)) => Some(World::Router),
                     _ => return Err(format!("there is no sabotage {name:?}")),
                 };
             }
@@ -157,7 +171,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                 args.world = match value()?.as_str() {
                     "bus" => Some(World::Bus),
                     "claims" => Some(World::Claims),
-                    other => return Err(format!("there is no world {other:?}: bus or claims")),
+                    "router" => Some(World::Router),
+                    other => return Err(format!("there is no world {other:?}: bus, claims or router")),
                 };
             }
             _ => return Err(format!("{flag:?} is not a flag")),

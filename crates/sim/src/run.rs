@@ -7,6 +7,7 @@ use millrace_bus::Sabotage;
 use crate::check::{Checkers, Violation};
 use crate::claims::{ClaimsWorld, INVARIANTS};
 use crate::fault::FaultCounts;
+use crate::router::{INVARIANTS as ROUTER_INVARIANTS, RouterWorld};
 use crate::world::World;
 
 /// Steps of a seed before the calm, unless told otherwise.
@@ -69,6 +70,29 @@ pub fn run_claims(options: &ClaimsOptions) -> Report {
     }
 }
 
+/// A seed of the world of the loop.
+#[derive(Clone, Debug)]
+pub struct RouterOptions {
+    pub seed: u64,
+    pub steps: u64,
+    pub print_trace: bool,
+    pub sabotage: Option<millrace_router::Sabotage>,
+}
+
+pub fn run_router(options: &RouterOptions) -> Report {
+    let mut world = RouterWorld::new(options.seed, options.sabotage, options.print_trace);
+    let verdict = caught(|| world.run(options.steps));
+    Report {
+        seed: options.seed,
+        steps: world.steps,
+        simulated_ms: world.simulated_ms(),
+        trace_hash: world.trace.hash(),
+        faults: world.faults.clone(),
+        violation: verdict.err(),
+        tail: world.trace.tail(),
+    }
+}
+
 /// An engine that panics has failed its seed like any other; the steps that led there are still worth showing.
 fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -82,6 +106,8 @@ fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> 
 pub fn invariants() -> Vec<&'static str> {
     let mut names = Checkers::all().names();
     names.extend(["stop_ends", "restores", "never_panics"]);
-    names.extend(INVARIANTS.iter().filter(|name| !names.contains(name)).copied().collect::<Vec<_>>());
+    for world in [&INVARIANTS[..], &ROUTER_INVARIANTS[..]] {
+        names.extend(world.iter().filter(|name| !names.contains(name)).copied().collect::<Vec<_>>());
+    }
     names
 }

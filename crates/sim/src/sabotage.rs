@@ -2,6 +2,7 @@
 
 use millrace_bus::Sabotage;
 use millrace_claims::Sabotage as ClaimsSabotage;
+use millrace_router::Sabotage as RouterSabotage;
 
 pub const ALL: [Sabotage; 9] = [
     Sabotage::AnswerBeforeCommit,
@@ -54,4 +55,28 @@ pub fn expected_of_claims(sabotage: ClaimsSabotage) -> &'static [&'static str] {
 
 pub fn parse_claims(name: &str) -> Option<ClaimsSabotage> {
     CLAIMS.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
+}
+
+pub const ROUTER: [RouterSabotage; 6] = [
+    RouterSabotage::IgnoreGeneration,
+    RouterSabotage::StarveUsers,
+    RouterSabotage::FireEarly,
+    RouterSabotage::ForgetRow,
+    RouterSabotage::KeepPending,
+    RouterSabotage::OverfillMailbox,
+];
+
+pub fn expected_of_router(sabotage: RouterSabotage) -> &'static [&'static str] {
+    match sabotage {
+        RouterSabotage::IgnoreGeneration => &["right_generation"],
+        RouterSabotage::StarveUsers => &["user_starts"],
+        RouterSabotage::FireEarly => &["timer_never_early"],
+        RouterSabotage::ForgetRow => &["timer_never_lost"],
+        RouterSabotage::KeepPending => &["duplicate_is_real"],
+        RouterSabotage::OverfillMailbox => &["mailbox_bound"],
+    }
+}
+
+pub fn parse_router(name: &str) -> Option<RouterSabotage> {
+    ROUTER.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }

@@ -1,0 +1,135 @@
+//! What actors say: into the lane, checked in its turn.
+
+use millrace_model::{Now, OsFault, OsId, OsKind, OsMessage};
+
+use crate::input::{CapabilityId, DeliveryId};
+use crate::lanes::{Answers, Said, Task};
+use crate::pending::Requester;
+use crate::router::Router;
+use crate::sabotage::Sabotage;
+use crate::trace::{Party, Step};
+
+impl Router {
+    /// What an actor says goes into the user lane. When that is full outcomes still do, because requests bound them;
+    /// the rest is refused.
+    pub(crate) fn emit(
+        &mut self,
+        now: Now,
+        from: CapabilityId,
+        during: Option<DeliveryId>,
+        message: OsMessage,
+        wait: bool,
+    ) {
+        let answers = self.answers(from, during, &message);
+        let cause = message.metadata.causation.as_ref();
+        let is_awaited = || cause.is_some_and(|cause| self.pending.answered(from, answers, cause).is_some());
+        if self.lanes.user_has_room() || (message.kind.is_outcome() && is_awaited()) {
+            self.lanes.push_user(Task::Actor(Said { from, during, message, answers, wait }));
+            return;
+        }
+        self.counters.overloads += 1;
+        if message.kind.is_request() {
+            let fault = OsFault::new(503, "Too many messages wait: send more when some are answered");
+            self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
+        } else {
+            self.counters.events_undelivered += 1;
+        }
+    }
+
+    /// An actor that is at something else answers the oldest message of that id it has, or one it had before.
+    fn answers(&self, from: CapabilityId, during: Option<DeliveryId>, message: &OsMessage) -> Answers {
+        let given_by_now = Answers::UpTo(DeliveryId(self.next_delivery));
+        let Some(cause) = message.metadata.causation.as_ref().filter(|_| message.kind.is_outcome()) else {
+            return given_by_now;
+        };
+        if self.sabotaged(Sabotage::IgnoreGeneration) {
+            return Answers::UpTo(DeliveryId(u64::MAX));
+        }
+        match during.map(|delivery| (delivery, self.deliveries.get(&delivery))) {
+            // What it names it has finished with, or that is what it answers.
+            Some((delivery, None)) => Answers::Exactly(delivery),
+            Some((delivery, Some(one))) if one.id == *cause => Answers::Exactly(delivery),
+            _ => {
+                let mut has = self.deliveries.iter().filter(|(_, one)| one.to == from && one.id == *cause);
+                has.next().map_or(given_by_now, |(delivery, _)| Answers::Exactly(*delivery))
+            }
+        }
+    }
+
+    pub(crate) fn route_actor(&mut self, now: Now, said: Said) {
+        let Said { from, during, message, answers, wait } = said;
+        let Some(capability) = self.table.get(from) else { return };
+        let party = Party::Capability(capability.name().clone());
+        if let Err(why) = self.check_said(from, during, &message) {
+            self.traced(now, party, Step::Faulty, &message);
+            let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
+            let in_hand = self.in_hand(during, from, answers, &message);
+            self.fault(now, from, in_hand, &fault);
+            return;
+        }
+        match message.kind {
+            OsKind::Event => {
+                self.fan_out(now, party, message);
+            }
+            OsKind::Command | OsKind::Query => {
+                self.counters.internal_requests += 1;
+                self.actor_request(now, from, wait, message);
+            }
+            OsKind::Reply | OsKind::Error => self.outcome(now, from, answers, message),
+        }
+    }
+
+    /// What is wrong with it, if anything: what it did not declare, a lineage it does not have.
+    fn check_said(
+        &self,
+        from: CapabilityId,
+        during: Option<DeliveryId>,
+        message: &OsMessage,
+    ) -> Result<(), String> {
+        let (kind, ty) = (message.kind, &message.ty);
+        let causation = message.metadata.causation.as_ref();
+        if kind == OsKind::Reply && causation.is_none() {
+            return Err(format!("emitted a reply {ty} without metadata.causation"));
+        }
+        let in_hand = during.is_some_and(|delivery| self.deliveries.contains_key(&delivery));
+        if in_hand && causation.is_none() && kind != OsKind::Error {
+            return Err(format!("emitted {kind} {ty} without metadata.causation"));
+        }
+        let declared = self.table.get(from).and_then(|one| one.manifest.outbound.as_ref());
+        let Some(outbound) = declared.filter(|_| kind != OsKind::Error) else { return Ok(()) };
+        match outbound.iter().find(|branch| branch.kind == kind && branch.ty == *ty) {
+            None => Err(format!("emitted {kind} {ty}, which its manifest does not declare")),
+            Some(branch) => branch
+                .data
+                .check(&message.data)
+                .map_err(|details| format!("emitted {kind} {ty} that does not fit its schema: {details}")),
+        }
+    }
+
+    /// The delivery an actor is blamed for, and the request in it.
+    fn in_hand(
+        &self,
+        during: Option<DeliveryId>,
+        from: CapabilityId,
+        answers: Answers,
+        message: &OsMessage,
+    ) -> Option<(OsId, DeliveryId)> {
+        let named =
+            during.and_then(|delivery| self.deliveries.get(&delivery).map(|one| (one.id.clone(), delivery)));
+        named.or_else(|| {
+            let cause = message.metadata.causation.as_ref()?;
+            self.pending.answered(from, answers, cause).map(|delivery| (cause.clone(), delivery))
+        })
+    }
+
+    pub(crate) fn bad_emit(
+        &mut self,
+        now: Now,
+        from: CapabilityId,
+        during: Option<DeliveryId>,
+        fault: &OsFault,
+    ) {
+        let named = during.and_then(|delivery| Some((self.deliveries.get(&delivery)?.id.clone(), delivery)));
+        self.fault(now, from, named, fault);
+    }
+}

@@ -1,0 +1,148 @@
+//! Actors of every character, one message at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType};
+use millrace_router::{Branch, CapabilityId, DeliveryId, Input, Manifest, Schema};
+
+use crate::dice::Dice;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manners {
+    Prompt,
+    /// Often slower than requesters are patient, and does not know which use of an id it answers.
+    Slow,
+    /// Takes everything and says nothing.
+    Silent,
+    /// Answers twice.
+    Double,
+    /// Answers what others were asked.
+    Liar,
+    /// Dies with a message in hand.
+    Crashing,
+}
+
+pub(crate) const MANNERS: [Manners; 6] =
+    [Manners::Prompt, Manners::Slow, Manners::Silent, Manners::Double, Manners::Liar, Manners::Crashing];
+
+#[derive(Debug)]
+pub(crate) struct Actor {
+    manners: Manners,
+    pub(crate) mailbox: VecDeque<(DeliveryId, Arc<OsMessage>)>,
+    busy: bool,
+    said: u64,
+}
+
+impl Actor {
+    pub(crate) fn new(manners: Manners) -> Actor {
+        Actor { manners, mailbox: VecDeque::new(), busy: false, said: 0 }
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.mailbox.clear();
+        self.busy = false;
+    }
+
+    /// Timers whose commands wait here.
+    pub(crate) fn timers(&self) -> Vec<String> {
+        let timer = |message: &OsMessage| {
+            let data: serde_json::Value = serde_json::from_str(message.data.as_str()).ok()?;
+            data["timer"].as_str().filter(|_| message.kind == OsKind::Command).map(str::to_owned)
+        };
+        self.mailbox.iter().filter_map(|(_, message)| timer(message)).collect()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.mailbox.is_empty()
+    }
+
+    /// `X0.Ask` is handled by the first, and so on; all listen to facts.
+    pub(crate) fn manifest(&self) -> Manifest {
+        let at = MANNERS.iter().position(|one| *one == self.manners).unwrap_or_default();
+        let types = [(OsKind::Query, format!("X{at}.Ask")), (OsKind::Command, format!("X{at}.Do"))];
+        let branch = |(kind, ty): (OsKind, String)| {
+            let ty = OsType::new(&ty).ok()?;
+            Some(Branch { kind, ty, description: String::new(), data: Schema::any(), output: Schema::any() })
+        };
+        Manifest {
+            name: format!("X{at}").into(),
+            description: format!("{:?}", self.manners),
+            inbound: types.into_iter().filter_map(branch).collect(),
+            outbound: None,
+            subscribes: OsType::new("Fact.Said").into_iter().collect(),
+            bus: Vec::new(),
+        }
+    }
+
+    /// Takes the next message up, if it has none in hand: how long it will be at it.
+    pub(crate) fn begin(&mut self, dice: &mut Dice, patience_ms: u64) -> Option<u64> {
+        if self.busy || self.mailbox.is_empty() {
+            return None;
+        }
+        self.busy = true;
+        Some(match self.manners {
+            Manners::Slow => dice.between(1, patience_ms * 2),
+            _ => dice.between(0, 20),
+        })
+    }
+
+    /// What it does with the message in hand. `elsewhere` are requests that others were given.
+    pub(crate) fn acts(
+        &mut self,
+        from: CapabilityId,
+        dice: &mut Dice,
+        now: Now,
+        elsewhere: &[String],
+    ) -> Vec<Input> {
+        self.busy = false;
+        let Some((delivery, message)) = self.mailbox.pop_front() else { return Vec::new() };
+        let mut inputs = Vec::new();
+        // A child process that is written to and read from cannot say which use it answers.
+        let during = dice.chance(500).then_some(delivery);
+        if message.kind.is_request() {
+            let mut say = |during, cause: &str| {
+                self.said += 1;
+                let message = reply(&message, cause, self.said, now);
+                inputs.extend(message.map(|message| Input::Emit { from, during, message, wait: false }));
+            };
+            let own = message.metadata.id.as_str();
+            match self.manners {
+                Manners::Silent => {}
+                Manners::Double => {
+                    say(during, own);
+                    say(during, own);
+                }
+                Manners::Liar => {
+                    if let Some(other) = dice.pick(elsewhere) {
+                        say(during, other);
+                    }
+                    say(during, own);
+                }
+                Manners::Crashing if dice.chance(200) => {
+                    let fault = OsFault::new(500, "it ended");
+                    return vec![Input::Crashed { capability: from, begun: vec![delivery], fault }];
+                }
+                _ => say(during, own),
+            }
+        }
+        inputs.push(Input::Done { from, delivery, result: Ok(()) });
+        inputs
+    }
+}
+
+/// The request's own data comes back, so that the checkers know which use was answered.
+fn reply(request: &OsMessage, cause: &str, said: u64, now: Now) -> Option<OsMessage> {
+    Some(OsMessage {
+        kind: OsKind::Reply,
+        ty: request.ty.clone(),
+        data: JsonText::from_stored(request.data.bytes().clone()),
+        metadata: OsMetadata {
+            id: OsId::new(&format!("said-{said}")).ok()?,
+            timestamp: now.wall,
+            correlation: None,
+            causation: OsId::new(cause).ok(),
+            other: None,
+        },
+    })
+}
