@@ -28,7 +28,7 @@ impl JsonText {
 
     /// Checks grammar, depth and newlines of a whole document.
     pub fn parse(text: &str) -> Result<JsonText, JsonError> {
-        if shape(text.as_bytes()).depth > JSON_DEPTH_MAX {
+        if !JsonText::depth_is_fine(text) {
             return Err(JsonError::TooDeep);
         }
         let raw: &RawValue = serde_json::from_str(text)?;
@@ -60,26 +60,23 @@ impl JsonText {
 
     /// Whether a document is within [`JSON_DEPTH_MAX`]; serde does not count levels of values it only skips.
     pub fn depth_is_fine(text: &str) -> bool {
-        shape(text.as_bytes()).depth <= JSON_DEPTH_MAX
+        // Every level takes two brackets: most documents are too short to be looked at.
+        text.len() <= 2 * JSON_DEPTH_MAX || depth(text.as_bytes()) <= JSON_DEPTH_MAX
     }
 }
 
+/// Grammar lets raw line breaks stand only between tokens.
 fn one_line(bytes: &[u8]) -> Bytes {
-    if !shape(bytes).has_newline {
+    if !bytes.contains(&b'\n') && !bytes.contains(&b'\r') {
         return Bytes::copy_from_slice(bytes);
     }
     bytes.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
 }
 
-struct Shape {
-    depth: usize,
-    has_newline: bool,
-}
-
 /// One pass over the bytes. Brackets inside strings do not count; malformed text gives some answer and is refused
 /// by the parser anyway.
-fn shape(bytes: &[u8]) -> Shape {
-    let (mut depth, mut depth_max, mut has_newline) = (0usize, 0usize, false);
+fn depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut depth_max) = (0usize, 0usize);
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
@@ -94,12 +91,11 @@ fn shape(bytes: &[u8]) -> Shape {
                 depth_max = depth_max.max(depth);
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b'\r' | b'\n' => has_newline = true,
             _ => {}
         }
         at += 1;
     }
-    Shape { depth: depth_max, has_newline }
+    depth_max
 }
 
 impl fmt::Debug for JsonText {

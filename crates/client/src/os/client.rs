@@ -23,6 +23,22 @@ const LINES_QUEUED_MAX: usize = 64;
 /// It does not reconnect. When the connection is lost, every request under way fails with
 /// [`OsClientError::Disconnected`], and so does every later one: whether to ask again is the caller's decision,
 /// because only they know whether asking twice does harm.
+///
+/// ```no_run
+/// use millrace_client::{OsClient, OsClientError, OsOptions, default_socket};
+///
+/// # async fn example() -> Result<(), OsClientError> {
+/// let client = OsClient::connect(OsOptions::new(default_socket())).await?;
+/// match client.query("Memory.Get", &["/ducks"]).await {
+///     Ok(data) => println!("{}", data.as_str()),
+///     Err(OsClientError::Refused(fault)) => println!("{}: {}", fault.code, fault.message),
+///     Err(error) => return Err(error),
+/// }
+/// client.emit("Duck.Seen", &7).await?;
+/// client.close().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct OsClient {
     shared: Arc<Shared>,
