@@ -50,7 +50,7 @@ pub use record::{AHEAD_MAX, Bitmap, CursorRow, DueRow, GroupRow, RowError, Topic
 pub use state::{Identity, Intent, Operation, Reconcile, StateChange, StateCommit, StateKind};
 pub use stream::{Offset, Partition, Stream, TopicKey};
 pub use system::{
-    AUDIT_TOPIC, DEAD_LETTER_MIRROR, METRICS_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, system_readers,
+    AUDIT_TOPIC, DEAD_LETTER_MIRROR, METRICS_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, TRACE_TOPIC, system_readers,
 };
 pub use time::{Mono, Now, TICK_MS, Timestamp};
 pub use topic_config::{ConfigError, Filter, TopicConfig, TopicPatch};

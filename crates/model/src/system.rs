@@ -11,6 +11,8 @@ pub const SYSTEM_PREFIX: &str = "system.";
 pub const METRICS_TOPIC: &str = "system.metrics";
 /// Who was turned away and who changed what, if the configuration wants it.
 pub const AUDIT_TOPIC: &str = "system.bus.audit";
+/// What the CQRS loop saw, if the configuration wants it kept.
+pub const TRACE_TOPIC: &str = "system.router.trace";
 /// A second copy of every dead letter of its namespace.
 pub const DEAD_LETTER_MIRROR: &str = "system.bus.dlq";
 
@@ -22,7 +24,7 @@ pub const SYSTEM_TOPICS: [&str; 3] = [METRICS_TOPIC, AUDIT_TOPIC, DEAD_LETTER_MI
 pub fn system_readers(topic: &str) -> Option<&'static [&'static str]> {
     match topic.strip_suffix(DLQ_SUFFIX).unwrap_or(topic) {
         METRICS_TOPIC => Some(&["metrics", "admin"]),
-        AUDIT_TOPIC | DEAD_LETTER_MIRROR => Some(&["admin"]),
+        AUDIT_TOPIC | DEAD_LETTER_MIRROR | TRACE_TOPIC => Some(&["admin"]),
         _ => None,
     }
 }

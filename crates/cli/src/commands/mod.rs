@@ -22,6 +22,7 @@ mod tally;
 mod topic_groups;
 mod topic_settings;
 mod topics;
+mod trace;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -41,6 +42,7 @@ pub(crate) fn command() -> Command {
             publish::command(),
             subscribe::command(),
             send::command(),
+            trace::command(),
             topics::command(),
             backup::backup_command(),
             backup::restore_command(),
@@ -61,6 +63,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("pub", matches)) => publish::run(matches),
         Some(("sub", matches)) => subscribe::run(matches),
         Some(("send", matches)) => send::run(matches),
+        Some(("trace", matches)) => trace::run(matches),
         Some(("topics", matches)) => topics::run(matches),
         Some(("backup", matches)) => backup::run_backup(matches),
         Some(("restore", matches)) => backup::run_restore(matches),

@@ -1,0 +1,247 @@
+//! `millrace trace`: the tree of causes of what the CQRS loop saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use millrace_client::{OsClient, OsClientError, OsOptions, Timestamp, default_socket};
+use millrace_model::{Offset, Partition, Stream, TRACE_TOPIC, TopicKey};
+use millrace_store::{ReadLimit, Store};
+use serde_json::{Value, json};
+
+use crate::commands::events::open_existing;
+use crate::commands::{json_flag, text};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::settings::{Scope, args, resolve};
+
+/// Events read from the store at a time.
+const PAGE: ReadLimit = ReadLimit { events_max: 1000, bytes_max: 4 << 20 };
+
+pub(super) fn command() -> Command {
+    let id = |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("ID").help(help);
+    Command::new("trace")
+        .about("Show what followed from a message of the CQRS loop")
+        .long_about(
+            "Prints the tree of causes of what the loop saw: each message below the one it follows from, with where it \
+             came from and what became of it.\n\nThe server keeps the newest records in memory (--trace-records-max); \
+             one started with --trace-store keeps all of them in the topic system.router.trace, which --stored reads from the \
+             store, also without a server.",
+        )
+        .arg(id("correlation", "All messages of this correlation"))
+        .arg(id("id", "The message of this id and everything that followed from it"))
+        .group(ArgGroup::new("what").args(["correlation", "id"]).required(true))
+        .arg(
+            Arg::new("path")
+                .long("socket")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .env("MILLRACE_SOCKET")
+                .hide_env(true)
+                .help("The server's socket [default: as for send] [env: MILLRACE_SOCKET]"),
+        )
+        .arg(
+            Arg::new("stored")
+                .long("stored")
+                .action(ArgAction::SetTrue)
+                .help("Read what a server with --trace-store kept in the store (--store)"),
+        )
+        .args(args(&[Scope::Store]))
+        .arg(json_flag().help("Print each record as one line of JSON"))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let query = match (text(matches, "correlation"), text(matches, "id")) {
+        (Some(correlation), _) => Query::Correlation(correlation.to_owned()),
+        (_, id) => Query::Id(id.unwrap_or_default().to_owned()),
+    };
+    let records = if matches.get_flag("stored") {
+        let config = resolve(matches)?.config;
+        query.pick(stored(&*open_existing(&config)?.store)?)
+    } else {
+        let path = matches.get_one::<PathBuf>("path").cloned().unwrap_or_else(default_socket);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+        runtime.block_on(asked(path, &query))?
+    };
+    let mut out = Output::new();
+    if matches.get_flag("json") {
+        records.iter().try_for_each(|record| out.json(record))?;
+    } else if records.is_empty() {
+        out.line("nothing was seen of it, or it is forgotten by now")?;
+    } else {
+        tree(&records).iter().try_for_each(|line| out.line(line))?;
+    }
+    out.flush()
+}
+
+enum Query {
+    Correlation(String),
+    Id(String),
+}
+
+impl Query {
+    fn data(&self, after: Option<u64>) -> Value {
+        match self {
+            Query::Correlation(id) => json!({ "correlation": id, "after": after }),
+            Query::Id(id) => json!({ "id": id, "after": after }),
+        }
+    }
+
+    /// Of records in the order they were made: a consequence comes after its cause.
+    fn pick(&self, records: Vec<Value>) -> Vec<Value> {
+        let mut family = BTreeSet::new();
+        let mut keep = |record: &Value| match self {
+            Query::Correlation(id) => record["correlation"].as_str() == Some(id),
+            Query::Id(root) => {
+                let of = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
+                let (id, cause) = (of("id"), of("causation"));
+                let belongs =
+                    id == *root || cause == *root || family.contains(&cause) || family.contains(&id);
+                belongs && {
+                    family.insert(id);
+                    true
+                }
+            }
+        };
+        records.into_iter().filter(|record| keep(record)).collect()
+    }
+}
+
+/// Page by page, because an answer is one line.
+async fn asked(path: PathBuf, query: &Query) -> Result<Vec<Value>, Failure> {
+    let failed = |error: OsClientError| match error {
+        OsClientError::Unreachable { .. } => Failure::Unreachable(error.to_string()),
+        error => Failure::Failed(error.to_string()),
+    };
+    let client = OsClient::connect(OsOptions::new(path)).await.map_err(failed)?;
+    let (mut records, mut after) = (Vec::new(), None);
+    loop {
+        let page = client.query("Syscall.Trace", &query.data(after)).await.map_err(failed)?;
+        let page: Value =
+            serde_json::from_str(page.as_str()).map_err(|error| Failure::Failed(error.to_string()))?;
+        records.extend(page["records"].as_array().cloned().unwrap_or_default());
+        after = page["next"].as_u64();
+        if after.is_none() {
+            return Ok(records);
+        }
+    }
+}
+
+fn stored(store: &dyn Store) -> Result<Vec<Value>, Failure> {
+    let unreadable =
+        |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot read the trace: {error}"));
+    let topic = TopicKey::parse(&format!("default/{TRACE_TOPIC}")).map_err(|error| unreadable(&error))?;
+    let stream = Stream { topic, partition: Partition(0) };
+    let (mut records, mut from) = (Vec::new(), Offset(1));
+    loop {
+        let page = store.read(&stream, from, PAGE).map_err(|error| unreadable(&error))?;
+        for event in &page.events {
+            records.extend(serde_json::from_str::<Value>(event.body.payload.as_str()).ok());
+        }
+        if page.through < from {
+            return Ok(records);
+        }
+        from = Offset(page.through.0 + 1);
+    }
+}
+
+/// One line per record, below what it follows from.
+fn tree(records: &[Value]) -> Vec<String> {
+    let ids: BTreeSet<&str> = records.iter().filter_map(|record| record["id"].as_str()).collect();
+    let mut children: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut roots = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (at, record) in records.iter().enumerate() {
+        let own = record["id"].as_str().unwrap_or_default();
+        // A message that was seen twice hangs below its first line.
+        let cause = record["causation"].as_str().filter(|cause| ids.contains(cause) && *cause != own);
+        match cause {
+            Some(cause) if seen.contains(cause) => children.entry(cause).or_default().push(at),
+            _ => roots.push(at),
+        }
+        seen.insert(own);
+    }
+    let began = records.first().and_then(|record| record["at"].as_u64()).unwrap_or(0);
+    let mut lines = Vec::new();
+    // By hand and not by recursion: a chain may be as long as the ring.
+    let mut stack: Vec<(usize, String, String)> =
+        roots.into_iter().rev().map(|at| (at, String::new(), String::new())).collect();
+    while let Some((at, mark, indent)) = stack.pop() {
+        let record = &records[at];
+        lines.push(format!("{mark}{}", line(record, began)));
+        let id = record["id"].as_str().unwrap_or_default();
+        let below = children.remove(id).unwrap_or_default();
+        let last = below.len().saturating_sub(1);
+        for (number, child) in below.into_iter().enumerate().rev() {
+            let (branch, bar) = if number == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            stack.push((child, format!("{indent}{branch}"), format!("{indent}{bar}")));
+        }
+    }
+    lines
+}
+
+fn line(record: &Value, began: u64) -> String {
+    let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
+    let at = record["at"].as_u64().unwrap_or(0);
+    let when =
+        if at == began { Timestamp(at).to_string() } else { format!("+{} ms", at.saturating_sub(began)) };
+    let to: Vec<&str> = record["to"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let fate = match record["step"].as_str().unwrap_or_default() {
+        "routed" if to.is_empty() => "nobody listens".to_owned(),
+        "routed" | "answered" => format!("-> {}", to.join(", ")),
+        "refused" => format!("refused with {}", record["code"]),
+        other => other.to_owned(),
+    };
+    format!("{} {} {}  {} {fate}  ({when})", text("kind"), text("type"), text("id"), text("from"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: &str, cause: Option<&str>) -> Value {
+        json!({ "number": 1, "at": 5, "from": "client 1", "kind": "event", "type": "A.B", "id": id,
+            "causation": cause, "step": "routed", "to": ["X"] })
+    }
+
+    #[test]
+    fn each_message_stands_below_the_one_it_follows_from() {
+        let records = [
+            record("a", None),
+            record("b", Some("a")),
+            record("c", Some("b")),
+            record("d", Some("a")),
+            record("e", Some("?")),
+        ];
+        let shown: Vec<String> =
+            tree(&records).iter().map(|line| line.split("  client").next().unwrap().to_owned()).collect();
+        assert_eq!(
+            shown,
+            ["event A.B a", "├─ event A.B b", "│  └─ event A.B c", "└─ event A.B d", "event A.B e"]
+        );
+    }
+
+    #[test]
+    fn circles_and_repetitions_end() {
+        let records =
+            [record("a", Some("b")), record("b", Some("a")), record("a", Some("b")), record("c", Some("c"))];
+        assert_eq!(tree(&records).len(), 4);
+    }
+
+    #[test]
+    fn the_family_of_an_id_is_found_in_the_order_of_time() {
+        let all = vec![
+            record("x", None),
+            record("a", None),
+            record("b", Some("a")),
+            record("c", Some("b")),
+            record("y", Some("x")),
+        ];
+        let picked = Query::Id("a".to_owned()).pick(all);
+        let ids: Vec<&str> = picked.iter().filter_map(|record| record["id"].as_str()).collect();
+        assert_eq!(ids, ["a", "b", "c"]);
+    }
+}
