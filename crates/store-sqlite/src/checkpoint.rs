@@ -1,19 +1,38 @@
-//! Checkpoints: the writer itself copies the WAL into the database, so that the WAL cannot outgrow it.
+//! Checkpoints: how the WAL gets into the database, and the rule by which it starts over.
+//!
+//! From `wal_bytes` on the checkpointer copies beside the writer. When it is through, the writer copies the little that
+//! was appended meanwhile, with its turn, so that the next commit starts the WAL over at its beginning. A WAL that reaches
+//! `CHECKPOINT_OVERDUE_TIMES` that size is more than the disk can take: then the writer waits for the checkpointer.
 
 use millrace_model::Durability;
 use millrace_store::StoreError;
 
+use crate::checkpointer::{self, Stage};
 use crate::error::{Attempt, Fault};
 use crate::store::SqliteStore;
 use crate::write::Writer;
 
+/// Where the writer waits for the copying, in WALs of the usual size. A WAL that has grown larger because of a long
+/// snapshot is cut back to this when it starts over.
+pub(crate) const CHECKPOINT_OVERDUE_TIMES: u64 = 4;
+
 impl SqliteStore {
-    /// Once this handle has written about `wal_bytes` since the WAL was last emptied.
-    pub(crate) fn checkpoint_from(&self, writer: &mut Writer, wal_bytes: u64) -> Result<(), StoreError> {
+    /// After everything this handle writes.
+    pub(crate) fn tend_wal(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        let wal_bytes = self.options.wal_bytes;
         if writer.wal_bytes < wal_bytes {
             return Ok(());
         }
-        self.checkpoint(writer).map_err(|fault| self.poison(writer, &fault))
+        let overdue = writer.wal_bytes >= wal_bytes.saturating_mul(CHECKPOINT_OVERDUE_TIMES);
+        let stage = if overdue { self.checkpointer.finished() } else { self.checkpointer.stage() };
+        match stage {
+            Stage::Asked => return Ok(()),
+            Stage::Idle if !overdue && self.checkpointer.ask() => return Ok(()),
+            Stage::Idle | Stage::Copied | Stage::Ended => {}
+        }
+        let checkpointed = self.checkpoint(writer);
+        self.checkpointer.rest();
+        checkpointed.map_err(|fault| self.poison(writer, &fault))
     }
 
     /// With the writer's turn, so that nobody appends meanwhile and the WAL can start over at its beginning. Readers are
@@ -25,11 +44,22 @@ impl SqliteStore {
         }
         // With syncs off, SQLite would overwrite the database before the WAL is safe.
         writer.sync_level(Durability::Fsync)?;
-        let (frames, copied) = {
-            let mut checkpoint = writer.conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
-            checkpoint.query_row([], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))?
-        };
-        writer.wal_bytes = if copied == frames { 0 } else { writer.wal_bytes / 2 };
+        let pass = checkpointer::pass(&writer.conn)?;
+        let emptied = !pass.busy && pass.copied == pass.frames;
+        writer.wal_bytes = if emptied { 0 } else { writer.wal_bytes / 2 };
         Ok(())
+    }
+}
+
+impl Drop for SqliteStore {
+    /// The writer's connection, should it be the last one anywhere, empties the WAL and removes it.
+    fn drop(&mut self) {
+        self.checkpointer.end();
+        let poisoned = self.locks.poisoned().is_some();
+        let writer = self.writer.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Without syncs, what was confirmed would go from the WAL into a database that nobody has synced.
+        if poisoned || writer.sync_level(Durability::Fsync).is_err() {
+            writer.leave_the_wal();
+        }
     }
 }

@@ -6,11 +6,12 @@
 //! What is not here: group commit (the runtime merges batches before it calls), and any decision about events.
 //!
 //! Start with [`SqliteStore::open`]. A commit's path is `commit` (resolve) and `write` (transaction, publication); a
-//! read's is `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint`. `backup`, `restore` and
+//! read's is `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint` (with a thread, `checkpointer`). `backup`, `restore` and
 //! `doctor` work on the file from outside, without a handle.
 
 mod backup;
 mod checkpoint;
+mod checkpointer;
 mod codec;
 mod commit;
 mod damage;

@@ -8,8 +8,6 @@ use crate::write::{Change, Writer};
 
 /// A commit folds by itself when this many times the usual amount waits.
 const FOLD_OVERDUE_TIMES: u64 = 2;
-/// A commit checkpoints by itself when the WAL is this many times its usual size.
-const CHECKPOINT_OVERDUE_TIMES: u64 = 4;
 
 enum Work {
     Quarantine,
@@ -54,7 +52,7 @@ impl SqliteStore {
         };
         // Every deleted event dirties about a page of its own when streams interleave; folded rows are small.
         writer.wal_bytes += rows as u64 * 512;
-        self.checkpoint_from(&mut writer, self.options.wal_bytes)?;
+        self.tend_wal(&mut writer)?;
         Ok(Maintained { rows, more: self.next_work(&writer).is_some() })
     }
 
@@ -63,6 +61,6 @@ impl SqliteStore {
         if self.fold_is_due(FOLD_OVERDUE_TIMES) {
             self.fold_slice(writer, usize::MAX)?;
         }
-        self.checkpoint_from(writer, self.options.wal_bytes.saturating_mul(CHECKPOINT_OVERDUE_TIMES))
+        self.tend_wal(writer)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use millrace_store::StoreError;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::checkpoint::CHECKPOINT_OVERDUE_TIMES;
 use crate::dedupe::Dedupe;
 use crate::dedupe_load;
 use crate::error::{Attempt, Fault};
@@ -59,6 +60,8 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Refused> 
     conn.pragma_update(None, "journal_mode", "WAL")?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    let wal_bytes_max = options.wal_bytes.saturating_mul(CHECKPOINT_OVERDUE_TIMES);
+    conn.pragma_update(None, "journal_size_limit", i64::try_from(wal_bytes_max).unwrap_or(i64::MAX))?;
     conn.pragma_update(None, "mmap_size", 0)?;
     conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
     if let Some(bytes) = options.file_bytes_max {

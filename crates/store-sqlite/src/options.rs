@@ -14,7 +14,7 @@ pub struct SqliteOptions {
     pub loc_events_max: u64,
     /// Folded commits kept for watchers.
     pub commits_kept: u64,
-    /// `maintain` checkpoints from here on; a commit does it itself only at four times this.
+    /// From here on the WAL is copied into the database, beside the writer; at four times this the writer waits for it.
     pub wal_bytes: u64,
     /// Read connections open at once; further readers wait.
     pub readers_max: usize,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
@@ -12,6 +12,7 @@ use millrace_store::{
 };
 use rusqlite::Connection;
 
+use crate::checkpointer::Checkpointer;
 use crate::error::{Attempt, Fault};
 use crate::index::Index;
 use crate::load;
@@ -24,8 +25,8 @@ use crate::write::Writer;
 
 /// One handle on a store. Several, in one or many processes, may have the same file open and write to it.
 ///
-/// Fields are dropped in order: the writer's connection must be the last one closed, because only it may checkpoint;
-/// the locks come after everything.
+/// Fields are dropped in order: the writer's connection must be the last one closed, because only it may checkpoint then
+/// (the checkpointer has ended before); the locks come after everything.
 pub struct SqliteStore {
     pub(crate) readers: Pool,
     pub(crate) writer: Mutex<Writer>,
@@ -33,7 +34,8 @@ pub struct SqliteStore {
     index: RwLock<Index>,
     pub(crate) quarantine: Quarantine,
     pub(crate) options: SqliteOptions,
-    pub(crate) locks: Locks,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) locks: Arc<Locks>,
 }
 
 impl SqliteStore {
@@ -49,7 +51,9 @@ impl SqliteStore {
         writer: Writer,
         index: Index,
     ) -> SqliteStore {
+        let locks = Arc::new(locks);
         SqliteStore {
+            checkpointer: Checkpointer::new(path, locks.clone()),
             readers: Pool::new(path, options.readers_max),
             writer: Mutex::new(writer),
             index: RwLock::new(index),

@@ -85,6 +85,12 @@ impl Writer {
         Ok(())
     }
 
+    /// Frames that failed to sync must not be copied into the database when the connection closes.
+    pub(crate) fn leave_the_wal(&self) {
+        // It cannot fail for a setting that this SQLite knows.
+        let _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    }
+
     pub(crate) fn run(&self, sql: &str) -> Attempt<()> {
         self.conn.prepare_cached(sql)?.execute([])?;
         Ok(())
@@ -182,8 +188,7 @@ impl SqliteStore {
 
     pub(crate) fn poison(&self, writer: &mut Writer, fault: &Fault) -> StoreError {
         let reason = self.locks.raise(&fault.to_string()).to_owned();
-        // Frames that failed to sync must not be copied into the database when the connection closes.
-        let _ = writer.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        writer.leave_the_wal();
         if !writer.conn.is_autocommit() {
             // SQLite may have rolled back on its own; what matters is that nothing more is written.
             let _ = writer.run("ROLLBACK");
