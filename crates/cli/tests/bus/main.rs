@@ -16,6 +16,7 @@ mod bad_input;
 mod cloud_events;
 mod compaction;
 mod crash;
+mod fuzz;
 mod groups;
 mod http;
 mod metrics;

@@ -252,8 +252,10 @@ fn spawn_at(level: &str, folder: &Path, mut command: Command) -> (Child, Value) 
     let mut child = command
         .current_dir(folder)
         .env_remove("BUS_PORT")
-        // The crash test's own; a server refuses settings it does not know.
+        // The tests' own; a server refuses settings it does not know.
         .env_remove("MILLRACE_CRASH_SEED")
+        .env_remove("MILLRACE_FUZZ_SEED")
+        .env_remove("MILLRACE_FUZZ_SECONDS")
         .env("RUST_LOG", level)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::server::Server;
-use dice::Dice;
+pub use dice::Dice;
 use ledger::Ledger;
 use publish::{DELAY_MS_MAX, PUBLISHERS};
 
