@@ -112,7 +112,11 @@ impl Run {
                 // Everybody who could tell it something is gone, which never happens: it holds a sender itself.
                 None => self.shell.stopped = true,
             },
-            Some(conn) = self.goodbyes.recv() => self.shell.left(now_again(&self.clock, now), conn),
+            conn = self.goodbyes.recv() => match conn {
+                Some(conn) => self.shell.left(now_again(&self.clock, now), conn),
+                // Whoever started it let it go without a stop: like a crash.
+                None => self.shell.stopped = true,
+            },
             () = alarm.ring(due, &self.clock) => {}
         }
     }

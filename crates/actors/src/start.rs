@@ -85,7 +85,8 @@ pub enum LoopError {
     Thread(io::Error),
 }
 
-/// Others' hold on the loop. Cheap to clone; may be sent. The loop ends by [`LoopHandle::stop`] only.
+/// Others' hold on the loop. Cheap to clone; may be sent. The loop ends by [`LoopHandle::stop`], or like in a
+/// crash when the last of them is dropped.
 #[derive(Clone, Debug)]
 pub struct LoopHandle {
     link: LoopLink,

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use millrace_actors::LoopHandle;
 use millrace_bus::{BusError, By, Reply, Request};
 use millrace_runtime::Handle;
 use millrace_store::{Store, StoreError};
@@ -22,7 +23,8 @@ pub(crate) struct App {
     pub(crate) listen: SocketAddr,
     pub(crate) runtime: Handle,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) tokens: Tokens,
+    pub(crate) os: LoopHandle,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) audit: Audit,
     /// Changes when tokens were replaced, for connections to look whether theirs still counts.
     pub(crate) reloads: watch::Sender<u64>,
@@ -38,6 +40,13 @@ pub(crate) struct App {
     pub(crate) closing: watch::Receiver<bool>,
 }
 
+/// What the edges stand around.
+pub(crate) struct Engines {
+    pub(crate) runtime: Handle,
+    pub(crate) os: LoopHandle,
+    pub(crate) store: Arc<dyn Store>,
+}
+
 /// Bodies and pages are accounted for in units of this size.
 pub(crate) const BODY_UNIT: usize = 1024;
 
@@ -45,17 +54,19 @@ impl App {
     pub(crate) fn new(
         settings: ServerSettings,
         listen: SocketAddr,
-        runtime: Handle,
-        store: Arc<dyn Store>,
+        engines: Engines,
+        tokens: Arc<Tokens>,
         trail: Trail,
         closing: watch::Receiver<bool>,
     ) -> App {
+        let Engines { runtime, os, store } = engines;
         App {
             connections: Arc::new(Semaphore::new(settings.connections_max)),
             bodies: Semaphore::new(settings.bodies_bytes_max.div_ceil(BODY_UNIT)),
             reads: Semaphore::new(settings.reads_max),
             pages: Arc::new(Semaphore::new(settings.pages_bytes_max.div_ceil(BODY_UNIT))),
-            tokens: Tokens::new(&settings.tokens, settings.token_rate),
+            os,
+            tokens,
             audit: Audit::default(),
             reloads: watch::Sender::new(0),
             trail,

@@ -18,6 +18,7 @@ mod host;
 mod http;
 mod observe;
 mod origin;
+mod os;
 mod params;
 mod refusal;
 mod reload;
@@ -31,6 +32,9 @@ mod ws;
 
 pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
 pub use http::openapi::document as openapi;
+pub use millrace_actors::{
+    Capability, LoopHandle, LoopSettings, MemoryLimits, PlaceError, SocketPlace, default_path,
+};
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{ReloadError, Reloaded, Reloader};

@@ -15,6 +15,7 @@ pub(crate) fn router(app: SharedApp) -> Router {
     Router::new()
         .route("/", get(ws::root))
         .route("/ws", get(ws::upgrade))
+        .route("/os", get(ws::os::upgrade))
         .route("/topics", get(topics::list).post(topics::create))
         .route("/topics/{topic}", get(topics::show).patch(topics::patch).delete(topics::delete))
         .route("/topics/{topic}/offsets", get(topics::offsets))

@@ -5,26 +5,38 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use millrace_actors::{
+    Asked, ChangeError, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketPlace,
+};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_runtime::{Handle, Runtime, StartError, StopOutcome};
-use millrace_store::Store;
+use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::accept::Accept;
-use crate::app::{App, SharedApp};
+use crate::access::Tokens;
+use crate::app::{App, Engines, SharedApp};
 use crate::observe::{AuditKind, Trail};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
 use crate::tls::{Certificate, TlsError};
-use crate::{accept, observe, routes};
+use crate::{accept, observe, os, routes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The store cannot be read: see what it says.
+    #[error(transparent)]
+    Store(StoreError),
+    #[error(transparent)]
+    Loop(#[from] LoopError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
     #[error("the listener has no address: {0}")]
@@ -48,7 +60,14 @@ pub struct Server {
     closing: watch::Sender<bool>,
     stop_accepting: watch::Sender<bool>,
     accepting: JoinHandle<()>,
+    /// What the loop's own commands ask for.
+    asked: mpsc::Receiver<Asked>,
+    on_reload: Option<OnReload>,
+    socket: Option<SocketPlace>,
 }
+
+/// Reads the configuration again; says what came of it, or why nothing did.
+type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send>;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -75,15 +94,21 @@ impl Server {
             warn_of_idle_lists(&runtime.handle()).await;
         }
         observe::make_topics(&runtime.handle()).await;
+        let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate));
+        let (os, asked) = os::start(&settings, &store, &runtime.handle(), &tokens).await?;
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
-        let app = Arc::new(App::new(settings, addr, runtime.handle(), store, trail, is_closing));
+        let engines = Engines { runtime: runtime.handle(), os, store };
+        let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
         observe::start(&app, scribe);
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
         let accept = Accept { router, tls: tls.clone(), settings: app.settings.clone() };
         let accepting = tokio::spawn(accept::run(listener, accept, stopped));
-        Ok(Server { addr, app, tls, runtime, closing, stop_accepting, accepting })
+        let (on_reload, socket) = (None, None);
+        let server =
+            Server { addr, app, tls, runtime, closing, stop_accepting, accepting, asked, on_reload, socket };
+        Ok(server)
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -95,6 +120,32 @@ impl Server {
         self.runtime.handle()
     }
 
+    /// The CQRS loop, for adding capabilities to it.
+    pub fn os(&self) -> &LoopHandle {
+        &self.app.os
+    }
+
+    /// Serves the loop on a Unix socket, which appears under its name when this returns. It is removed with the server.
+    pub async fn listen_os(
+        &mut self,
+        mut place: SocketPlace,
+        listener: std::os::unix::net::UnixListener,
+    ) -> Result<(), ServeError> {
+        let ended = |ended: LoopEnded| LoopError::from(ChangeError::from(ended));
+        self.app.os.listen(listener).await.map_err(ended)?;
+        place.open()?;
+        self.socket = Some(place);
+        Ok(())
+    }
+
+    /// What `Syscall.Reload` does; without it, it is refused.
+    pub fn on_reload(
+        &mut self,
+        reload: impl Fn() -> BoxFuture<'static, Result<String, String>> + Send + 'static,
+    ) {
+        self.on_reload = Some(Box::new(reload));
+    }
+
     /// For replacing tokens and certificate while it runs.
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.app.clone(), self.tls.clone())
@@ -102,11 +153,14 @@ impl Server {
 
     /// Serves until `shutdown` is ready, then stops. Also ends if the engine falls over a bug: a fresh process serves
     /// everything that was confirmed, this one can serve nothing.
-    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let handle = self.handle();
+    /// `Syscall.Shutdown` stops it too.
+    pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let (handle, os) = (self.handle(), self.app.os.clone());
         tokio::select! {
             () = shutdown => self.stop().await,
+            () = asked_to_stop(&mut self.asked, self.on_reload.as_ref()) => self.stop().await,
             () = handle.ended() => Err(ServeError::Fallen),
+            () = os.ended() => Err(ServeError::Fallen),
         }
     }
 
@@ -115,7 +169,10 @@ impl Server {
         let grace_ms = self.app.settings.grace_ms;
         let deadline = Instant::now() + Duration::from_millis(grace_ms);
         let _ = self.stop_accepting.send(true);
-        let stopped = self.runtime.stop(Duration::from_millis(grace_ms)).await;
+        // First the loop: its capabilities still need the bus.
+        self.app.os.stop(os::grace(grace_ms)).await;
+        drop(self.socket);
+        let stopped = self.runtime.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
         // All permits back means that every connection has ended.
         let connections = u32::try_from(self.app.settings.connections_max).unwrap_or(u32::MAX);
@@ -136,6 +193,25 @@ impl Server {
             None => Err(ServeError::CutShort { grace_ms }),
         }
     }
+}
+
+/// Until the loop is told to stop the server.
+async fn asked_to_stop(asked: &mut mpsc::Receiver<Asked>, on_reload: Option<&OnReload>) {
+    while let Some(asked) = asked.recv().await {
+        match (asked, on_reload) {
+            (Asked::Shutdown, _) => {
+                tracing::info!("stopping: Syscall.Shutdown");
+                return;
+            }
+            // Who asked may have gone: it is done all the same.
+            (Asked::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
+            (Asked::Reload { done }, None) => {
+                drop(done.send(Err("this server has no configuration to read again".to_owned())));
+            }
+        }
+    }
+    // The loop has ended, which whoever waits here notices elsewhere.
+    std::future::pending::<()>().await;
 }
 
 /// Whoever wrote a list must not believe that it protects anything now.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use millrace_actors::{LoopSettings, MemoryLimits};
 use millrace_runtime::RuntimeSettings;
 
 use crate::access::{Rate, TokenSettings};
@@ -81,6 +82,9 @@ pub struct ServerSettings {
     /// How long a stop may take.
     pub grace_ms: u64,
     pub runtime: RuntimeSettings,
+    /// The CQRS loop.
+    pub os: LoopSettings,
+    pub memory: MemoryLimits,
 }
 
 impl Default for ServerSettings {
@@ -117,6 +121,8 @@ impl Default for ServerSettings {
             audit_records_max: 1024,
             grace_ms: 5000,
             runtime: RuntimeSettings::default(),
+            os: LoopSettings::default(),
+            memory: MemoryLimits::default(),
         }
     }
 }

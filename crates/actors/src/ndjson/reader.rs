@@ -1,9 +1,11 @@
 //! One connection: from bytes to messages for the loop.
 
 use std::future::pending;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use millrace_model::OsMessage;
 use millrace_router::{ConnId, Input};
 use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, parse};
@@ -42,16 +44,10 @@ impl Reader {
     pub(super) async fn run(&mut self) -> End {
         loop {
             self.wire.room().await;
-            match self.readable().await {
-                Ok(true) => {}
-                Ok(false) => return End::Silent,
-                Err(_) => return End::Gone,
-            }
-            let mut buffer = self.edge.buffer();
-            let read = self.half.read(&mut buffer).await;
-            let bytes = match read {
-                Ok(0) => break,
-                Ok(bytes) => bytes,
+            let (buffer, bytes) = match self.read_in_time().await {
+                Ok(Some((_, 0))) => break,
+                Ok(Some(read)) => read,
+                Ok(None) => return End::Silent,
                 Err(_) => return End::Gone,
             };
             self.take(&buffer[..bytes]).await;
@@ -67,15 +63,28 @@ impl Reader {
         }
     }
 
-    /// False if it had to say who it is and said nothing.
-    async fn readable(&self) -> std::io::Result<bool> {
-        let settings = &self.edge.settings;
+    /// `None` if it had to say who it is and said nothing.
+    async fn read_in_time(&mut self) -> io::Result<Option<(Box<[u8]>, usize)>> {
+        let settings = self.edge.settings.clone();
         if self.admitted.is_some() || !settings.require_auth {
-            return self.half.readable().await.map(|()| true);
+            return self.read().await.map(Some);
         }
-        match timeout(Duration::from_millis(settings.auth_ms_max), self.half.readable()).await {
-            Ok(ready) => ready.map(|()| true),
-            Err(_) => Ok(false),
+        match timeout(Duration::from_millis(settings.auth_ms_max), self.read()).await {
+            Ok(read) => read.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whoever says nothing holds no buffer.
+    async fn read(&mut self) -> io::Result<(Box<[u8]>, usize)> {
+        loop {
+            self.half.readable().await?;
+            let mut buffer = self.edge.buffer();
+            // Unlike `try_read` this knows that a read which did not fill the buffer has emptied the socket.
+            match self.half.read(&mut buffer).now_or_never() {
+                Some(read) => return Ok((buffer, read?)),
+                None => self.edge.give_back(buffer),
+            }
         }
     }
 

@@ -90,7 +90,7 @@ impl Server {
         Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().map_err(wrong)?;
         let stopped = self.child.wait().map_err(wrong)?;
         let doctor = Command::new(&self.program)
-            .args(["doctor", "--store", STORE])
+            .args(["doctor", "--store", STORE, "--socket", "none"])
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .output()

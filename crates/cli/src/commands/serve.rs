@@ -1,9 +1,11 @@
 //! `millrace serve`: the broker.
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
-use millrace_server::{Reloaded, Reloader, ServeError, Server, TlsFiles};
+use millrace_server::{Reloaded, Reloader, ServeError, Server, SocketPlace, TlsFiles, default_path};
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrl, open_store};
 use tokio::net::TcpListener;
@@ -12,13 +14,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
-use crate::settings::{Config, Effective, Scope, Source, args, resolve};
+use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, Source, args, resolve};
 
 pub(super) fn command() -> Command {
     Command::new("serve")
-        .about("Run the broker: WebSocket and HTTP on one port")
+        .about("Run the broker: WebSocket and HTTP on one port, the CQRS loop on a Unix socket beside it")
         .long_about(
-            "Run the broker: WebSocket and HTTP on one port.\n\nWhen it accepts, one line of JSON on stdout says where. \
+            "Run the broker: WebSocket and HTTP on one port, the CQRS loop on a Unix socket beside it.\n\nWhen it accepts, one line of JSON on stdout says where. \
              SIGTERM or SIGINT ends it after what is in hand is finished; SIGHUP makes it read tokens and \
              certificate again.\n\nWithout tokens everybody who can reach it may do \
              everything. Tokens are [[auth.tokens]] in the file (token or sha256, agent, scopes, namespaces): see \
@@ -94,6 +96,7 @@ impl Plan {
         let listener = TcpListener::bind(self.listen)
             .await
             .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", self.listen)))?;
+        let socket = self.socket()?;
         let (store_url, options) = (self.store.clone(), self.config.sqlite.clone());
         let opened = tokio::task::spawn_blocking(move || open_store(&store_url, options))
             .await
@@ -112,14 +115,26 @@ impl Plan {
             limits.durability = opened.durability_max;
         }
         let tls = self.config.server.tls.is_some();
-        let server = Server::start(self.config.server, opened.store.clone(), self.config.limits, listener)
-            .await
-            .map_err(|error| Failure::Failed(error.to_string()))?;
-        say_ready(server.addr(), tls, &self.store)?;
+        let mut server =
+            Server::start(self.config.server, opened.store.clone(), self.config.limits, listener)
+                .await
+                .map_err(|error| Failure::Failed(error.to_string()))?;
+        let mut path = None;
+        if let Some((place, listener)) = socket {
+            path = Some(place.path().display().to_string());
+            server.listen_os(place, listener).await.map_err(|error| Failure::Failed(error.to_string()))?;
+        }
         let (reloader, matches) = (server.reloader(), self.matches);
+        let (asked, with) = (reloader.clone(), matches.clone());
+        server.on_reload(move || {
+            let (reloader, matches) = (asked.clone(), with.clone());
+            Box::pin(async move { reload(&reloader, matches).await })
+        });
+        say_ready(server.addr(), tls, path, &self.store)?;
         let reloading = async {
             while hangups.recv().await.is_some() {
-                reload(&reloader, matches.clone()).await;
+                // Whatever came of it was logged.
+                let _ = reload(&reloader, matches.clone()).await;
             }
             std::future::pending::<()>().await;
         };
@@ -145,6 +160,24 @@ impl Plan {
         }
     }
 
+    /// Where the loop is served. The usual place may be another server's: then this one has no socket, unless one was
+    /// asked for.
+    fn socket(&self) -> Result<Option<(SocketPlace, UnixListener)>, Failure> {
+        let path = match self.config.socket.as_str() {
+            SOCKET_NONE => return Ok(None),
+            SOCKET_DEFAULT => default_path(),
+            path => PathBuf::from(path),
+        };
+        match SocketPlace::take(&path) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(error) if self.config.socket == SOCKET_DEFAULT => {
+                tracing::warn!("no NDJSON socket: {error} (--socket PATH, or --socket none)");
+                Ok(None)
+            }
+            Err(error) => Err(Failure::Failed(error.to_string())),
+        }
+    }
+
     /// A store that another server serves is there, only not for us; any other one could not be reached.
     fn store_failure(&self, error: &OpenError) -> Failure {
         let message = format!("store {}: {error}", self.store);
@@ -156,7 +189,7 @@ impl Plan {
 }
 
 /// Tokens and certificate as the files have them now. Whatever is wrong with them, the old ones stay.
-async fn reload(reloader: &Reloader, matches: ArgMatches) {
+async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, String> {
     let reloader = reloader.clone();
     let read = move || -> Result<Reloaded, String> {
         let said = |failure: Failure| failure.message().unwrap_or_default().to_owned();
@@ -168,12 +201,16 @@ async fn reload(reloader: &Reloader, matches: ArgMatches) {
     match read {
         Ok(Reloaded { tokens, revoked }) => {
             tracing::info!(tokens, revoked, "tokens and certificate were read again");
+            Ok(format!("{tokens} tokens, {revoked} revoked"))
         }
-        Err(why) => tracing::error!("not reloaded, the tokens and certificate of before stay: {why}"),
+        Err(why) => {
+            tracing::error!("not reloaded, the tokens and certificate of before stay: {why}");
+            Err(why)
+        }
     }
 }
 
-fn say_ready(addr: SocketAddr, tls: bool, store: &StoreUrl) -> Result<(), Failure> {
+fn say_ready(addr: SocketAddr, tls: bool, socket: Option<String>, store: &StoreUrl) -> Result<(), Failure> {
     #[derive(serde::Serialize)]
     struct Ready {
         ready: bool,
@@ -188,7 +225,7 @@ fn say_ready(addr: SocketAddr, tls: bool, store: &StoreUrl) -> Result<(), Failur
         ready: true,
         http: format!("http{s}://{addr}"),
         ws: format!("ws{s}://{addr}/"),
-        socket: None,
+        socket,
         store: store.to_string(),
     })?;
     out.flush()

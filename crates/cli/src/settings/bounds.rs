@@ -36,6 +36,8 @@ macro_rules! largest {
     };
 }
 
+pub(super) use {bound, largest};
+
 pub(super) static SETTINGS: &[Setting] = &[
     bound!(
         "ack-timeout-ms",

@@ -1,5 +1,6 @@
 //! The settings as resolved: what the rest of the program reads.
 
+use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
 use millrace_server::{ServerSettings, SqliteOptions};
 
@@ -27,7 +28,7 @@ impl Default for Config {
         Config {
             listen: "127.0.0.1:7070".into(),
             store: "sqlite:///millrace.db".into(),
-            socket: "none".into(),
+            socket: SOCKET_DEFAULT.into(),
             tls_cert: String::new(),
             tls_key: String::new(),
             limits: BusLimits::default(),

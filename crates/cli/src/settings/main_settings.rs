@@ -52,17 +52,6 @@ pub(super) static SETTINGS: &[Setting] = &[
         &[],
         "Where events are kept"
     ),
-    text!(
-        "socket",
-        Serve,
-        socket,
-        Kind::Text {
-            what: "none: the NDJSON socket is not part of this version",
-            check: |text| text == "none"
-        },
-        &[],
-        "Path of the NDJSON socket; this version has none"
-    ),
     Setting {
         name: "durability",
         help: "What a confirmed publish has survived, for topics that do not set their own",

@@ -9,12 +9,14 @@ mod config;
 mod flags;
 mod kind;
 mod main_settings;
+mod os;
 mod sources;
 
 pub(crate) use auth::token_line;
 pub(crate) use config::Config;
 pub(crate) use flags::args;
 pub(crate) use kind::{Kind, Value};
+pub(crate) use os::{SOCKET_DEFAULT, SOCKET_NONE};
 pub(crate) use sources::{Effective, Source, resolve};
 
 /// One setting: what it may hold, and where it goes.
@@ -61,7 +63,7 @@ impl Setting {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
-    main_settings::SETTINGS.iter().chain(bounds::SETTINGS)
+    main_settings::SETTINGS.iter().chain(os::SETTINGS).chain(bounds::SETTINGS)
 }
 
 #[cfg(test)]

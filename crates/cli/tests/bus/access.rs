@@ -241,7 +241,17 @@ fn tokens_open_an_address_that_others_reach_and_nothing_else_does() {
     let serve = |config: &str| {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("millrace.toml"), config).expect("a file");
-        let args = ["serve", "--config", "millrace.toml", "--listen", "0.0.0.0:0", "--store", "memory:"];
+        let args = [
+            "serve",
+            "--config",
+            "millrace.toml",
+            "--listen",
+            "0.0.0.0:0",
+            "--store",
+            "memory:",
+            "--socket",
+            "none",
+        ];
         let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
         (
             command.args(args).current_dir(folder.path()).output().expect("the binary runs").status.code(),

@@ -85,7 +85,7 @@ fn clients_that_trust_another_authority_or_speak_plain_text_do_not() {
 fn a_server_does_not_start_without_a_usable_pair() {
     let folder = tempfile::tempdir().expect("a folder");
     certificates(folder.path());
-    let serve = ["serve", "--listen", "127.0.0.1:0", "--store", "memory:"];
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--store", "memory:", "--socket", "none"];
     for (flags, code) in [
         (&["--tls-cert", "cert.pem"][..], 2),
         (&["--tls-key", "key.pem"], 2),

@@ -56,7 +56,10 @@ fn check_labels(series: &str) {
     let labels = labels.strip_suffix('}').expect("a closing brace");
     for label in labels.split("\",") {
         let (name, value) = label.split_once("=\"").expect("a name and a quoted value");
-        assert!(["namespace", "topic", "group", "code", "le", "version"].contains(&name), "{series}");
+        assert!(
+            ["namespace", "topic", "group", "code", "class", "lane", "le", "version"].contains(&name),
+            "{series}"
+        );
         assert!(!value.trim_end_matches('"').contains(['"', '\\', '\n']), "{series}");
     }
 }

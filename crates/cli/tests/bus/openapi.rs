@@ -161,6 +161,7 @@ fn the_answers_of_a_running_server_are_as_described() {
         d.check(("GET", path, ""), &[], "", 200);
     }
     d.check(("GET", "/ws", ""), &[], "", 426);
+    d.check(("GET", "/os", ""), &[], "", 426);
     d.check(("GET", "/healthz", ""), &[("origin", "http://evil.example")], "", 403);
     d.check(("DELETE", topic, ""), &[], "", 204);
     d.check(("DELETE", topic, ""), &[], "", 404);

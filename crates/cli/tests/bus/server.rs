@@ -30,6 +30,16 @@ impl Server {
         Server { folder, flags, child, ready }
     }
 
+    /// In an environment of its own.
+    pub fn with_env(flags: &[&str], env: &[(&str, &Path)]) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let mut command = command(&flags);
+        command.envs(env.iter().copied());
+        let (child, ready) = spawn(folder.path(), command);
+        Server { folder, flags, child, ready }
+    }
+
     /// With a file of settings, and its log in a file beside it.
     pub fn with_config(config: &str, flags: &[&str]) -> Server {
         Server::with_log_level(config, flags, "warn")
@@ -74,6 +84,16 @@ impl Server {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it said when it was ready.
+    pub fn ready(&self) -> &Value {
+        &self.ready
+    }
+
+    /// Until it has ended by itself: its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().expect("the child can be waited for").code()
     }
 
     /// SIGKILL.
@@ -233,6 +253,10 @@ fn serve_args(flags: &[String]) -> Vec<String> {
     }
     if !flags.iter().any(|flag| flag == "--store") {
         args.extend(["--store".to_owned(), "sqlite:///test.db".to_owned()]);
+    }
+    // Servers that run side by side must not meet at the usual place.
+    if !flags.iter().any(|flag| flag == "--socket") {
+        args.extend(["--socket".to_owned(), "none".to_owned()]);
     }
     args.extend_from_slice(flags);
     args

@@ -26,7 +26,7 @@ fn sigterm_ends_with_zero_and_what_was_in_flight_comes_again_uncounted() {
 fn a_second_server_on_the_same_store_refuses_to_start_and_says_who_holds_it() {
     let server = Server::start();
     let second = Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", "sqlite:///test.db"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", "sqlite:///test.db", "--socket", "none"])
         .current_dir(server.folder())
         .output()
         .expect("the binary runs");
@@ -41,7 +41,7 @@ fn a_log_that_cannot_be_written_takes_nothing_with_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let full = File::options().write(true).open("/dev/full").expect("a device that is always full");
     let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", "sqlite:///test.db"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", "sqlite:///test.db", "--socket", "none"])
         .current_dir(folder.path())
         .env("RUST_LOG", "debug")
         .stdout(Stdio::piped())

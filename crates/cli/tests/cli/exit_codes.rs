@@ -86,13 +86,14 @@ fn serve_refuses_what_it_must_not_do() {
 #[test]
 fn serve_says_one_line_when_it_is_ready() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = command(&["serve", "--insecure", "--listen", "0.0.0.0:0", "--store", "memory:"])
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command(&["serve", "--insecure", "--listen", "0.0.0.0:0", "--store", "memory:", "--socket", "none"])
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();

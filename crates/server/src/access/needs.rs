@@ -21,7 +21,7 @@ pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
     let Some(route) = route else { return Need::Scopes(&[]) };
     match route {
         "/healthz" | "/readyz" | "/openapi.json" | "/asyncapi.json" => Need::Nothing,
-        "/" | "/ws" => Need::Socket,
+        "/" | "/ws" | "/os" => Need::Socket,
         "/topics" | "/topics/{topic}" | "/topics/{topic}/groups/{group}" if !reads => {
             Need::Scopes(&[Scope::Admin])
         }

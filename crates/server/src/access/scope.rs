@@ -12,18 +12,21 @@ pub enum Scope {
     Subscribe,
     /// Look at the server: `/stats`, `/metrics`.
     Metrics,
+    /// Send messages to the CQRS loop.
+    Os,
     /// Create, change and delete topics, which includes saying who may use them.
     Admin,
 }
 
 impl Scope {
-    pub const ALL: &[Scope] = &[Scope::Publish, Scope::Subscribe, Scope::Metrics, Scope::Admin];
+    pub const ALL: &[Scope] = &[Scope::Publish, Scope::Subscribe, Scope::Metrics, Scope::Os, Scope::Admin];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Scope::Publish => "publish",
             Scope::Subscribe => "subscribe",
             Scope::Metrics => "metrics",
+            Scope::Os => "os",
             Scope::Admin => "admin",
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use millrace_actors::LoopView;
 use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
 use millrace_runtime::{Health, ShellView};
 
@@ -38,6 +39,9 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
         write_groups(&mut page, &stats, app.settings.group_labels_max);
     }
     write_shell(&mut page, &app.runtime.metrics(), app.runtime.health());
+    if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.os.view()).await {
+        write_os(&mut page, &view);
+    }
     write_edge(&mut page, &app);
     ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], page.text()).into_response()
 }
@@ -167,6 +171,66 @@ fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     page.histogram("commit_seconds", "How long a commit took, its sync included.", &shell.sync, micro);
     page.histogram("commit_size_batches", "Batches merged into one commit.", &shell.batches_per_commit, 1.0);
     page.histogram("commit_size_events", "Events appended by one commit.", &shell.events_per_commit, 1.0);
+}
+
+fn write_os(page: &mut Page, view: &LoopView) {
+    let LoopView { counters, gauges, shell } = view;
+    for (name, help, value) in [
+        ("os_turns_total", "Turns of the CQRS loop.", counters.turns),
+        ("os_requests_total", "Commands and queries of clients.", counters.requests),
+        (
+            "os_internal_requests_total",
+            "Commands and queries of capabilities and timers.",
+            counters.internal_requests,
+        ),
+        ("os_events_total", "Events the loop fanned out.", counters.events),
+        ("os_events_unheard_total", "Events nobody listens to.", counters.events_unheard),
+        ("os_events_undelivered_total", "Events a listener could not take.", counters.events_undelivered),
+        ("os_timers_set_total", "Timers set.", counters.timers_set),
+        ("os_timers_cancelled_total", "Timers cancelled.", counters.timers_cancelled),
+        ("os_timers_fired_total", "Timers that fired.", counters.timers_fired),
+        ("os_orphan_outcomes_total", "Outcomes nobody waited for.", counters.orphan_outcomes),
+        ("os_actor_faults_total", "Failures of capabilities.", counters.actor_faults),
+        ("os_overloads_total", "Requests answered with 503 because something was full.", counters.overloads),
+        (
+            "os_notes_dropped_total",
+            "Events about the loop itself that found no room.",
+            counters.notes_dropped,
+        ),
+        ("os_lines_refused_total", "Lines of the socket that were no message.", shell.refused_lines),
+        ("os_answers_too_long_total", "Answers replaced by 413.", shell.too_long_out),
+        ("os_connections_total", "Connections of the socket so far.", shell.connected),
+        ("os_connections_refused_total", "Connections of the socket that found no room.", shell.turned_away),
+        (
+            "os_connections_dropped_slow_total",
+            "Connections of the socket dropped because they did not read.",
+            shell.dropped_slow,
+        ),
+    ] {
+        page.single("counter", name, help, value);
+    }
+    page.head("counter", "os_outcomes_total", "Outcomes of requests, by class.");
+    for (class, value) in [
+        ("reply", counters.replies),
+        ("error", counters.errors),
+        ("refusal", counters.refusals),
+        ("timeout", counters.timeouts),
+    ] {
+        page.labelled("os_outcomes_total", &[("class", class)], value);
+    }
+    for (name, help, value) in [
+        ("os_connections", "Connections of the loop, WebSockets included.", gauges.connections),
+        ("os_pending", "Requests that wait for their outcome.", gauges.pending),
+        ("os_mailbox_messages", "Messages in mailboxes, those in hand included.", gauges.in_mailboxes),
+        ("os_timers", "Timers set and not yet fired.", gauges.timers),
+        ("os_capabilities", "Capabilities that run.", gauges.capabilities),
+        ("os_capabilities_unhealthy", "Capabilities that are down.", gauges.unhealthy),
+    ] {
+        page.single("gauge", name, help, value as u64);
+    }
+    page.head("gauge", "os_lane_messages", "Messages that wait for their turn, by lane.");
+    page.labelled("os_lane_messages", &[("lane", "system")], gauges.system_lane);
+    page.labelled("os_lane_messages", &[("lane", "user")], gauges.user_lane);
 }
 
 fn write_edge(page: &mut Page, app: &App) {

@@ -8,6 +8,7 @@
 mod close;
 mod connection;
 mod gate;
+pub(crate) mod os;
 mod pulse;
 mod read;
 mod unanswered;
@@ -38,7 +39,7 @@ pub(crate) async fn root(
     if asked_for.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
         return self::upgrade(state, caller, params, upgrade).await;
     }
-    let text = "Millrace, a durable event broker.\n\nWebSocket: this address, or /ws\n\
+    let text = "Millrace, a durable event broker.\n\nWebSocket: this address, or /ws; the CQRS loop: /os\n\
         HTTP: /topics /dead-letters /stats /metrics /healthz /readyz /openapi.json /asyncapi.json\n";
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())

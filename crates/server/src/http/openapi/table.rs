@@ -84,6 +84,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ..NONE
     },
     Operation {
+        path: "/os",
+        id: "openLoop",
+        summary: "Opens a WebSocket to the CQRS loop: one OsMessage in each text frame.",
+        answers: &[SWITCHING],
+        refusals: &[426, 503],
+        ..NONE
+    },
+    Operation {
         path: "/topics",
         id: "listTopics",
         tag: "topics",

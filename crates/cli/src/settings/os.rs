@@ -1,0 +1,201 @@
+//! The settings of the CQRS loop: its socket, its rules, its bounds.
+
+use crate::settings::bounds::{bound, largest};
+use crate::settings::{Kind, Scope, Setting, Value};
+
+/// The socket at its usual place.
+pub(crate) const SOCKET_DEFAULT: &str = "default";
+/// No socket.
+pub(crate) const SOCKET_NONE: &str = "none";
+
+/// A switch of the loop.
+macro_rules! switch {
+    ($name:literal, $scope:ident, $($field:ident).+, $help:literal) => {
+        Setting {
+            name: $name,
+            help: $help,
+            kind: Kind::Flag,
+            scope: Scope::$scope,
+            also: &[],
+            get: |config| Value::Flag(config.$($field).+),
+            set: |config, value| config.$($field).+ = value == Value::Flag(true),
+        }
+    };
+}
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting {
+        name: "socket",
+        help: "Path of the NDJSON socket of the CQRS loop; default = millrace/millrace.sock in $XDG_RUNTIME_DIR or the \
+               temp directory, none = no socket",
+        kind: Kind::Text { what: "a path, default or none", check: |text| !text.is_empty() },
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::Text(config.socket.clone()),
+        set: |config, value| config.socket = value.to_string(),
+    },
+    switch!(
+        "lenient-metadata",
+        Serve,
+        server.os.lenient_metadata,
+        "Give messages without metadata, id or timestamp what they lack, instead of 422"
+    ),
+    switch!(
+        "require-auth",
+        Serve,
+        server.os.require_auth,
+        "The first message of a connection of the socket must be Syscall.Authenticate with a valid token: 401"
+    ),
+    bound!(
+        "request-timeout-ms",
+        server.os.router.request_timeout_ms,
+        u64,
+        0,
+        "A request of the loop without an outcome after this long is answered with 504; 0 = never"
+    ),
+    bound!("mailbox-max", server.os.router.mailbox_max, usize, 1, "Messages in one mailbox: 503"),
+    bound!(
+        "os-connection-messages-max",
+        server.os.router.conn_messages_max,
+        usize,
+        1,
+        "Unanswered messages of one connection of the loop: reading from it pauses"
+    ),
+    bound!(
+        "os-user-lane-max",
+        server.os.router.user_lane_max,
+        usize,
+        1,
+        "Messages that wait for their turn in the loop: 503"
+    ),
+    bound!(
+        "os-system-lane-max",
+        server.os.router.system_lane_max,
+        usize,
+        1,
+        "The same of the loop's own messages, and the most of them between two others"
+    ),
+    bound!(
+        "os-pending-max",
+        server.os.router.pending_max,
+        usize,
+        1,
+        "Requests of the loop that wait for their outcome: 503"
+    ),
+    bound!("timers-max", server.os.router.timers_max, usize, 1, "Timers set and not yet fired: 503"),
+    bound!(
+        "timers-per-connection-max",
+        server.os.router.conn_timers_max,
+        usize,
+        1,
+        "The same of one connection: 503"
+    ),
+    bound!(
+        "timer-retry-ms",
+        server.os.router.timer_retry_ms,
+        u64,
+        1,
+        "Pause before a timer tries again to send what could not be taken"
+    ),
+    switch!(
+        "timers-durable",
+        Bound,
+        server.os.router.durable_timers,
+        "Keep timers in the store, so that they outlive the process"
+    ),
+    bound!(
+        "actor-requests-max",
+        server.os.router.actor_requests_max,
+        usize,
+        1,
+        "Requests of one capability that wait for their outcome: 503 to the capability"
+    ),
+    bound!("capabilities-max", server.os.router.capabilities_max, usize, 1, "Capabilities that run: refused"),
+    bound!(
+        "trace-records-max",
+        server.os.router.trace_records_max,
+        usize,
+        0,
+        "Records of what the loop saw, kept in memory: the oldest make room"
+    ),
+    bound!(
+        "os-line-bytes-max",
+        server.os.line_bytes_max,
+        usize,
+        256,
+        1 << 30,
+        &[],
+        "One line of the loop, in both directions: 413"
+    ),
+    bound!(
+        "os-unsent-bytes-max",
+        server.os.unsent_bytes_max,
+        usize,
+        1,
+        "Bytes waiting for one connection of the loop: reading from it pauses"
+    ),
+    bound!(
+        "os-slow-reader-ms",
+        server.os.slow_reader_ms,
+        u64,
+        1,
+        "A connection of the socket that takes nothing for this long is closed"
+    ),
+    bound!(
+        "os-connections-max",
+        server.os.connections_max,
+        usize,
+        1,
+        "Connections of the socket: one more gets 503 and is closed"
+    ),
+    bound!(
+        "os-auth-ms-max",
+        server.os.auth_ms_max,
+        u64,
+        1,
+        "With require-auth, a connection of the socket that sends nothing for this long is closed"
+    ),
+    bound!(
+        "os-inbox-max",
+        server.os.inbox_max,
+        usize,
+        1,
+        1 << 20,
+        &[],
+        "What other threads have told the loop and it has not heard: they wait"
+    ),
+    bound!(
+        "os-crowded-max",
+        server.os.crowded_max,
+        usize,
+        1,
+        "Messages that wait for their turn: above, capabilities wait before they say more"
+    ),
+    bound!(
+        "os-flush-turns-max",
+        server.os.flush_turns_max,
+        u32,
+        1,
+        "Answers are written after this many turns at the latest"
+    ),
+    bound!(
+        "os-commit-ops-max",
+        server.os.commit_ops_max,
+        usize,
+        1,
+        1 << 16,
+        &[],
+        "Timers set or ended in one write to the store: the rest waits for the next"
+    ),
+    bound!("memory-keys-max", server.memory.keys_max, usize, 1, "Paths that hold a value in Memory: 503"),
+    bound!("memory-bytes-max", server.memory.bytes_max, usize, 1, "Paths and values of Memory together: 503"),
+    bound!("memory-key-bytes-max", server.memory.key_bytes_max, usize, 1, "One path of Memory: 422"),
+    bound!("memory-value-bytes-max", server.memory.value_bytes_max, usize, 1, "One value of Memory: 413"),
+    bound!(
+        "memory-page-bytes-max",
+        server.memory.page_bytes_max,
+        usize,
+        1,
+        "One page of Memory.List: the rest is for the next"
+    ),
+];

@@ -1,0 +1,19 @@
+//! The CQRS loop from the outside: the real binary, its Unix socket, raw bytes.
+
+// Every module uses its own part of the harness.
+#![allow(dead_code, unreachable_pub)]
+
+mod access;
+mod adversarial;
+mod client;
+mod framing;
+mod many;
+mod place;
+#[path = "../bus/server.rs"]
+mod server;
+#[path = "../bus/socket.rs"]
+mod socket;
+mod stop;
+mod syscalls;
+mod timers;
+mod web;

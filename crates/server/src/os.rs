@@ -1,0 +1,96 @@
+//! The CQRS loop beside the bus: what it gets of the store, of the bus and of access control.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_actors::{
+    Asked, CheckToken, Commit, Credentials, Feeds, LoopHandle, LoopParts, Shelf, bus as bus_capability,
+    memory,
+};
+use millrace_bus::{Reply, Request};
+use millrace_model::{Op, Space};
+use millrace_router::TIMER_PREFIX;
+use millrace_runtime::Handle;
+use millrace_store::{KeyRange, Store, StoreError};
+use rand::RngCore;
+use tokio::sync::mpsc;
+
+use crate::access::{Scope, Tokens};
+use crate::server::ServeError;
+use crate::settings::ServerSettings;
+
+/// Rows of timers read at a time.
+const SCAN_ROWS_MAX: usize = 1000;
+/// Of the grace of a stop this much is left for the bus, or a quarter of it if that is less.
+const BUS_GRACE_MS_MAX: u64 = 1000;
+
+/// Starts the loop with everything built in.
+pub(crate) async fn start(
+    settings: &ServerSettings,
+    store: &Arc<dyn Store>,
+    bus: &Handle,
+    tokens: &Arc<Tokens>,
+) -> Result<(LoopHandle, mpsc::Receiver<Asked>), ServeError> {
+    let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
+    let read = move || Ok::<_, StoreError>((timers(&*at)?, Shelf::load(&*at, handle, limits)?));
+    let read = tokio::task::spawn_blocking(read).await;
+    let (timers, shelf) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
+    let runtime = tokio::runtime::Handle::current();
+    let feeds = Feeds::new(bus.clone(), runtime.clone());
+    let parts = LoopParts {
+        settings: settings.os.clone(),
+        nonce: rand::rng().next_u64(),
+        runtime,
+        commit: Some(commit(bus.clone())),
+        timers,
+        bus_feed: Some(feeds.bus_feed()),
+        check_token: (!tokens.is_open()).then(|| check_token(tokens.clone())),
+    };
+    let built_in = vec![memory(&Arc::new(shelf)), bus_capability(feeds)];
+    Ok(LoopHandle::start(parts, built_in).await?)
+}
+
+/// How long the loop may take of a stop's grace.
+pub(crate) fn grace(grace_ms: u64) -> Duration {
+    Duration::from_millis(grace_ms - BUS_GRACE_MS_MAX.min(grace_ms / 4))
+}
+
+/// Through the one writer, like everything that is durable.
+fn commit(bus: Handle) -> Commit {
+    Arc::new(move |ops: Vec<Op>| {
+        let bus = bus.clone();
+        Box::pin(async move {
+            match bus.call(Request::Write { ops, durability: None }).await {
+                Ok(Reply::Written) => Ok(()),
+                Ok(Reply::Refused(error)) => Err(error.to_string()),
+                Ok(other) => Err(format!("the bus answered {other:?}")),
+                Err(ended) => Err(ended.to_string()),
+            }
+        })
+    })
+}
+
+fn timers(store: &dyn Store) -> Result<Vec<(String, Bytes)>, StoreError> {
+    let mut range = KeyRange::prefix(TIMER_PREFIX);
+    let mut found = Vec::new();
+    loop {
+        let rows = store.scan(Space::Kv, &range, SCAN_ROWS_MAX)?;
+        let is_last = rows.len() < SCAN_ROWS_MAX;
+        if let Some(last) = rows.last() {
+            range.from = format!("{}\0", last.key);
+        }
+        found.extend(rows.into_iter().map(|row| (row.key, row.value)));
+        if is_last {
+            return Ok(found);
+        }
+    }
+}
+
+/// A token of the bus counts for the loop if it has the scope.
+fn check_token(tokens: Arc<Tokens>) -> CheckToken {
+    Arc::new(move |token| {
+        let grant = tokens.find(token).filter(|grant| grant.has(Scope::Os))?;
+        Some(Credentials { by: grant.principal.clone(), admin: grant.has(Scope::Admin) })
+    })
+}
