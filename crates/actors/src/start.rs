@@ -123,7 +123,8 @@ impl LoopHandle {
         let (asked_in, asked) = mpsc::channel(ASKED_MAX);
         let (ended_in, ended) = watch::channel(false);
         let (booted_in, booted) = oneshot::channel();
-        let link = LoopLink { told: told_in, mint: Arc::new(Mint::new(parts.nonce)) };
+        // The engine draws ids from the nonce itself: the same nonce here would make the same ids again.
+        let link = LoopLink { told: told_in, mint: Arc::new(Mint::new(!parts.nonce)) };
         let counts = Arc::new(Counts::default());
         let conns = Arc::new(AtomicU64::new(1));
         let boot = Boot {
