@@ -33,11 +33,12 @@ mod ws;
 pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
 pub use http::openapi::document as openapi;
 pub use millrace_actors::{
-    Capability, LoopHandle, LoopSettings, MemoryLimits, PlaceError, SocketPlace, default_path,
+    Capability, Changed, ChildLimits, ChildSettings, LoopHandle, LoopSettings, MemoryLimits, PlaceError,
+    SocketPlace, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};
-pub use reload::{ReloadError, Reloaded, Reloader};
+pub use reload::{Reload, ReloadError, Reloaded, Reloader};
 pub use server::{ServeError, Server};
 pub use settings::{ServerSettings, TlsFiles};
 pub use tls::TlsError;

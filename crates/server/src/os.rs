@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_actors::{
-    Asked, CheckToken, Commit, Credentials, Feeds, LoopHandle, LoopParts, Shelf, bus as bus_capability,
-    memory,
+    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Shelf,
+    bus as bus_capability, memory,
 };
 use millrace_bus::{Reply, Request};
 use millrace_model::{Op, Space};
@@ -49,6 +49,18 @@ pub(crate) async fn start(
     };
     let built_in = vec![memory(&Arc::new(shelf)), bus_capability(feeds)];
     Ok(LoopHandle::start(parts, built_in).await?)
+}
+
+/// Starts the child processes of the configuration. One that cannot be started fails all of it.
+pub(crate) async fn children(settings: &ServerSettings, os: &LoopHandle) -> Result<Children, ServeError> {
+    let limits = ChildLimits {
+        line_bytes_max: settings.os.line_bytes_max,
+        answer_ms: settings.os.router.request_timeout_ms,
+        ..settings.child.clone()
+    };
+    let mut children = Children::new(os.clone(), limits);
+    children.become_these(settings.capabilities.clone()).await.map_err(ServeError::Capability)?;
+    Ok(children)
 }
 
 /// How long the loop may take of a stop's grace.

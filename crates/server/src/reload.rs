@@ -1,6 +1,10 @@
-//! Replacing tokens and certificate while the server runs. All of it is checked first, so a mistake changes nothing.
+//! Replacing tokens, certificate and child processes while the server runs. All of it is checked first, so a mistake
+//! changes nothing.
 
 use std::sync::Arc;
+
+use millrace_actors::{Changed, ChildSettings, Children};
+use tokio::sync::Mutex;
 
 use crate::access::TokenSettings;
 use crate::app::SharedApp;
@@ -16,16 +20,27 @@ pub enum ReloadError {
     Opens,
     #[error("there were no tokens before: restart the server to ask everybody for one")]
     Closes,
+    #[error(transparent)]
+    Capability(#[from] millrace_actors::ReloadError),
     #[error("TLS cannot be switched on or off: restart the server")]
     Switches,
 }
 
+/// What is to be from now on.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    pub tokens: Vec<TokenSettings>,
+    pub tls: Option<TlsFiles>,
+    pub capabilities: Vec<ChildSettings>,
+}
+
 /// What became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reloaded {
     pub tokens: usize,
     /// Tokens that were taken away or changed. Connections that came in with one are closed.
     pub revoked: usize,
+    pub capabilities: Changed,
 }
 
 /// Outlives no server: without one it changes nothing that anybody sees.
@@ -33,6 +48,7 @@ pub struct Reloaded {
 pub struct Reloader {
     app: SharedApp,
     tls: Option<Arc<Certificate>>,
+    children: Arc<Mutex<Children>>,
 }
 
 impl std::fmt::Debug for Reloader {
@@ -42,24 +58,34 @@ impl std::fmt::Debug for Reloader {
 }
 
 impl Reloader {
-    pub(crate) fn new(app: SharedApp, tls: Option<Arc<Certificate>>) -> Reloader {
-        Reloader { app, tls }
+    pub(crate) fn new(
+        app: SharedApp,
+        tls: Option<Arc<Certificate>>,
+        children: Arc<Mutex<Children>>,
+    ) -> Reloader {
+        Reloader { app, tls, children }
     }
 
-    /// These tokens and this certificate from now on. Reads files.
-    pub fn reload(&self, tokens: &[TokenSettings], tls: Option<&TlsFiles>) -> Result<Reloaded, ReloadError> {
-        match (self.app.tokens.is_open(), tokens.is_empty()) {
+    /// One at a time. Reads files and starts processes.
+    pub async fn reload(&self, to: Reload) -> Result<Reloaded, ReloadError> {
+        let mut children = self.children.lock().await;
+        match (self.app.tokens.is_open(), to.tokens.is_empty()) {
             (false, true) => return Err(ReloadError::Opens),
             (true, false) => return Err(ReloadError::Closes),
             _ => {}
         }
-        match (&self.tls, tls) {
-            (Some(shown), Some(files)) => shown.replace(Certificate::read(files)?),
-            (None, None) => {}
+        let certificate = match (&self.tls, &to.tls) {
+            (Some(shown), Some(files)) => Some((shown, Certificate::read(files)?)),
+            (None, None) => None,
             _ => return Err(ReloadError::Switches),
+        };
+        // The last that can fail.
+        let capabilities = children.become_these(to.capabilities).await?;
+        if let Some((shown, certificate)) = certificate {
+            shown.replace(certificate);
         }
-        let revoked = self.app.tokens.replace(tokens);
+        let revoked = self.app.tokens.replace(&to.tokens);
         self.app.reloads.send_modify(|reloads| *reloads += 1);
-        Ok(Reloaded { tokens: tokens.len(), revoked })
+        Ok(Reloaded { tokens: to.tokens.len(), revoked, capabilities })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use millrace_actors::{
-    Asked, ChangeError, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketPlace,
+    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketPlace,
 };
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_runtime::{Handle, Runtime, StartError, StopOutcome};
@@ -37,6 +37,9 @@ pub enum ServeError {
     Loop(#[from] LoopError),
     #[error(transparent)]
     Place(#[from] PlaceError),
+    /// A child process that could not be started; it is named.
+    #[error(transparent)]
+    Capability(millrace_actors::ReloadError),
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
     #[error("the listener has no address: {0}")]
@@ -64,6 +67,7 @@ pub struct Server {
     asked: mpsc::Receiver<Asked>,
     on_reload: Option<OnReload>,
     socket: Option<SocketPlace>,
+    children: Arc<tokio::sync::Mutex<Children>>,
 }
 
 /// Reads the configuration again; says what came of it, or why nothing did.
@@ -96,6 +100,7 @@ impl Server {
         observe::make_topics(&runtime.handle()).await;
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate));
         let (os, asked) = os::start(&settings, &store, &runtime.handle(), &tokens).await?;
+        let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
         let engines = Engines { runtime: runtime.handle(), os, store };
@@ -106,9 +111,19 @@ impl Server {
         let accept = Accept { router, tls: tls.clone(), settings: app.settings.clone() };
         let accepting = tokio::spawn(accept::run(listener, accept, stopped));
         let (on_reload, socket) = (None, None);
-        let server =
-            Server { addr, app, tls, runtime, closing, stop_accepting, accepting, asked, on_reload, socket };
-        Ok(server)
+        Ok(Server {
+            addr,
+            app,
+            tls,
+            runtime,
+            closing,
+            stop_accepting,
+            accepting,
+            asked,
+            on_reload,
+            socket,
+            children,
+        })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -146,9 +161,9 @@ impl Server {
         self.on_reload = Some(Box::new(reload));
     }
 
-    /// For replacing tokens and certificate while it runs.
+    /// For replacing tokens, certificate and child processes while it runs.
     pub fn reloader(&self) -> Reloader {
-        Reloader::new(self.app.clone(), self.tls.clone())
+        Reloader::new(self.app.clone(), self.tls.clone(), self.children.clone())
     }
 
     /// Serves until `shutdown` is ready, then stops. Also ends if the engine falls over a bug: a fresh process serves

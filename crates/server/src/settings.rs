@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use millrace_actors::{LoopSettings, MemoryLimits};
+use millrace_actors::{ChildLimits, ChildSettings, LoopSettings, MemoryLimits};
 use millrace_runtime::RuntimeSettings;
 
 use crate::access::{Rate, TokenSettings};
@@ -85,6 +85,9 @@ pub struct ServerSettings {
     /// The CQRS loop.
     pub os: LoopSettings,
     pub memory: MemoryLimits,
+    /// Child processes of the loop.
+    pub capabilities: Vec<ChildSettings>,
+    pub child: ChildLimits,
 }
 
 impl Default for ServerSettings {
@@ -123,6 +126,8 @@ impl Default for ServerSettings {
             runtime: RuntimeSettings::default(),
             os: LoopSettings::default(),
             memory: MemoryLimits::default(),
+            capabilities: Vec::new(),
+            child: ChildLimits::default(),
         }
     }
 }

@@ -119,8 +119,6 @@ impl<'a> Life<'a> {
         loop {
             let last_words = exited.as_ref().map(|(_, at)| *at + Duration::from_millis(END_MS));
             tokio::select! {
-                // First what it said: it may have said it before it ended.
-                biased;
                 read = stdout.read(buffer) => return Woken::Read(read),
                 () = at(last_words) => return Woken::Exited,
                 status = process.wait(), if exited.is_none() => *exited = Some((status, Instant::now())),

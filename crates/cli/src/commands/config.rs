@@ -8,7 +8,9 @@ use serde_json::{Value as Json, json};
 use crate::commands::json_flag;
 use crate::failure::Failure;
 use crate::output::{Output, columns};
-use crate::settings::{Effective, Kind, Scope, Setting, Value, args, resolve, token_line};
+use crate::settings::{
+    Effective, Kind, Scope, Setting, Source, Value, args, capability_line, resolve, token_line,
+};
 
 pub(super) fn command() -> Command {
     let print = Command::new("print")
@@ -22,7 +24,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some(("print", matches)) = matches.subcommand() else { return Ok(()) };
     let effective = resolve(matches)?;
     let mut out = Output::new();
-    let tokens = tokens(&effective);
+    let tables = tables(&effective);
     if matches.get_flag("json") {
         let settings: BTreeMap<_, _> = effective
             .settings()
@@ -30,7 +32,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
                 (setting.name, json!({ "value": to_json(setting, value), "from": source.to_string() }))
             })
             .chain(
-                tokens
+                tables
                     .iter()
                     .map(|(name, what, from)| (name.as_str(), json!({ "value": what, "from": from }))),
             )
@@ -41,19 +43,26 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let rows = effective.settings().map(|(setting, value, source)| {
             vec![setting.name.to_owned(), setting.kind.shown(&value), source.to_string()]
         });
-        let tokens = tokens.iter().map(|(name, what, from)| vec![name.clone(), what.clone(), from.clone()]);
-        for line in columns(&std::iter::once(head).chain(rows).chain(tokens).collect::<Vec<_>>()) {
+        let tables = tables.iter().map(|(name, what, from)| vec![name.clone(), what.clone(), from.clone()]);
+        for line in columns(&std::iter::once(head).chain(rows).chain(tables).collect::<Vec<_>>()) {
             out.line(&line)?;
         }
     }
     out.flush()
 }
 
-/// One line per token: whom it stands for, never the token or its digest.
-fn tokens(effective: &Effective) -> Vec<(String, String, String)> {
-    let from = effective.tokens_from.as_ref().map(ToString::to_string).unwrap_or_default();
-    let line = |(at, token)| (format!("auth.tokens[{at}]"), token_line(token), from.clone());
-    effective.config.server.tokens.iter().enumerate().map(line).collect()
+/// One line per token: whom it stands for, never the token or its digest. And one per capability.
+fn tables(effective: &Effective) -> Vec<(String, String, String)> {
+    let from = |source: &Option<Source>| source.as_ref().map(ToString::to_string).unwrap_or_default();
+    let server = &effective.config.server;
+    let tokens =
+        server.tokens.iter().enumerate().map(|(at, token)| {
+            (format!("auth.tokens[{at}]"), token_line(token), from(&effective.tokens_from))
+        });
+    let capabilities = server.capabilities.iter().enumerate().map(|(at, child)| {
+        (format!("capability[{at}]"), capability_line(child), from(&effective.capabilities_from))
+    });
+    tokens.chain(capabilities).collect()
 }
 
 fn to_json(setting: &Setting, value: Value) -> Json {

@@ -5,7 +5,9 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
-use millrace_server::{Reloaded, Reloader, ServeError, Server, SocketPlace, TlsFiles, default_path};
+use millrace_server::{
+    Changed, Reload, Reloaded, Reloader, ServeError, Server, SocketPlace, TlsFiles, default_path,
+};
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrl, open_store};
 use tokio::net::TcpListener;
@@ -21,8 +23,8 @@ pub(super) fn command() -> Command {
         .about("Run the broker: WebSocket and HTTP on one port, the CQRS loop on a Unix socket beside it")
         .long_about(
             "Run the broker: WebSocket and HTTP on one port, the CQRS loop on a Unix socket beside it.\n\nWhen it accepts, one line of JSON on stdout says where. \
-             SIGTERM or SIGINT ends it after what is in hand is finished; SIGHUP makes it read tokens and \
-             certificate again.\n\nWithout tokens everybody who can reach it may do \
+             SIGTERM or SIGINT ends it after what is in hand is finished; SIGHUP makes it read tokens, \
+             certificate and capabilities again.\n\nWithout tokens everybody who can reach it may do \
              everything. Tokens are [[auth.tokens]] in the file (token or sha256, agent, scopes, namespaces): see \
              docs/access.md.",
         )
@@ -188,23 +190,37 @@ impl Plan {
     }
 }
 
-/// Tokens and certificate as the files have them now. Whatever is wrong with them, the old ones stay.
+/// Tokens, certificate and capabilities as the files have them now. Whatever is wrong with them, the old ones stay.
 async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, String> {
-    let reloader = reloader.clone();
-    let read = move || -> Result<Reloaded, String> {
+    let read = move || -> Result<Reload, String> {
         let said = |failure: Failure| failure.message().unwrap_or_default().to_owned();
         let config = resolve(&matches).map_err(said)?.config;
         let tls = tls_files(&config).map_err(said)?;
-        reloader.reload(&config.server.tokens, tls.as_ref()).map_err(|error| error.to_string())
+        Ok(Reload { tokens: config.server.tokens, tls, capabilities: config.server.capabilities })
     };
     let read = tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(error.to_string()));
-    match read {
-        Ok(Reloaded { tokens, revoked }) => {
+    let reloaded = match read {
+        Ok(to) => reloader.reload(to).await.map_err(|error| error.to_string()),
+        Err(why) => Err(why),
+    };
+    match reloaded {
+        Ok(Reloaded { tokens, revoked, capabilities }) => {
             tracing::info!(tokens, revoked, "tokens and certificate were read again");
-            Ok(format!("{tokens} tokens, {revoked} revoked"))
+            let Changed { added, replaced, removed } = capabilities;
+            if !(added.is_empty() && replaced.is_empty() && removed.is_empty()) {
+                tracing::info!(?added, ?replaced, ?removed, "capabilities were read again");
+            }
+            let list =
+                |names: Vec<String>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Ok(format!(
+                "{tokens} tokens, {revoked} revoked; capabilities added: {}; replaced: {}; removed: {}",
+                list(added),
+                list(replaced),
+                list(removed)
+            ))
         }
         Err(why) => {
-            tracing::error!("not reloaded, the tokens and certificate of before stay: {why}");
+            tracing::error!("not reloaded, everything stays as it was: {why}");
             Err(why)
         }
     }

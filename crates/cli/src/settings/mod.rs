@@ -5,6 +5,7 @@
 
 mod auth;
 mod bounds;
+mod capability;
 mod config;
 mod flags;
 mod kind;
@@ -13,6 +14,7 @@ mod os;
 mod sources;
 
 pub(crate) use auth::token_line;
+pub(crate) use capability::capability_line;
 pub(crate) use config::Config;
 pub(crate) use flags::args;
 pub(crate) use kind::{Kind, Value};

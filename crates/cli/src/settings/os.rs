@@ -187,6 +187,41 @@ pub(super) static SETTINGS: &[Setting] = &[
         &[],
         "Timers set or ended in one write to the store: the rest waits for the next"
     ),
+    bound!(
+        "capability-manifest-ms",
+        server.child.manifest_ms,
+        u64,
+        1,
+        "Time for a child process to say its manifest: its start fails"
+    ),
+    bound!(
+        "capability-restarts-max",
+        server.child.restarts_max,
+        usize,
+        0,
+        "Restarts of a child process within the window: then it is unhealthy, 503"
+    ),
+    bound!(
+        "capability-restart-window-ms",
+        server.child.restart_window_ms,
+        u64,
+        1,
+        "The window for capability-restarts-max"
+    ),
+    bound!(
+        "capability-restart-pause-ms",
+        server.child.restart_pause_ms,
+        u64,
+        0,
+        "Pause before a child process that ended is started again"
+    ),
+    bound!(
+        "capability-end-ms",
+        server.child.end_ms,
+        u64,
+        0,
+        "From the end of its stdin until a child process is killed"
+    ),
     bound!("memory-keys-max", server.memory.keys_max, usize, 1, "Paths that hold a value in Memory: 503"),
     bound!("memory-bytes-max", server.memory.bytes_max, usize, 1, "Paths and values of Memory together: 503"),
     bound!("memory-key-bytes-max", server.memory.key_bytes_max, usize, 1, "One path of Memory: 422"),

@@ -6,9 +6,9 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 use crate::failure::Failure;
-use crate::settings::auth;
 use crate::settings::flags::CONFIG_FLAG;
 use crate::settings::{Also, Config, Kind, Setting, Value, all};
+use crate::settings::{auth, capability};
 
 const ENV_PREFIX: &str = "MILLRACE_";
 const ENV_CONFIG: &str = "MILLRACE_CONFIG";
@@ -40,6 +40,8 @@ pub(crate) struct Effective {
     sources: Vec<Source>,
     /// Tokens have no flag and no environment variable: both are visible to others on the machine.
     pub(crate) tokens_from: Option<Source>,
+    /// Capabilities are tables: neither fits one.
+    pub(crate) capabilities_from: Option<Source>,
 }
 
 impl Effective {
@@ -63,6 +65,7 @@ pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
         config: Config::default(),
         sources: vec![Source::Default; all().count()],
         tokens_from: None,
+        capabilities_from: None,
     };
     if let Some(path) = config_path(matches)? {
         apply_file(&mut effective, &path)?;
@@ -106,6 +109,11 @@ fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
         if key == auth::KEY {
             effective.config.server.tokens = auth::tokens(&found, &source)?;
             effective.tokens_from = Some(source.clone());
+            continue;
+        }
+        if key == capability::KEY {
+            effective.config.server.capabilities = capability::capabilities(&found, &source)?;
+            effective.capabilities_from = Some(source.clone());
             continue;
         }
         let Some((at, setting)) = all().enumerate().find(|(_, setting)| setting.file_key() == key) else {

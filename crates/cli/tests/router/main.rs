@@ -5,9 +5,12 @@
 
 mod access;
 mod adversarial;
+mod bus;
+mod children;
 mod client;
 mod framing;
 mod many;
+mod memory;
 mod place;
 #[path = "../bus/server.rs"]
 mod server;
