@@ -47,7 +47,7 @@ pub(crate) async fn start(
         bus_feed: Some(feeds.bus_feed()),
         check_token: (!tokens.is_open()).then(|| check_token(tokens.clone())),
     };
-    let built_in = vec![memory(&Arc::new(shelf)), bus_capability(feeds)];
+    let built_in = vec![memory(shelf), bus_capability(feeds)];
     Ok(LoopHandle::start(parts, built_in).await?)
 }
 

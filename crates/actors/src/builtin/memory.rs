@@ -3,58 +3,122 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use millrace_model::{JsonText, OsFault, OsMessage};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use millrace_model::{JsonText, OsFault, OsKind, OsMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::builtin::shelf::Shelf;
-use crate::capability::{Capability, Place};
+use crate::builtin::shelf::{Shelf, Write};
+use crate::capability::Capability;
+use crate::handlers;
+use crate::port::{Delivery, Port};
 
-/// On the loop's own thread: a look into a map, or the wait for a commit.
-pub fn memory(shelf: &Arc<Shelf>) -> Capability {
-    let [get, set, delete, list] = std::array::from_fn(|_| shelf.clone());
-    Capability::new("Memory", "Keeps JSON values under paths, durably")
-        .place(Place::Loop)
-        .query("Memory.Get", "The value under a path, or null if there is none", keyed(false), move |_, message| {
-            let shelf = get.clone();
-            async move { shelf.get(&read::<Key<'_>>(&message)?.key) }
-        })
+/// Messages whose commit is under way, and those behind them: the rest waits in the mailbox.
+const UNDER_WAY_MAX: usize = 256;
+
+const GET: &str = "Memory.Get";
+const SET: &str = "Memory.Set";
+const DELETE: &str = "Memory.Delete";
+const LIST: &str = "Memory.List";
+
+pub fn memory(shelf: Shelf) -> Capability {
+    let (query, command) = (OsKind::Query, OsKind::Command);
+    let about = "Keeps JSON values under paths, durably";
+    Capability::actor("Memory", about, move |port| Box::pin(work(port, shelf)))
+        .takes(query, GET, "The value under a path, or null if there is none", Some(keyed(false)))
         .answers(json!({ "description": "The value" }))
-        .command("Memory.Set", "Puts a value under a path; the reply comes when it is durable", keyed(true), {
-            move |ctx, message| {
-                let shelf = set.clone();
-                async move {
-                    let Set { key, value } = read(&message)?;
-                    shelf.set(&key, value).await?;
-                    ctx.reply(&json!({ "success": true, "message": format!("Set {key}") }))
-                }
-            }
-        })
+        .takes(command, SET, "Puts a value under a path; the reply comes when it is durable", Some(keyed(true)))
         .answers(done())
-        .command("Memory.Delete", "Removes what is under a path, if there is something", keyed(false), {
-            move |ctx, message| {
-                let shelf = delete.clone();
-                async move {
-                    let Key { key } = read(&message)?;
-                    shelf.delete(&key).await?;
-                    ctx.reply(&json!({ "success": true, "message": format!("Deleted {key}") }))
-                }
-            }
-        })
+        .takes(command, DELETE, "Removes what is under a path, if there is something", Some(keyed(false)))
         .answers(done())
-        .query("Memory.List", "The paths that begin with a prefix, and their values", listed(), move |_, message| {
-            let shelf = list.clone();
-            async move {
-                let List { prefix, after } = read(&message)?;
-                shelf.list(prefix.as_deref().unwrap_or_default(), after.as_deref())
-            }
-        })
+        .takes(query, LIST, "The paths that begin with a prefix, and their values", Some(listed()))
         .answers(json!({
             "type": "object",
             "description": "Values by path. A member `next`, which is no path, tells that there are more: give it as \
                             `after` to get them.",
         }))
+}
+
+/// Messages are begun in order and answered in order, and each sees what those before it have left. But the commit of
+/// one is not waited for before the next is asked for: so that they share a sync.
+async fn work(port: Port, mut shelf: Shelf) {
+    let mut under_way = FuturesOrdered::new();
+    loop {
+        tokio::select! {
+            delivery = port.next(), if under_way.len() < UNDER_WAY_MAX => match delivery {
+                Some(delivery) => {
+                    let step = begin(&mut shelf, &delivery.message);
+                    let bus = shelf.bus();
+                    under_way.push_back(async move {
+                        let committed = match &step {
+                            Ok(Step::Write(write)) => write.commit(bus).await,
+                            _ => Ok(()),
+                        };
+                        (delivery, step, committed)
+                    });
+                }
+                None => return,
+            },
+            Some((delivery, step, committed)) = under_way.next() => {
+                let Delivery { id, message, .. } = delivery;
+                let result = step.and_then(|step| finish(&mut shelf, &message, step, committed));
+                match result {
+                    Ok(data) => {
+                        port.answer(id, handlers::reply(&port, &message, data));
+                        port.done(id, Ok(()));
+                    }
+                    Err(fault) => port.done(id, Err(fault)),
+                }
+            }
+        }
+    }
+}
+
+/// What a message has become.
+enum Step {
+    Write(Write),
+    /// What was to be deleted is not there.
+    Nothing,
+    /// Looks when everything before it is settled.
+    Look,
+}
+
+fn begin(shelf: &mut Shelf, message: &OsMessage) -> Result<Step, OsFault> {
+    Ok(match message.ty.as_str() {
+        SET => {
+            let Set { key, value } = read(message)?;
+            Step::Write(shelf.set(&key, value)?)
+        }
+        DELETE => shelf.delete(&read::<Key<'_>>(message)?.key)?.map_or(Step::Nothing, Step::Write),
+        _ => Step::Look,
+    })
+}
+
+fn finish(
+    shelf: &mut Shelf,
+    message: &Arc<OsMessage>,
+    step: Step,
+    committed: Result<(), OsFault>,
+) -> Result<JsonText, OsFault> {
+    if let Step::Write(write) = step {
+        shelf.settle(write, committed.is_ok());
+        committed?;
+    }
+    match message.ty.as_str() {
+        GET => shelf.get(&read::<Key<'_>>(message)?.key),
+        LIST => {
+            let List { prefix, after } = read(message)?;
+            shelf.list(prefix.as_deref().unwrap_or_default(), after.as_deref())
+        }
+        ty => {
+            let Key { key } = read(message)?;
+            let word = if ty == SET { "Set" } else { "Deleted" };
+            let data = json!({ "success": true, "message": format!("{word} {key}") });
+            JsonText::from_value(&data).map_err(|error| OsFault::new(500, error.to_string()))
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,11 +1,11 @@
 //! What Memory keeps: JSON values under paths, in the store, and all of them in memory.
 //!
 //! Only this process writes these rows, so what is in memory is what is in the store; a value is shown to others only
-//! after its commit. Both are bounded, so nothing has to be read while the loop runs.
+//! after its commit. Both are bounded, so nothing has to be read while the loop runs. Commits of several changes may be
+//! under way at once, so that they share a sync.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_bus::{Reply, Request};
 use millrace_model::{JsonText, Op, OsFault, Space, keys};
@@ -52,27 +52,38 @@ const SEAL: &str = "pwenc:v1:";
 pub struct Shelf {
     bus: Handle,
     limits: MemoryLimits,
-    values: Mutex<Values>,
-}
-
-#[derive(Debug, Default)]
-struct Values {
-    by_path: BTreeMap<String, JsonText>,
+    /// What the store holds, as far as its commits were confirmed.
+    values: BTreeMap<String, JsonText>,
     bytes: usize,
+    /// Writes whose commit has not been confirmed: each counts as one more path, and with all its bytes.
+    writes: usize,
+    writes_bytes: usize,
 }
 
-impl Values {
-    fn put(&mut self, path: String, value: JsonText) {
-        self.bytes += path.len() + value.bytes().len();
-        let path_bytes = path.len();
-        if let Some(old) = self.by_path.insert(path, value) {
-            self.bytes -= path_bytes + old.bytes().len();
-        }
+/// A change on its way to the store.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) path: String,
+    /// `None` = the path goes.
+    value: Option<JsonText>,
+}
+
+impl Write {
+    fn bytes(&self) -> usize {
+        self.path.len() + self.value.as_ref().map_or(0, |value| value.bytes().len())
     }
 
-    fn remove(&mut self, path: &str) {
-        if let Some(old) = self.by_path.remove(path) {
-            self.bytes -= path.len() + old.bytes().len();
+    /// To be awaited in the order in which the changes were made.
+    pub(crate) async fn commit(&self, bus: Handle) -> Result<(), OsFault> {
+        let (space, key) = (Space::Kv, row(&self.path));
+        let op = match &self.value {
+            Some(value) => Op::Put { space, key, value: value.bytes().clone() },
+            None => Op::Delete { space, key },
+        };
+        match bus.call(Request::Write { ops: vec![op], durability: None }).await {
+            Ok(Reply::Written) => Ok(()),
+            Ok(other) => Err(faults::of_reply(&other)),
+            Err(ended) => Err(faults::of_ended(ended)),
         }
     }
 }
@@ -80,7 +91,8 @@ impl Values {
 impl Shelf {
     /// Reads every value. Blocks.
     pub fn load(store: &dyn Store, bus: Handle, limits: MemoryLimits) -> Result<Shelf, StoreError> {
-        let mut values = Values::default();
+        let values = BTreeMap::new();
+        let mut shelf = Shelf { bus, limits, values, bytes: 0, writes: 0, writes_bytes: 0 };
         let prefix = row("");
         let mut range = KeyRange::prefix(&format!("{prefix}/"));
         loop {
@@ -91,61 +103,87 @@ impl Shelf {
             }
             for found in rows {
                 let path = found.key.strip_prefix(&prefix).unwrap_or(&found.key).to_owned();
-                values.put(path, JsonText::from_stored(found.value));
+                shelf.put(path, JsonText::from_stored(found.value));
             }
             if is_last {
-                return Ok(Shelf { bus, limits, values: Mutex::new(values) });
+                return Ok(shelf);
             }
         }
+    }
+
+    pub(crate) fn bus(&self) -> Handle {
+        self.bus.clone()
     }
 
     /// The value, or null.
-    pub fn get(&self, path: &str) -> Result<JsonText, OsFault> {
+    pub(crate) fn get(&self, path: &str) -> Result<JsonText, OsFault> {
         self.check(path)?;
-        Ok(self.values().by_path.get(path).cloned().unwrap_or_else(JsonText::null))
+        Ok(self.values.get(path).cloned().unwrap_or_else(JsonText::null))
     }
 
-    /// Durable when it returns.
-    pub async fn set(&self, path: &str, value: &RawValue) -> Result<(), OsFault> {
+    /// To be committed, then settled.
+    pub(crate) fn set(&mut self, path: &str, value: &RawValue) -> Result<Write, OsFault> {
         self.check(path)?;
         check_seal(path, value)?;
         let value = JsonText::from_checked(value);
-        let bytes = value.bytes().len();
-        if bytes > self.limits.value_bytes_max {
-            let max = self.limits.value_bytes_max;
-            return Err(OsFault::new(
-                413,
-                format!("The value of '{path}' has {bytes} bytes: at most {max} are allowed"),
-            ));
+        let (bytes, max) = (value.bytes().len(), self.limits.value_bytes_max);
+        if bytes > max {
+            let why = format!("The value of '{path}' has {bytes} bytes: at most {max} are allowed");
+            return Err(OsFault::new(413, why));
         }
-        self.check_room(path, bytes)?;
-        self.write(Op::Put { space: Space::Kv, key: row(path), value: value.bytes().clone() }).await?;
-        self.values().put(path.to_owned(), value);
-        Ok(())
+        let write = Write { path: path.to_owned(), value: Some(value) };
+        self.check_room(&write)?;
+        Ok(self.begun(write))
     }
 
-    /// Durable when it returns. What is not there is gone already.
-    pub async fn delete(&self, path: &str) -> Result<(), OsFault> {
+    /// The same. `None`: there is nothing, and nothing on its way.
+    pub(crate) fn delete(&mut self, path: &str) -> Result<Option<Write>, OsFault> {
         self.check(path)?;
-        if !self.values().by_path.contains_key(path) {
-            return Ok(());
+        if self.writes == 0 && !self.values.contains_key(path) {
+            return Ok(None);
         }
-        self.write(Op::Delete { space: Space::Kv, key: row(path) }).await?;
-        self.values().remove(path);
-        Ok(())
+        Ok(Some(self.begun(Write { path: path.to_owned(), value: None })))
+    }
+
+    fn begun(&mut self, write: Write) -> Write {
+        self.writes += 1;
+        self.writes_bytes += write.bytes();
+        write
+    }
+
+    /// Its commit is over. In the order in which they were begun; only now others see it.
+    pub(crate) fn settle(&mut self, write: Write, committed: bool) {
+        self.writes -= 1;
+        self.writes_bytes -= write.bytes();
+        match write.value {
+            _ if !committed => {}
+            Some(value) => self.put(write.path, value),
+            None => self.remove(&write.path),
+        }
+    }
+
+    fn put(&mut self, path: String, value: JsonText) {
+        self.remove(&path);
+        self.bytes += path.len() + value.bytes().len();
+        self.values.insert(path, value);
+    }
+
+    fn remove(&mut self, path: &str) {
+        if let Some(old) = self.values.remove(path) {
+            self.bytes -= path.len() + old.bytes().len();
+        }
     }
 
     /// An object of paths and values, in the order of paths, as many as fit. If there are more, its last member is
     /// `next`, which is no path because it does not begin with `/`: the path to go on after.
-    pub fn list(&self, prefix: &str, after: Option<&str>) -> Result<JsonText, OsFault> {
+    pub(crate) fn list(&self, prefix: &str, after: Option<&str>) -> Result<JsonText, OsFault> {
         let from = match after.filter(|after| *after >= prefix) {
             Some(after) => Bound::Excluded(after),
             None => Bound::Included(prefix),
         };
-        let values = self.values();
         let mut page = String::from("{");
         let mut last: Option<&str> = None;
-        for (path, value) in values.by_path.range::<str, _>((from, Bound::Unbounded)) {
+        for (path, value) in self.values.range::<str, _>((from, Bound::Unbounded)) {
             if !path.starts_with(prefix) {
                 break;
             }
@@ -191,33 +229,19 @@ impl Shelf {
         Ok(())
     }
 
-    fn check_room(&self, path: &str, bytes: usize) -> Result<(), OsFault> {
+    fn check_room(&self, write: &Write) -> Result<(), OsFault> {
         let MemoryLimits { keys_max, bytes_max, .. } = self.limits;
-        let values = self.values();
-        let old = values.by_path.get(path).map(|old| path.len() + old.bytes().len());
-        if old.is_none() && values.by_path.len() >= keys_max {
+        let old = self.values.get(&write.path).map(|old| write.path.len() + old.bytes().len());
+        if old.is_none() && self.values.len() + self.writes >= keys_max {
             return Err(OsFault::new(503, format!("Memory is full: it holds {keys_max} paths, delete some")));
         }
-        if values.bytes - old.unwrap_or(0) + path.len() + bytes > bytes_max {
+        if self.bytes - old.unwrap_or(0) + self.writes_bytes + write.bytes() > bytes_max {
             return Err(OsFault::new(
                 503,
                 format!("Memory is full: it holds {bytes_max} bytes, delete some"),
             ));
         }
         Ok(())
-    }
-
-    async fn write(&self, op: Op) -> Result<(), OsFault> {
-        match self.bus.call(Request::Write { ops: vec![op], durability: None }).await {
-            Ok(Reply::Written) => Ok(()),
-            Ok(other) => Err(faults::of_reply(&other)),
-            Err(ended) => Err(faults::of_ended(ended)),
-        }
-    }
-
-    fn values(&self) -> MutexGuard<'_, Values> {
-        // Nothing in it panics half way, so the values are whole.
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -272,27 +296,41 @@ mod tests {
         RawValue::from_string(json.to_owned()).unwrap()
     }
 
+    async fn set(shelf: &mut Shelf, path: &str, json: &str) -> Result<(), OsFault> {
+        let write = shelf.set(path, &raw(json))?;
+        let done = write.commit(shelf.bus()).await;
+        shelf.settle(write, done.is_ok());
+        done
+    }
+
+    async fn delete(shelf: &mut Shelf, path: &str) {
+        if let Some(write) = shelf.delete(path).unwrap() {
+            write.commit(shelf.bus()).await.unwrap();
+            shelf.settle(write, true);
+        }
+    }
+
     #[tokio::test]
     async fn a_value_is_kept_byte_for_byte_over_a_restart() {
         let bench = Bench::new();
         let value = r#"{ "a":1e400, "b":[12345678901234567890,-0],"c":"\ud800" }"#;
-        bench.shelf(MemoryLimits::default()).set("/a/b", &raw(value)).await.unwrap();
-        let shelf = bench.shelf(MemoryLimits::default());
+        set(&mut bench.shelf(MemoryLimits::default()), "/a/b", value).await.unwrap();
+        let mut shelf = bench.shelf(MemoryLimits::default());
         assert_eq!(shelf.get("/a/b").unwrap().as_str(), value);
         assert_eq!(shelf.get("/a").unwrap().as_str(), "null");
-        shelf.delete("/a/b").await.unwrap();
-        shelf.delete("/a/b").await.unwrap();
+        delete(&mut shelf, "/a/b").await;
+        delete(&mut shelf, "/a/b").await;
         assert_eq!(bench.shelf(MemoryLimits::default()).get("/a/b").unwrap().as_str(), "null");
     }
 
     #[tokio::test]
     async fn pages_together_hold_everything_once_and_each_one_fits() {
         let bench = Bench::new();
-        let shelf = bench.shelf(MemoryLimits { page_bytes_max: 300, ..MemoryLimits::default() });
+        let mut shelf = bench.shelf(MemoryLimits { page_bytes_max: 300, ..MemoryLimits::default() });
         for n in 0..40 {
-            shelf.set(&format!("/k/{n:02}"), &raw(&format!("\"{}\"", "v".repeat(n)))).await.unwrap();
+            set(&mut shelf, &format!("/k/{n:02}"), &format!("\"{}\"", "v".repeat(n))).await.unwrap();
         }
-        shelf.set("/l", &raw("1")).await.unwrap();
+        set(&mut shelf, "/l", "1").await.unwrap();
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
             let page = shelf.list("/k/", after.as_deref()).unwrap();
@@ -314,39 +352,56 @@ mod tests {
         let bench = Bench::new();
         let limits =
             MemoryLimits { keys_max: 2, bytes_max: 40, value_bytes_max: 20, ..MemoryLimits::default() };
-        let shelf = bench.shelf(limits);
+        let mut shelf = bench.shelf(limits);
         let refused = |result: Result<(), OsFault>| {
-            result.map_or_else(|fault| (fault.code, fault.message), |()| panic!())
+            let fault = result.unwrap_err();
+            (fault.code, fault.message)
         };
         assert_eq!(
-            refused(shelf.set("a", &raw("1")).await),
+            refused(set(&mut shelf, "a", "1").await),
             (422, "Invalid path: 'a'. Paths MUST be absolute (start with /).".to_owned())
         );
-        assert_eq!(refused(shelf.set("/a\n", &raw("1")).await).0, 422);
-        assert_eq!(refused(shelf.set("/a", &raw(&"1".repeat(21))).await).0, 413);
+        assert_eq!(refused(set(&mut shelf, "/a\n", "1").await).0, 422);
+        assert_eq!(refused(set(&mut shelf, "/a", &"1".repeat(21)).await).0, 413);
         for value in ["1", "\"pwenc:v2:x\"", "{\"a\":\"pwenc:v1:\"}"] {
-            let (code, message) = refused(shelf.set("/vault/a", &raw(value)).await);
+            let (code, message) = refused(set(&mut shelf, "/vault/a", value).await);
             assert_eq!(code, 422);
             assert!(message.starts_with("E_VAULT_REQUIRES_PWENC"), "{message}");
         }
-        shelf.set("/vault/a", &raw("\"pwenc:v1:x\"")).await.unwrap();
-        shelf.set("/b", &raw("1")).await.unwrap();
-        assert_eq!(
-            refused(shelf.set("/c", &raw("1")).await),
-            (503, "Memory is full: it holds 2 paths, delete some".to_owned())
-        );
-        assert_eq!(refused(shelf.set("/b", &raw("12345678901234567890")).await).0, 503);
-        shelf.delete("/vault/a").await.unwrap();
-        shelf.set("/b", &raw("12345678901234567890")).await.unwrap();
+        set(&mut shelf, "/vault/a", "\"pwenc:v1:x\"").await.unwrap();
+        set(&mut shelf, "/b", "1").await.unwrap();
+        let full = (503, "Memory is full: it holds 2 paths, delete some".to_owned());
+        assert_eq!(refused(set(&mut shelf, "/c", "1").await), full);
+        assert_eq!(refused(set(&mut shelf, "/b", "12345678901234567890").await).0, 503);
+        delete(&mut shelf, "/vault/a").await;
+        set(&mut shelf, "/b", "12345678901234567890").await.unwrap();
         assert_eq!(shelf.list("", None).unwrap().as_str(), r#"{"/b":12345678901234567890}"#);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_durable_is_not_shown_and_counts_all_the_same() {
+        let bench = Bench::new();
+        let mut shelf = bench.shelf(MemoryLimits { keys_max: 2, ..MemoryLimits::default() });
+        let first = shelf.set("/a", &raw("1")).unwrap();
+        let second = shelf.set("/a", &raw("2")).unwrap();
+        assert_eq!(shelf.get("/a").unwrap().as_str(), "null");
+        assert_eq!(shelf.set("/b", &raw("1")).unwrap_err().code, 503);
+        let gone = shelf.delete("/a").unwrap().expect("something is on its way");
+        for (write, then) in [(first, "1"), (second, "2"), (gone, "null")] {
+            write.commit(shelf.bus()).await.unwrap();
+            shelf.settle(write, true);
+            assert_eq!(shelf.get("/a").unwrap().as_str(), then);
+        }
+        assert_eq!((shelf.bytes, shelf.writes, shelf.writes_bytes), (0, 0, 0));
     }
 
     #[tokio::test]
     async fn a_bus_that_is_gone_answers_and_nothing_is_shown_that_is_not_durable() {
         let bench = Bench::new();
-        let shelf = bench.shelf(MemoryLimits::default());
+        let mut shelf = bench.shelf(MemoryLimits::default());
         bench.runtime.end();
-        assert_eq!(shelf.set("/a", &raw("1")).await.unwrap_err().code, 503);
+        assert_eq!(set(&mut shelf, "/a", "1").await.unwrap_err().code, 503);
         assert_eq!(shelf.get("/a").unwrap().as_str(), "null");
+        assert_eq!((shelf.bytes, shelf.writes, shelf.writes_bytes), (0, 0, 0));
     }
 }

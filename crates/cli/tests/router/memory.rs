@@ -28,6 +28,24 @@ fn what_was_replied_to_survives_sigkill_byte_for_byte() {
 }
 
 #[test]
+fn messages_sent_without_waiting_see_what_those_before_them_left() {
+    let server = serve(&[]);
+    let mut client = Client::of(&server);
+    for n in 0..200 {
+        client.send("command", "Memory.Set", &json!({"key": "/n", "value": n}));
+        client.send("query", "Memory.Get", &json!({"key": "/n"}));
+    }
+    client.send("command", "Memory.Delete", &json!({"key": "/n"}));
+    client.send("query", "Memory.Get", &json!({"key": "/n"}));
+    for n in 0..200 {
+        assert_eq!(client.next()["data"]["message"], "Set /n");
+        assert_eq!(client.next()["data"], n);
+    }
+    assert_eq!(client.next()["data"]["message"], "Deleted /n");
+    assert_eq!(client.next()["data"], Value::Null);
+}
+
+#[test]
 fn paths_and_values_that_are_refused_say_why() {
     let server = serve(&["--memory-keys-max", "1"]);
     let mut client = Client::of(&server);
