@@ -169,6 +169,8 @@ impl Worker {
     }
 
     fn landed(&mut self, now: Now, flight: Flight, done: Done) {
+        // Registration is what the first flight takes along, or the first few.
+        self.registered |= self.gate.is_empty();
         for act in flight.acts {
             self.note_appends(&act.ops);
             self.carried(now, act.then);

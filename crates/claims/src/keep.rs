@@ -1,6 +1,6 @@
 //! The worker's own retention: one sweep after another, a step at a time, at intervals.
 
-use millrace_model::Now;
+use millrace_model::{Now, Outcome};
 
 use crate::effect::Effect;
 use crate::input::Seen;
@@ -9,7 +9,7 @@ use crate::worker::{Pending, Phase, Worker};
 
 impl Worker {
     pub(crate) fn wake_sweep(&mut self, now: Now) {
-        if self.sweep.is_some() || self.config.retention_interval_ms == 0 || now.mono < self.sweep_at {
+        if !self.may_sweep() || now.mono < self.sweep_at {
             return;
         }
         let events_before = now.wall.saturating_sub(self.config.event_retention_ms);
@@ -17,7 +17,7 @@ impl Worker {
             namespace: self.identity.namespace.clone(),
             now: now.wall,
             events_before,
-            unfinished_too: false,
+            unfinished_too: self.forgets_unfinished(),
             own_retention: true,
             dead_letters_before: None,
             sessions_before: events_before.min(now.wall.saturating_sub(self.config.session_ttl_ms)),
@@ -25,6 +25,18 @@ impl Worker {
         };
         self.sweep = Some(Box::new(Sweep::new(rule)));
         self.drive_sweep(now);
+    }
+
+    pub(crate) fn may_sweep(&self) -> bool {
+        self.registered && self.sweep.is_none() && self.config.retention_interval_ms > 0
+    }
+
+    fn forgets_unfinished(&self) -> bool {
+        #[cfg(feature = "sabotage")]
+        if self.config.sabotage == Some(crate::Sabotage::TrimUnfinished) {
+            return true;
+        }
+        false
     }
 
     pub(crate) fn drive_sweep(&mut self, now: Now) {
@@ -49,6 +61,13 @@ impl Worker {
                 self.sweep_at = now.mono + interval + self.draw.below(interval / 4 + 1);
             }
         }
+    }
+
+    pub(crate) fn sweep_committed(&mut self, now: Now, outcome: &Outcome) {
+        if let (Outcome::Refused(_), Some(sweep)) = (outcome, self.sweep.as_mut()) {
+            sweep.refused();
+        }
+        self.drive_sweep(now);
     }
 
     pub(crate) fn sweep_seen(&mut self, now: Now, seen: Option<Seen>) {

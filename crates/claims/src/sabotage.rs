@@ -12,4 +12,6 @@ pub enum Sabotage {
     ForgetSteps,
     /// A fire is not fenced by the schedule's row.
     FireWithoutFence,
+    /// Retention does not wait for handlers.
+    TrimUnfinished,
 }

@@ -153,6 +153,7 @@ impl Worker {
         self.beat(now);
         let Starting { handlers, streams, .. } = std::mem::take(&mut self.starting);
         for at in 0..self.handlers.len() {
+            let mark = self.draw.next().to_string();
             let handler = &self.handlers[at];
             let key = keys::handler(&self.identity.namespace, &handler.spec.id);
             let topic = handler.spec.topic.as_str().to_owned();
@@ -170,7 +171,11 @@ impl Worker {
                 }
                 None => Check::Absent { space: Space::Handlers, key: key.clone() },
             };
-            let mut ops = vec![Op::Put { space: Space::Handlers, key, value: row.encode() }];
+            let marked = keys::handlers_mark(&self.identity.namespace);
+            let mut ops = vec![
+                Op::Put { space: Space::Handlers, key, value: row.encode() },
+                Op::Put { space: Space::Kv, key: marked, value: mark.into() },
+            ];
             if handler.spec.from == From::Now {
                 let mine = streams.iter().filter(|span| span.stream.topic == handler.topic);
                 ops.extend(mine.map(|span| Op::PutNew {

@@ -1,15 +1,25 @@
 //! Retention in slices: finds out how far every stream may be forgotten, and forgets it, a bounded number of rows at a
 //! time. Used by workers now and then, and by the command line on demand.
+//!
+//! Others work meanwhile, so what is read must stay true until it is acted on. A lane only moves forward: read early it
+//! keeps too much, never too little. An open claim moves back and forth in its table as it is released and taken again, so
+//! those of one handler are read at one moment, behind its lanes. A handler that registers in between changes a mark that
+//! every trim checks.
+
+mod rows;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{
-    Batch, CursorRow, Durability, HandlerRow, LaneRow, Namespace, Offset, Op, Partition, SessionRow, Space,
-    Stream, Timestamp, TopicConfig, TopicKey, TopicRow, keys,
+    Batch, Check, Durability, Namespace, Offset, Op, Space, Stream, Timestamp, TopicConfig, TopicKey, keys,
 };
 
 use crate::input::{Look, Seen, StreamSpan};
+
+/// Open claims of one handler that are looked at. A handler with more keeps everything: retention of events waits until it
+/// has caught up.
+const CLAIMS_MAX: usize = 50_000;
 
 /// What may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +43,7 @@ pub struct SweepRule {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SweepStep {
     Look(Look),
-    /// A nonce must be filled in.
+    /// A nonce must be filled in. If it is refused, say so with [`Sweep::refused`].
     Commit(Batch),
     Done(Swept),
 }
@@ -53,20 +63,31 @@ pub struct Sweep {
     /// Where the next page of rows begins.
     from: String,
     topics: BTreeMap<TopicKey, TopicConfig>,
+    /// As it was before anything else was read.
+    mark: Option<Bytes>,
     /// Handler and the topic it takes.
     handlers: Vec<(String, TopicKey)>,
+    /// Everybody who may have claims, also those whose row cannot be read.
+    claimants: Vec<String>,
+    /// Somebody has too many claims to be looked at.
+    crowded: bool,
     /// Nothing at or above this may go.
     floors: BTreeMap<Stream, Offset>,
     lanes: BTreeMap<(String, Stream), Offset>,
     streams: Vec<StreamSpan>,
     ops: Vec<Op>,
     swept: Swept,
+    /// What the trim under way adds to `swept`.
+    trimming: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    Mark,
     /// Reading a table; the next one follows.
     Table(usize),
+    /// Reading the claims of this one of `claimants`.
+    Claims(usize),
     Streams,
     /// Where the last of `streams` should start.
     Start,
@@ -75,41 +96,72 @@ enum Stage {
     Done,
 }
 
-const TABLES: [Space; 7] = [
-    Space::Topics,
-    Space::Handlers,
-    Space::Lanes,
-    Space::Claims,
-    Space::Cursors,
-    Space::Sessions,
-    Space::DeadLetters,
-];
+const TABLES: [Space; 6] =
+    [Space::Topics, Space::Handlers, Space::Lanes, Space::Cursors, Space::Sessions, Space::DeadLetters];
 
 impl Sweep {
     pub fn new(rule: SweepRule) -> Sweep {
         let from = format!("{}/", rule.namespace);
         Sweep {
             rule,
-            stage: Stage::Table(0),
+            stage: Stage::Mark,
             from,
             topics: BTreeMap::new(),
+            mark: None,
             handlers: Vec::new(),
+            claimants: Vec::new(),
+            crowded: false,
             floors: BTreeMap::new(),
             lanes: BTreeMap::new(),
             streams: Vec::new(),
             ops: Vec::new(),
             swept: Swept::default(),
+            trimming: 0,
+        }
+    }
+
+    /// A handler came that the sweep knows nothing of: everything is read again.
+    pub fn refused(&mut self) {
+        let swept = Swept { events: self.swept.events - self.trimming, ..self.swept };
+        *self = Sweep { swept, ..Sweep::new(self.rule.clone()) };
+    }
+
+    /// Holds as long as no handler has registered since.
+    fn nobody_came(&self) -> Check {
+        let (space, key) = (Space::Kv, keys::handlers_mark(&self.rule.namespace));
+        match self.mark.clone() {
+            Some(value) => Check::Equals { space, key, value },
+            None => Check::Absent { space, key },
         }
     }
 
     pub fn step(&mut self) -> SweepStep {
         if !self.ops.is_empty() {
             let ops = std::mem::take(&mut self.ops);
+            let trims = ops.iter().any(|op| matches!(op, Op::Trim { .. }));
+            let checks = if trims { vec![self.nobody_came()] } else { Vec::new() };
             let (now, durability) = (self.rule.now, Durability::Fsync);
-            return SweepStep::Commit(Batch { now, durability, ops, ..Batch::default() });
+            return SweepStep::Commit(Batch { now, durability, checks, ops, ..Batch::default() });
         }
+        self.trimming = 0;
         let rows_max = self.rule.rows_max;
         match self.stage {
+            Stage::Mark => {
+                let from = keys::handlers_mark(&self.rule.namespace);
+                let to = format!("{from}\0");
+                SweepStep::Look(Look::Rows { space: Space::Kv, from, to, rows_max: 1 })
+            }
+            Stage::Claims(at) => match self.claimants.get(at) {
+                Some(handler) => {
+                    let from = format!("{}/{handler}/", self.rule.namespace);
+                    let to = format!("{}/{handler}0", self.rule.namespace);
+                    SweepStep::Look(Look::Rows { space: Space::Claims, from, to, rows_max: CLAIMS_MAX })
+                }
+                None => {
+                    self.stage = Stage::Streams;
+                    self.step()
+                }
+            },
             Stage::Table(at) => SweepStep::Look(Look::Rows {
                 space: TABLES[at],
                 from: self.from.clone(),
@@ -162,6 +214,17 @@ impl Sweep {
 
     pub fn seen(&mut self, seen: Seen) {
         match (self.stage, seen) {
+            (Stage::Mark, Seen::Rows(rows)) => {
+                self.mark = rows.into_iter().next().map(|(_, value)| value);
+                self.stage = Stage::Table(0);
+            }
+            (Stage::Claims(at), Seen::Rows(rows)) => {
+                self.crowded |= rows.len() >= CLAIMS_MAX;
+                for (_, stream, offset) in rows.iter().filter_map(|(key, _)| keys::claim_place(key)) {
+                    self.floor(stream, offset);
+                }
+                self.stage = Stage::Claims(at + 1);
+            }
             (Stage::Table(at), Seen::Rows(rows)) => self.table(at, &rows),
             (Stage::Streams, Seen::Streams(streams)) => {
                 self.streams = streams;
@@ -174,99 +237,11 @@ impl Sweep {
         }
     }
 
-    fn table(&mut self, at: usize, rows: &[(String, Bytes)]) {
-        for (key, value) in rows {
-            // A row that cannot be read keeps nothing from going, except where it stands for somebody's place.
-            self.row(TABLES[at], key, value);
-        }
-        if rows.len() >= self.rule.rows_max {
-            self.from = rows.last().map_or_else(String::new, |(key, _)| format!("{key}\0"));
-            return;
-        }
-        self.from = format!("{}/", self.rule.namespace);
-        self.stage = if at + 1 < TABLES.len() { Stage::Table(at + 1) } else { Stage::Streams };
-    }
-
-    fn row(&mut self, space: Space, key: &str, value: &[u8]) {
-        match space {
-            Space::Topics => {
-                if let (Ok(topic), Ok(row)) = (TopicKey::parse(key), TopicRow::decode(key, value)) {
-                    self.topics.insert(topic, row.config);
-                }
-            }
-            Space::Handlers => {
-                let topic = HandlerRow::decode(key, value).ok().map(|row| row.topic);
-                let topic =
-                    topic.and_then(|topic| TopicKey::parse(&format!("{}/{topic}", self.rule.namespace)).ok());
-                let id = key.split('/').nth(1).map(str::to_owned);
-                self.handlers.extend(id.zip(topic));
-            }
-            Space::Lanes => {
-                let parts: Vec<&str> = key.split('/').collect();
-                if let [_, handler, topic, partition, "-"] = parts.as_slice() {
-                    let next = LaneRow::decode(key, value).map_or(Offset::ZERO, |row| row.unseen_from());
-                    if let Some(stream) = self.stream(topic, partition) {
-                        self.lanes.insert(((*handler).to_owned(), stream), next);
-                    }
-                }
-            }
-            Space::Claims => {
-                if let Some((_, stream, offset)) = keys::claim_place(key) {
-                    self.floor(stream, offset);
-                }
-            }
-            Space::Cursors => {
-                let parts: Vec<&str> = key.split('/').collect();
-                if let [_, topic, _, partition] = parts.as_slice() {
-                    let next = CursorRow::decode(key, value).map_or(Offset::ZERO, |row| row.committed.next());
-                    if let Some(stream) = self.stream(topic, partition) {
-                        self.floor(stream, next);
-                    }
-                }
-            }
-            Space::Sessions => {
-                let alive = SessionRow::decode(key, value)
-                    .map(|row| row.stopped.unwrap_or(row.heartbeat).max(row.heartbeat));
-                if alive.is_ok_and(|alive| alive < self.rule.sessions_before) {
-                    self.swept.sessions += 1;
-                    self.ops.push(Op::Delete { space, key: key.to_owned() });
-                }
-            }
-            Space::DeadLetters => {
-                self.swept.dead_letters += 1;
-                self.ops.push(Op::Delete { space, key: key.to_owned() });
-            }
-            _ => {}
-        }
-    }
-
-    fn stream(&self, topic: &str, partition: &str) -> Option<Stream> {
-        let topic = TopicKey::parse(&format!("{}/{topic}", self.rule.namespace)).ok()?;
-        Some(topic.stream(Partition(partition.parse().ok()?)))
-    }
-
-    fn floor(&mut self, stream: Stream, offset: Offset) {
-        let floor = self.floors.entry(stream).or_insert(offset);
-        *floor = (*floor).min(offset);
-    }
-
-    /// A handler that has not looked at a stream yet needs all of it.
-    fn set_floors(&mut self) {
-        for span in self.streams.clone() {
-            for (handler, topic) in self.handlers.clone() {
-                if topic == span.stream.topic {
-                    let place = (handler, span.stream.clone());
-                    let next = self.lanes.get(&place).copied().unwrap_or(Offset::ZERO);
-                    self.floor(span.stream.clone(), next);
-                }
-            }
-        }
-    }
-
     /// A topic's own retention wins; a compacted topic keeps what compaction leaves.
     fn start_rule(&self, stream: &Stream) -> Option<(Option<Timestamp>, Option<u64>)> {
         let config = self.topics.get(&stream.topic);
-        if config.is_some_and(|config| config.compact) {
+        let crowded = self.crowded && self.keeps_unfinished(stream);
+        if crowded || config.is_some_and(|config| config.compact) {
             return None;
         }
         let (ms, bytes) = config.map_or((None, None), |config| (config.retention_ms, config.retention_bytes));
@@ -289,7 +264,8 @@ impl Sweep {
         let floor = self.floors.get(&span.stream).copied().filter(|_| self.keeps_unfinished(&span.stream));
         let start = floor.map_or(found, |floor| found.min(floor)).max(span.start);
         if start > span.start {
-            self.swept.events += start.0 - span.start.0;
+            self.trimming = start.0 - span.start.0;
+            self.swept.events += self.trimming;
             self.ops.push(Op::Trim { stream: span.stream.clone(), start });
         }
         self.stage = Stage::Finished(start);

@@ -57,6 +57,8 @@ pub struct Worker {
     pub(crate) refresh_at: Mono,
     pub(crate) sweep_at: Mono,
     pub(crate) sweep: Option<Box<Sweep>>,
+    /// Its handlers are known to everybody. Before, retention would take what they are about to claim.
+    pub(crate) registered: bool,
     pub(crate) failed: Option<String>,
     now: Now,
 }
@@ -128,6 +130,7 @@ impl Worker {
             refresh_at: Mono(0),
             sweep_at: Mono(0),
             sweep: None,
+            registered: false,
             failed: None,
             now: Now::default(),
             config,
@@ -189,8 +192,7 @@ impl Worker {
             wakes.extend(self.handlers.iter().filter_map(|handler| handler.next_wake(now, polls)));
             let queued = self.handlers.iter().filter_map(|handler| handler.queue.front());
             wakes.extend(queued.map(|claimed| stale_at(claimed.ticket.row.due)));
-            let sweeps = self.sweep.is_none() && self.config.retention_interval_ms > 0;
-            wakes.extend(sweeps.then_some(self.sweep_at));
+            wakes.extend(self.may_sweep().then_some(self.sweep_at));
         }
         wakes.into_iter().min()
     }
@@ -238,7 +240,7 @@ impl Worker {
         match self.pending.remove(&token) {
             Some(Pending::Flight) => self.flight_back(now, outcome),
             Some(Pending::Commit(under_way)) => self.commit_back(now, *under_way, outcome),
-            Some(Pending::SweepCommit) => self.drive_sweep(now),
+            Some(Pending::SweepCommit) => self.sweep_committed(now, &outcome),
             #[cfg(feature = "sabotage")]
             Some(Pending::Apart) => {}
             // An answer to a look, or to nothing: not a commit of this worker.

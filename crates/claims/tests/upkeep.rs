@@ -54,6 +54,96 @@ fn nothing_goes_that_a_handler_has_not_finished() {
     assert_eq!(desk.payloads("u"), ["1"]);
 }
 
+fn sweep_of(desk: &Desk, rows_max: usize) -> Sweep {
+    Sweep::new(SweepRule {
+        namespace: Namespace::default(),
+        now: desk.now.wall,
+        events_before: desk.now.wall,
+        unfinished_too: false,
+        own_retention: true,
+        dead_letters_before: None,
+        sessions_before: Timestamp(0),
+        rows_max,
+    })
+}
+
+#[test]
+fn a_claim_that_moves_while_retention_looks_keeps_its_event() {
+    let mut desk = Desk::new();
+    desk.publish(out("t", "1"));
+    desk.publish(out("t", "2"));
+    desk.pass(60_000);
+    // Both were claimed. The first one's lease is the longer one, so it stands behind in the table.
+    let (id, stream) = (HandlerId::new("m:h").unwrap(), key("t").stream(Partition(0)));
+    let claim = |due: u64, offset: u64| {
+        let row = ClaimRow { due: Timestamp(due), ..ClaimRow::default() };
+        Ticket { handler: id.clone(), stream: stream.clone(), offset: Offset(offset), row }
+    };
+    let row = HandlerRow { topic: "t".into(), registered: START };
+    let handlers = keys::handler(&Namespace::default(), &id);
+    let ops = vec![
+        Op::Put { space: Space::Handlers, key: handlers, value: row.encode() },
+        Op::Put {
+            space: Space::Lanes,
+            key: keys::lane(&id, &stream, None),
+            value: LaneRow::from_now(Offset(3)).encode(),
+        },
+        claim(100, 2).put(),
+        claim(200, 1).put(),
+    ];
+    desk.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
+    let mut sweep = sweep_of(&desk, 1);
+    let mut moved = false;
+    let swept = loop {
+        match sweep.step() {
+            SweepStep::Look(look) => {
+                sweep.seen(desk.look(&look));
+                // It is released before a look comes to it, and now stands before the other one.
+                let claims = matches!(look, Look::Rows { space: Space::Claims, .. });
+                if claims && !std::mem::replace(&mut moved, true) {
+                    let ops = vec![claim(200, 1).delete(), claim(50, 1).put()];
+                    desk.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
+                }
+            }
+            SweepStep::Commit(batch) => drop(desk.store.commit(&[batch]).unwrap()),
+            SweepStep::Done(swept) => break swept,
+        }
+    };
+    assert!(moved);
+    assert_eq!((swept.events, desk.payloads("t").len()), (0, 2));
+}
+
+#[test]
+fn a_handler_that_comes_while_retention_looks_gets_what_was_there() {
+    let mut desk = Desk::with(vec![handler("m:h", "t")]);
+    desk.publish(out("t", "1"));
+    desk.ok("a");
+    desk.pass(60_000);
+    let mut sweep = sweep_of(&desk, 100);
+    let mut refusals = 0;
+    let swept = loop {
+        match sweep.step() {
+            SweepStep::Look(look) => sweep.seen(desk.look(&look)),
+            SweepStep::Commit(batch) => {
+                if refusals == 0 {
+                    desk.join("b", config(), vec![handler("m:new", "t")], Vec::new());
+                }
+                let outcome = desk.store.commit(&[batch]).unwrap().remove(0);
+                if matches!(outcome, Outcome::Refused(_)) {
+                    refusals += 1;
+                    sweep.refused();
+                }
+            }
+            SweepStep::Done(swept) => break swept,
+        }
+    };
+    assert_eq!((refusals, swept.events), (1, 0), "on the second look it was there to be asked");
+    assert_eq!(desk.payloads("t"), ["1"]);
+    desk.fail("b");
+    desk.pass(60_000);
+    assert_eq!(desk.ok("b").attempt, 2, "and a second try finds it, too");
+}
+
 #[test]
 fn nothing_goes_that_a_group_has_not_committed() {
     let mut desk = Desk::new();

@@ -14,6 +14,11 @@ pub fn handler(namespace: &Namespace, handler: &HandlerId) -> String {
     [namespace.as_str(), "/", handler.as_str()].concat()
 }
 
+/// In `kv`: changes whenever a handler is registered. Whoever removes events on the word of all handlers checks it.
+pub fn handlers_mark(namespace: &Namespace) -> String {
+    ["handlers_mark/", namespace.as_str()].concat()
+}
+
 /// `namespace/handler/topic/partition/lane`: the lane is `-` for the plain one, else as in [`off_priority`].
 pub fn lane(handler: &HandlerId, stream: &Stream, lane: Option<u32>) -> String {
     let (namespace, topic) = (stream.topic.namespace(), stream.topic.topic());

@@ -174,7 +174,7 @@ impl Desk {
         }
     }
 
-    fn look(&self, look: &Look) -> Seen {
+    pub fn look(&self, look: &Look) -> Seen {
         match look {
             Look::Rows { space, from, to, rows_max } => {
                 let range = KeyRange { from: from.clone(), to: Some(to.clone()) };

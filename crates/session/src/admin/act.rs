@@ -157,7 +157,9 @@ impl Admin {
                     sweep.seen(seen);
                 }
                 SweepStep::Commit(batch) => {
-                    self.write(Batch { nonce: rand::random(), ..batch })?;
+                    if !self.write(Batch { nonce: rand::random(), ..batch })? {
+                        sweep.refused();
+                    }
                 }
                 SweepStep::Done(Swept { events, dead_letters, sessions }) => {
                     return Ok(Cleaned { events, dead_letters, sessions });
