@@ -2,22 +2,26 @@
 //! between any two steps, their commits fail or succeed without an answer, their handlers are slow, fail, commit and
 //! emit, the wall clock steps. After the calm everything must have ended exactly once.
 
+mod commits;
+mod effects;
+mod fate;
 mod plan;
 mod process;
 mod record;
+mod verdict;
 
-use millrace_claims::{Effect, Input, RunId, Sabotage, StateChanges, Token, Topics, Worker, imperative};
-use millrace_model::{Batch, JsonText, Namespace, Now, Outcome, Priority, Timestamp, TopicName};
+use millrace_claims::{Input, RunId, Sabotage, Token, Worker};
+use millrace_model::{Batch, Now, Timestamp};
 
-use self::plan::{Plan, TOPICS};
-use self::process::{Process, Step};
+use self::plan::Plan;
+use self::process::Process;
 pub(crate) use self::record::INVARIANTS;
 use self::record::{Record, violation};
 use crate::check::Violation;
 use crate::clock::Clock;
 use crate::dice::Dice;
 use crate::disk::Disk;
-use crate::fault::{Fault, FaultCounts};
+use crate::fault::FaultCounts;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
 
@@ -204,187 +208,6 @@ impl ClaimsWorld {
             }
         }
         Ok(())
-    }
-
-    fn effect(&mut self, at: usize, effect: Effect) -> Result<(), Violation> {
-        let (life, soon) = (self.processes[at].life, self.clock.world_ms + 1);
-        match effect {
-            Effect::Commit { token, batch } => {
-                if batch.bytes() > millrace_model::BATCH_BYTES_MAX {
-                    return Err(violation("batches_fit", format!("p{at} makes {} bytes", batch.bytes())));
-                }
-                let slow = !self.calm && self.dice.chance(self.plan.commit_slow);
-                if slow {
-                    self.faults.add(Fault::CommitSlow);
-                }
-                let most_ms = if slow { 2 * self.plan.config.event_claim_lease_ms } else { 15 };
-                let at_ms = soon + self.dice.below(most_ms);
-                let batch = Box::new(batch);
-                self.schedule.at(at_ms, Happening::CommitApplies { process: at, life, token, batch });
-            }
-            Effect::Look { token, look } => {
-                let fails = !self.calm && self.dice.chance(self.plan.look_fails);
-                if fails {
-                    self.faults.add(Fault::ReadFailed);
-                }
-                let seen = (!fails).then(|| process::look(self.disk.store(), &look));
-                let input = Box::new(Input::Seen { token, seen });
-                let at_ms = soon + self.dice.below(10);
-                self.schedule.at(at_ms, Happening::Report { process: at, life, input });
-            }
-            Effect::Run(run) => {
-                if run.attempt > self.plan.config.event_max_attempts {
-                    let detail = format!("p{at} tries {} for the {}th time", run.event.id, run.attempt);
-                    return Err(violation("gives_up", detail));
-                }
-                self.note(&format!("p{at} runs h{} {} attempt {}", run.handler, run.event.id, run.attempt));
-                self.begin_run(at, run);
-            }
-            Effect::Answer { run, result } => {
-                self.processes[at].answered(run, result.is_ok());
-                self.schedule.at(soon, Happening::RunGoesOn { process: at, life, run });
-            }
-            Effect::Note(note) => self.note(&format!("p{at} {note:?}")),
-            Effect::Stopped { .. } => self.ended(at),
-        }
-        Ok(())
-    }
-
-    fn begin_run(&mut self, at: usize, run: millrace_claims::Run) {
-        let id = &self.plan.handlers[run.handler].id;
-        let work = plan::work(self.seed, id, &run.event);
-        let slow = !self.calm && self.dice.chance(self.plan.slow_runs);
-        if slow {
-            self.faults.add(Fault::Vanished);
-        }
-        let lease_ms = self.plan.config.event_claim_lease_ms;
-        let last_ms = if slow { self.dice.between(lease_ms / 2, lease_ms * 3) } else { self.dice.below(60) };
-        let fails_at = (!self.calm && self.dice.chance(self.plan.run_fails))
-            .then(|| self.dice.below(u64::from(work.commits) + 1) as u32);
-        let (life, run_id) = (self.processes[at].life, run.run);
-        self.processes[at].begin_run(run, work, last_ms, fails_at);
-        let at_ms = self.clock.world_ms + 1 + self.dice.below(20);
-        self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run: run_id });
-    }
-
-    fn run_goes_on(&mut self, at: usize, run: RunId) -> Result<(), Violation> {
-        let life = self.processes[at].life;
-        match self.processes[at].next_step(run, &self.plan.handlers) {
-            Some(Step::Wait(ms)) => {
-                let at_ms = self.clock.world_ms + ms;
-                self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run });
-            }
-            Some(Step::Say(input)) => return self.input(at, *input),
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// The disk does its part even if nobody waits for it any more.
-    fn applies(&mut self, at: usize, life: u64, token: Token, batch: &Batch) -> Result<(), Violation> {
-        let alive = self.alive(at, life);
-        // A process that died took what it had not handed over with it.
-        if !alive && self.dice.chance(500) {
-            return Ok(());
-        }
-        let fails = alive && !self.calm && self.dice.chance(self.plan.commit_fails);
-        if fails && self.dice.chance(500) {
-            self.faults.add(Fault::CommitFailed);
-            return self.report(at, life, Input::Failed { reason: "the disk".into() });
-        }
-        let outcome = self.commit(at, batch)?;
-        if fails {
-            self.faults.add(Fault::CommitFailed);
-            return self.report(at, life, Input::Failed { reason: "the disk, after writing".into() });
-        }
-        self.report(at, life, Input::Committed { token, outcome })
-    }
-
-    fn commit(&mut self, at: usize, batch: &Batch) -> Result<Outcome, Violation> {
-        let session = self.processes.get(at).map_or("nobody", |process| process.session());
-        // Looked at before, accused only if the batch was not refused.
-        let held = record::held(session, batch, self.disk.store());
-        let outcomes = self.disk.commit(std::slice::from_ref(batch));
-        let outcome = outcomes.ok().and_then(|mut outcomes| outcomes.pop());
-        let outcome = outcome.ok_or_else(|| violation("restores", "the store gave no answer".into()))?;
-        if let Outcome::Done(done) = &outcome {
-            held?;
-            self.record.applied(batch, done)?;
-            if !done.appended.is_empty() {
-                self.news(at);
-            }
-        }
-        Ok(outcome)
-    }
-
-    fn report(&mut self, at: usize, life: u64, input: Input) -> Result<(), Violation> {
-        let at_ms = self.clock.world_ms + self.dice.below(5);
-        self.schedule.at(at_ms, Happening::Report { process: at, life, input: Box::new(input) });
-        Ok(())
-    }
-
-    /// Other processes look for commits now and then, and sometimes miss one until they poll.
-    fn news(&mut self, by: usize) {
-        for process in (0..self.processes.len()).filter(|process| *process != by) {
-            if self.dice.chance(700) {
-                let (life, at_ms) = (self.processes[process].life, self.clock.world_ms + self.dice.below(10));
-                let input = Box::new(Input::News { topics: None });
-                self.schedule.at(at_ms, Happening::Report { process, life, input });
-            }
-        }
-    }
-
-    fn publish(&mut self) -> Result<(), Violation> {
-        if self.calm {
-            return Ok(());
-        }
-        let topic = TopicName::new(TOPICS[self.dice.below(2) as usize]).expect("a legal topic");
-        let priority = Priority([100, 100, 100, 1, 200, 900][self.dice.below(6) as usize]);
-        let event =
-            millrace_claims::OutEvent { priority, ..millrace_claims::OutEvent::new(topic, JsonText::null()) };
-        let changes = StateChanges { event: Some(event), ..StateChanges::default() };
-        let (now, nonce) = (self.now(usize::MAX).wall, self.dice.draw());
-        let (namespace, topics) = (Namespace::default(), Topics::default());
-        let batch = imperative(&self.plan.config, &namespace, &topics, changes, now, nonce)
-            .map_err(|error| violation("restores", error.to_string()))?;
-        self.record.published += 1;
-        self.commit(usize::MAX, &batch)?;
-        let at_ms = self.clock.world_ms + self.dice.below(120);
-        self.schedule.at(at_ms, Happening::Publish);
-        Ok(())
-    }
-
-    fn fate(&mut self) {
-        if self.calm {
-            return;
-        }
-        for at in 0..self.processes.len() {
-            if self.processes[at].worker.is_some() && self.dice.chance(self.plan.kill) {
-                self.faults.add(Fault::Kill);
-                self.note(&format!("p{at} is killed"));
-                self.ended(at);
-            } else if self.dice.chance(self.plan.stops) {
-                self.faults.add(Fault::Stop);
-                let (life, input) = (self.processes[at].life, Box::new(Input::Stop));
-                self.schedule.at(self.clock.world_ms, Happening::Report { process: at, life, input });
-            }
-        }
-        if self.dice.chance(self.plan.wall_steps) {
-            // Now and then to where the next minute begins, for the schedules.
-            let far = if self.dice.chance(400) { 55_000 } else { 0 };
-            let by_ms = far + self.dice.below(6000) as i64 - 3000;
-            self.faults.add(Fault::WallStep);
-            self.clock.step_wall(by_ms);
-            self.note(&format!("the wall clock steps by {by_ms} ms"));
-        }
-        self.schedule.at(self.clock.world_ms + 20, Happening::Fate);
-    }
-
-    /// The process is gone; another takes its place, under the same name.
-    fn ended(&mut self, at: usize) {
-        self.processes[at].end();
-        let at_ms = self.clock.world_ms + self.dice.between(1, 1500);
-        self.schedule.at(at_ms, Happening::Start { process: at });
     }
 
     /// Ready work that an idle worker has not taken although it must have looked at least once since.

@@ -33,6 +33,8 @@ pub enum Fault {
     Resent,
     /// Another process committed to the same store.
     Neighbour,
+    /// Retention took events while handlers ran.
+    Trimmed,
 }
 
 impl Fault {
@@ -61,6 +63,7 @@ impl Fault {
             Fault::FilterConflict => "filter_conflict",
             Fault::Resent => "resent",
             Fault::Neighbour => "neighbour",
+            Fault::Trimmed => "trimmed",
         }
     }
 }

@@ -7,8 +7,8 @@
 //! What it does not do: it does not parse frames, open sockets or write files; those are tested where they live. It
 //! knows the engine only by its inputs and effects.
 //!
-//! Start with [`run`]; the invariants of the bus are in `check`, one file each, those of handlers in `claims/record.rs`,
-//! those of the loop in `router/record.rs`.
+//! Start with [`run`]; the invariants of the bus are in `check`, one file each, those of handlers in `claims/record.rs`
+//! and `claims/verdict.rs`, those of the loop in `router/record.rs`.
 
 mod actor;
 mod check;

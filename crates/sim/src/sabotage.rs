@@ -35,12 +35,13 @@ pub fn parse(name: &str) -> Option<Sabotage> {
     ALL.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }
 
-pub const CLAIMS: [ClaimsSabotage; 5] = [
+pub const CLAIMS: [ClaimsSabotage; 6] = [
     ClaimsSabotage::AckWithoutFence,
     ClaimsSabotage::NeverGiveUp,
     ClaimsSabotage::EmitBeforeAck,
     ClaimsSabotage::ForgetSteps,
     ClaimsSabotage::FireWithoutFence,
+    ClaimsSabotage::TrimUnfinished,
 ];
 
 pub fn expected_of_claims(sabotage: ClaimsSabotage) -> &'static [&'static str] {
@@ -50,6 +51,7 @@ pub fn expected_of_claims(sabotage: ClaimsSabotage) -> &'static [&'static str] {
         ClaimsSabotage::EmitBeforeAck => &["emitted_with_ack"],
         ClaimsSabotage::ForgetSteps => &["stored_once"],
         ClaimsSabotage::FireWithoutFence => &["fired_once", "stored_once"],
+        ClaimsSabotage::TrimUnfinished => &["trims_finished_only"],
     }
 }
 

@@ -29,6 +29,7 @@ fn no_invariant_is_violated() {
         Fault::Stop,
         Fault::WallStep,
         Fault::Vanished,
+        Fault::Trimmed,
     ] {
         assert!(faults.of(fault) > 0, "{fault:?} never happened: {faults}");
     }

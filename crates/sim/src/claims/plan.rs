@@ -59,11 +59,9 @@ impl Plan {
             event_poll_interval_ms: dice.between(100, 1000),
             session_heartbeat_interval_ms: dice.between(500, 5000),
             refresh_interval_ms: dice.between(500, 5000),
-            // Everything stays, so that it can be counted in the end; sweeps look, and find nothing to do.
             retention_interval_ms: if dice.chance(500) { 2000 } else { 0 },
-            retention_rows_max: 5,
             sabotage,
-            ..WorkerConfig::default()
+            ..retention(seed)
         };
         let spec = |id: &str, topic: &str, priority| HandlerSpec {
             id: HandlerId::new(id).expect("a legal id"),
@@ -101,6 +99,18 @@ impl Plan {
             commit_slow,
             skewed: dice.chance(500),
         }
+    }
+}
+
+/// Half of the worlds that sweep remove what is finished after a moment, the others only look. In small slices, so that
+/// much can happen between two of them.
+fn retention(seed: u64) -> WorkerConfig {
+    let mut dice = Dice::new(seed, "claims retention");
+    let week_ms = WorkerConfig::default().event_retention_ms;
+    WorkerConfig {
+        event_retention_ms: if dice.chance(500) { dice.between(20, 3000) } else { week_ms },
+        retention_rows_max: dice.between(1, 12) as usize,
+        ..WorkerConfig::default()
     }
 }
 

@@ -2,27 +2,33 @@
 //! hold for it whatever goes wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use millrace_model::{
-    Batch, ClaimRow, Done, Ending, FinishedRow, Namespace, Op, ScheduleRow, Space, Timestamp, keys,
+    Batch, ClaimRow, Done, Ending, Event, FinishedRow, Offset, Op, ScheduleRow, Space, Stream, Timestamp,
+    keys,
 };
-use millrace_store::{KeyRange, ReadLimit, Store};
+use millrace_store::{KeyRange, Store};
 
-use super::plan::{self, Plan, TICK};
+use super::plan::{Plan, TICK};
 use crate::check::Violation;
 
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// `stream/offset/handler` of everything that has ended.
-    endings: BTreeMap<String, Ending>,
+    pub(super) endings: BTreeMap<String, Ending>,
+    /// Everything that was ever appended: retention takes it from the store, not from here.
+    pub(super) events: BTreeMap<(Stream, Offset), Arc<Event>>,
+    /// Where each stream begins.
+    starts: BTreeMap<Stream, Offset>,
     /// Tags of events that handlers made, and how often each was stored.
-    tags: BTreeSet<String>,
+    pub(super) tags: BTreeSet<String>,
     schedule_last: Timestamp,
     pub(crate) published: u64,
     ticks: u64,
 }
 
-pub(crate) const INVARIANTS: [&str; 12] = [
+pub(crate) const INVARIANTS: [&str; 13] = [
     "ended_once",
     "one_place",
     "emitted_with_ack",
@@ -35,16 +41,11 @@ pub(crate) const INVARIANTS: [&str; 12] = [
     "no_ready_work_asleep",
     "no_busy_loop",
     "batches_fit",
+    "trims_finished_only",
 ];
 
 pub(crate) fn violation(invariant: &'static str, detail: String) -> Violation {
     Violation { invariant, detail }
-}
-
-/// `namespace/topic/partition/offset/handler` of a claim's key, which is how endings are keyed.
-fn place_of_claim(key: &str) -> Option<String> {
-    let (handler, stream, offset) = keys::claim_place(key)?;
-    Some(format!("{stream}/{:016x}/{handler}", offset.0))
 }
 
 /// Only who holds a claim may end it.
@@ -65,7 +66,7 @@ pub(crate) fn held(session: &str, batch: &Batch, store: &dyn Store) -> Result<()
 
 impl Record {
     /// A batch has become durable.
-    pub(crate) fn applied(&mut self, batch: &Batch, done: &Done) -> Result<(), Violation> {
+    pub(crate) fn applied(&mut self, plan: &Plan, batch: &Batch, done: &Done) -> Result<(), Violation> {
         let mut ended = BTreeSet::new();
         for op in &batch.ops {
             match op {
@@ -96,6 +97,7 @@ impl Record {
                     }
                     self.schedule_last = self.schedule_last.max(row.last);
                 }
+                Op::Trim { stream, start } => self.trimmed(plan, batch.now, stream, *start)?,
                 _ => {}
             }
         }
@@ -113,6 +115,14 @@ impl Record {
                 let detail = format!("{} was stored before: the fences should have kept it out", appended.id);
                 return Err(violation("stored_once", detail));
             }
+            let event = Event {
+                stream: append.stream.clone(),
+                offset: appended.offset,
+                ts: appended.ts,
+                id: appended.id.clone(),
+                body: append.event.body.clone(),
+            };
+            self.events.insert((event.stream.clone(), event.offset), Arc::new(event));
             self.ticks += u64::from(append.stream.topic.topic() == TICK);
             let payload: Option<String> = serde_json::from_str(append.event.body.payload.as_str()).ok();
             let Some(tag) = payload.filter(|text| text.contains('|')) else { continue };
@@ -132,6 +142,35 @@ impl Record {
         Ok(())
     }
 
+    /// Only what is old goes, and only when every handler of its type is done with it.
+    fn trimmed(
+        &mut self,
+        plan: &Plan,
+        now: Timestamp,
+        stream: &Stream,
+        start: Offset,
+    ) -> Result<(), Violation> {
+        // Somebody whose clock is ahead may have been there before.
+        let known = self.starts.entry(stream.clone()).or_insert(Offset::ZERO);
+        let before = std::mem::replace(known, start.max(*known)).min(start);
+        let gone = self.events.range((stream.clone(), before)..(stream.clone(), start));
+        let old = now.saturating_sub(plan.config.event_retention_ms);
+        for event in gone.map(|(_, event)| event) {
+            let mut takers = plan.handlers.iter().filter(|spec| spec.topic.as_str() == stream.topic.topic());
+            let open = takers
+                .find(|spec| !self.endings.contains_key(&keys::finished(stream, event.offset, &spec.id)));
+            if let Some(spec) = open {
+                let detail = format!("{stream} loses {} before {} has ended it", event.offset, spec.id);
+                return Err(violation("trims_finished_only", detail));
+            }
+            if event.ts >= old {
+                let detail = format!("{stream} loses {} of {}, {old} is old", event.offset, event.ts);
+                return Err(violation("trims_finished_only", detail));
+            }
+        }
+        Ok(())
+    }
+
     /// What has ended is claimed by nobody, and what was claimed has not ended.
     fn one_place(&self, ended: &BTreeSet<String>, done: &Done) -> Result<(), Violation> {
         for claimed in &done.claimed {
@@ -142,69 +181,5 @@ impl Record {
             }
         }
         Ok(())
-    }
-
-    /// No claim is left open for what has ended.
-    pub(crate) fn look_around(&self, store: &dyn Store) -> Result<(), Violation> {
-        let rows = store.scan(Space::Claims, &KeyRange::all(), usize::MAX).unwrap_or_default();
-        for place in rows.iter().filter_map(|row| place_of_claim(&row.key)) {
-            if self.endings.contains_key(&place) {
-                return Err(violation("one_place", format!("{place} has ended and is still claimed")));
-            }
-        }
-        Ok(())
-    }
-
-    /// After the calm: every event has ended for every handler, with all it should have left behind and nothing else.
-    pub(crate) fn at_the_end(&self, seed: u64, plan: &Plan, store: &dyn Store) -> Result<(), Violation> {
-        self.look_around(store)?;
-        let mut expected = BTreeSet::new();
-        for bounds in store.streams().unwrap_or_default() {
-            let limit = ReadLimit { events_max: usize::MAX, bytes_max: usize::MAX };
-            let events =
-                store.read(&bounds.stream, bounds.start, limit).map(|page| page.events).unwrap_or_default();
-            for event in events {
-                for handler in
-                    plan.handlers.iter().filter(|spec| spec.topic.as_str() == bounds.stream.topic.topic())
-                {
-                    let place = keys::finished(&event.stream, event.offset, &handler.id);
-                    let work = plan::work(seed, &handler.id, &event);
-                    let tags = |kind: &'static str, count| {
-                        (0..count).map(|n| plan::tag(&event, &handler.id, kind, n)).collect::<Vec<_>>()
-                    };
-                    match self.endings.get(&place) {
-                        None => return Err(violation("nothing_lost", format!("{place} has not ended"))),
-                        Some(Ending::Acked) => {
-                            expected.extend(tags("commit", work.commits));
-                            expected.extend(tags("emit", work.emits));
-                        }
-                        Some(_) => {
-                            // Its commits stand as far as it came: each needs those before it.
-                            let there = tags("commit", work.commits);
-                            let came = there.iter().take_while(|tag| self.tags.contains(*tag)).count();
-                            expected.extend(there.into_iter().take(came));
-                        }
-                    }
-                }
-            }
-        }
-        if let Some(tag) = expected.symmetric_difference(&self.tags).next() {
-            let what = if self.tags.contains(tag) { "should not be there" } else { "is missing" };
-            return Err(violation("nothing_lost", format!("{tag} {what}")));
-        }
-        self.state_is_fold(store)
-    }
-
-    fn state_is_fold(&self, store: &dyn Store) -> Result<(), Violation> {
-        let namespace = Namespace::default();
-        let committed = self.tags.iter().filter(|tag| tag.contains("|commit|"));
-        let expected: BTreeSet<String> =
-            committed.map(|tag| keys::identity(&namespace, &plan::entity(tag.clone()))).collect();
-        let heads = store.scan(Space::Heads, &KeyRange::all(), usize::MAX).unwrap_or_default();
-        let found: BTreeSet<String> = heads.into_iter().map(|row| row.key).collect();
-        match expected.symmetric_difference(&found).next() {
-            Some(key) => Err(violation("state_is_fold", format!("{key} is in only one of state and events"))),
-            None => Ok(()),
-        }
     }
 }

@@ -1,0 +1,85 @@
+//! What a worker asks of its world, and how its handlers go on.
+
+use millrace_claims::{Effect, Input, RunId};
+
+use super::process::{self, Step};
+use super::record::violation;
+use super::{ClaimsWorld, Happening, plan};
+use crate::check::Violation;
+use crate::fault::Fault;
+
+impl ClaimsWorld {
+    pub(super) fn effect(&mut self, at: usize, effect: Effect) -> Result<(), Violation> {
+        let (life, soon) = (self.processes[at].life, self.clock.world_ms + 1);
+        match effect {
+            Effect::Commit { token, batch } => {
+                if batch.bytes() > millrace_model::BATCH_BYTES_MAX {
+                    return Err(violation("batches_fit", format!("p{at} makes {} bytes", batch.bytes())));
+                }
+                let slow = !self.calm && self.dice.chance(self.plan.commit_slow);
+                if slow {
+                    self.faults.add(Fault::CommitSlow);
+                }
+                let most_ms = if slow { 2 * self.plan.config.event_claim_lease_ms } else { 15 };
+                let at_ms = soon + self.dice.below(most_ms);
+                let batch = Box::new(batch);
+                self.schedule.at(at_ms, Happening::CommitApplies { process: at, life, token, batch });
+            }
+            Effect::Look { token, look } => {
+                let fails = !self.calm && self.dice.chance(self.plan.look_fails);
+                if fails {
+                    self.faults.add(Fault::ReadFailed);
+                }
+                let seen = (!fails).then(|| process::look(self.disk.store(), &look));
+                let input = Box::new(Input::Seen { token, seen });
+                let at_ms = soon + self.dice.below(10);
+                self.schedule.at(at_ms, Happening::Report { process: at, life, input });
+            }
+            Effect::Run(run) => {
+                if run.attempt > self.plan.config.event_max_attempts {
+                    let detail = format!("p{at} tries {} for the {}th time", run.event.id, run.attempt);
+                    return Err(violation("gives_up", detail));
+                }
+                self.note(&format!("p{at} runs h{} {} attempt {}", run.handler, run.event.id, run.attempt));
+                self.begin_run(at, run);
+            }
+            Effect::Answer { run, result } => {
+                self.processes[at].answered(run, result.is_ok());
+                self.schedule.at(soon, Happening::RunGoesOn { process: at, life, run });
+            }
+            Effect::Note(note) => self.note(&format!("p{at} {note:?}")),
+            Effect::Stopped { .. } => self.ended(at),
+        }
+        Ok(())
+    }
+
+    fn begin_run(&mut self, at: usize, run: millrace_claims::Run) {
+        let id = &self.plan.handlers[run.handler].id;
+        let work = plan::work(self.seed, id, &run.event);
+        let slow = !self.calm && self.dice.chance(self.plan.slow_runs);
+        if slow {
+            self.faults.add(Fault::Vanished);
+        }
+        let lease_ms = self.plan.config.event_claim_lease_ms;
+        let last_ms = if slow { self.dice.between(lease_ms / 2, lease_ms * 3) } else { self.dice.below(60) };
+        let fails_at = (!self.calm && self.dice.chance(self.plan.run_fails))
+            .then(|| self.dice.below(u64::from(work.commits) + 1) as u32);
+        let (life, run_id) = (self.processes[at].life, run.run);
+        self.processes[at].begin_run(run, work, last_ms, fails_at);
+        let at_ms = self.clock.world_ms + 1 + self.dice.below(20);
+        self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run: run_id });
+    }
+
+    pub(super) fn run_goes_on(&mut self, at: usize, run: RunId) -> Result<(), Violation> {
+        let life = self.processes[at].life;
+        match self.processes[at].next_step(run, &self.plan.handlers) {
+            Some(Step::Wait(ms)) => {
+                let at_ms = self.clock.world_ms + ms;
+                self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run });
+            }
+            Some(Step::Say(input)) => return self.input(at, *input),
+            None => {}
+        }
+        Ok(())
+    }
+}
