@@ -10,6 +10,7 @@ pub(crate) struct Counts {
     refused_lines: AtomicU64,
     dropped_slow: AtomicU64,
     too_long_out: AtomicU64,
+    records_lost: AtomicU64,
 }
 
 /// The figures of the edges of the loop.
@@ -26,6 +27,8 @@ pub struct ShellCounts {
     pub dropped_slow: u64,
     /// Answers replaced by 413.
     pub too_long_out: u64,
+    /// Records of the trace that were to be kept and found no room.
+    pub records_lost: u64,
 }
 
 impl Counts {
@@ -54,6 +57,10 @@ impl Counts {
         self.too_long_out.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn record_lost(&self) {
+        self.records_lost.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn view(&self) -> ShellCounts {
         ShellCounts {
             connections: self.connections.load(Relaxed),
@@ -62,6 +69,7 @@ impl Counts {
             refused_lines: self.refused_lines.load(Relaxed),
             dropped_slow: self.dropped_slow.load(Relaxed),
             too_long_out: self.too_long_out.load(Relaxed),
+            records_lost: self.records_lost.load(Relaxed),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use millrace_model::{Now, OsFault, OsId, OsMessage};
-use millrace_router::{CapabilityId, ConnId, Effect, Input, Receipt, Router};
+use millrace_model::{JsonText, Now, OsFault, OsId, OsMessage};
+use millrace_router::{CapabilityId, ConnId, Effect, Input, Receipt, Router, TraceRecord};
 use millrace_wire::os::{OsRefusal, encode};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::change::Actors;
 use crate::commits::Commits;
@@ -17,6 +17,7 @@ use crate::inbox::Told;
 use crate::notes::Log;
 use crate::port::Delivery;
 use crate::settings::LoopSettings;
+use crate::syscalls;
 
 /// The engine and the hands that do its work. Only the loop's task has it.
 pub(crate) struct Shell {
@@ -26,6 +27,8 @@ pub(crate) struct Shell {
     pub(crate) conns: Conns,
     pub(crate) commits: Commits,
     pub(crate) counts: Arc<Counts>,
+    /// Gets the records of the trace.
+    records: Option<mpsc::Sender<JsonText>>,
     /// Handlers that wait for the outcome of a request they made, by its id.
     waits: HashMap<(CapabilityId, OsId), oneshot::Sender<Arc<OsMessage>>>,
     settles: HashMap<Receipt, oneshot::Sender<Result<(), OsFault>>>,
@@ -46,6 +49,7 @@ impl Shell {
         conns: Conns,
         commits: Commits,
         counts: Arc<Counts>,
+        records: Option<mpsc::Sender<JsonText>>,
     ) -> Shell {
         Shell {
             settings,
@@ -54,6 +58,7 @@ impl Shell {
             conns,
             commits,
             counts,
+            records,
             waits: HashMap::new(),
             settles: HashMap::new(),
             receipts: 0,
@@ -136,9 +141,18 @@ impl Shell {
                 }
             }
             Effect::Retired { capability } => self.actors.retired(capability),
-            Effect::Trace(_) => {}
+            Effect::Trace(record) => self.keep(&record),
             Effect::Note(note) => self.log.note(now.mono, &note),
             Effect::Stopped => self.stopped = true,
+        }
+    }
+
+    /// For whoever keeps records. Tracing must not hold up what is traced: what finds no room is left out and counted.
+    fn keep(&mut self, record: &TraceRecord) {
+        let Some(records) = &self.records else { return };
+        let shown = JsonText::from_stored(syscalls::shown(record).to_string().into());
+        if records.try_send(shown).is_err() {
+            self.counts.record_lost();
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bytes::Bytes;
+use millrace_model::JsonText;
 use millrace_router::{By, CapabilityId, ConnId, Counters, Gauges, Router};
 use millrace_runtime::SystemClock;
 use tokio::runtime::Handle;
@@ -53,6 +54,8 @@ pub struct LoopParts {
     pub timers: Vec<(String, Bytes)>,
     pub bus_feed: Option<BusFeed>,
     pub check_token: Option<CheckToken>,
+    /// Gets every record of the trace as JSON, as far as it has room.
+    pub records: Option<mpsc::Sender<JsonText>>,
 }
 
 impl LoopParts {
@@ -67,6 +70,7 @@ impl LoopParts {
             timers: Vec::new(),
             bus_feed: None,
             check_token: None,
+            records: None,
         }
     }
 }
@@ -248,6 +252,7 @@ impl Boot {
         let (ear, conns, commits) = (Ear::new(), Conns::new(conns), Commits::default());
         let mut limits = settings.router.clone();
         limits.durable_timers &= parts.commit.is_some();
+        limits.trace_effects = parts.records.is_some();
         let mut router = Router::new(limits, parts.nonce);
         let mut actors = Actors::new(ear.clone(), link.clone(), parts.runtime, parts.bus_feed);
         let mut all = syscalls::all(&settings, parts.check_token.clone(), &asked);
@@ -269,7 +274,7 @@ impl Boot {
             parts.check_token,
         );
         notes::boot_complete(router.gauges().capabilities, timers);
-        let shell = Shell::new(settings, router, actors, conns, commits, counts);
+        let shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
         let run = Run { shell, ear, edge, clock, told, goodbyes, accepting, stop_now_at, alarm };
         // Whoever booted it is gone: then nobody will stop it either.

@@ -8,8 +8,8 @@ use millrace_actors::{
     Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Shelf,
     bus as bus_capability, memory,
 };
-use millrace_bus::{Reply, Request};
-use millrace_model::{Op, Space};
+use millrace_bus::{PublishBatch, Reply, Request};
+use millrace_model::{EventBody, JsonText, NewEvent, Op, Space, TRACE_TOPIC, TopicKey};
 use millrace_router::TIMER_PREFIX;
 use millrace_runtime::Handle;
 use millrace_store::{KeyRange, Store, StoreError};
@@ -20,6 +20,8 @@ use crate::access::{Scope, Tokens};
 use crate::server::ServeError;
 use crate::settings::ServerSettings;
 
+/// Records of the trace in one commit: the rest waits for the next.
+const TRACE_RECORDS_PER_COMMIT_MAX: usize = 1000;
 /// Rows of timers read at a time.
 const SCAN_ROWS_MAX: usize = 1000;
 /// Of the grace of a stop this much is left for the bus, or a quarter of it if that is less.
@@ -46,6 +48,7 @@ pub(crate) async fn start(
         timers,
         bus_feed: Some(feeds.bus_feed()),
         check_token: (!tokens.is_open()).then(|| check_token(tokens.clone())),
+        records: settings.trace_store.then(|| keep_trace(bus.clone(), settings.trace_records_waiting_max)),
     };
     let built_in = vec![memory(shelf), bus_capability(feeds)];
     Ok(LoopHandle::start(parts, built_in).await?)
@@ -61,6 +64,26 @@ pub(crate) async fn children(settings: &ServerSettings, os: &LoopHandle) -> Resu
     let mut children = Children::new(os.clone(), limits);
     children.become_these(settings.capabilities.clone()).await.map_err(ServeError::Capability)?;
     Ok(children)
+}
+
+/// Records go to the topic of the trace, many in one commit. The task ends with the loop.
+fn keep_trace(bus: Handle, waiting_max: usize) -> mpsc::Sender<JsonText> {
+    let (records_in, mut records) = mpsc::channel(waiting_max.max(1));
+    tokio::spawn(async move {
+        let Ok(topic) = TopicKey::parse(&format!("default/{TRACE_TOPIC}")) else { return };
+        let mut taken = Vec::new();
+        while records.recv_many(&mut taken, TRACE_RECORDS_PER_COMMIT_MAX).await > 0 {
+            let event = |payload| NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
+            let events = taken.drain(..).map(event).collect();
+            let request = Request::Record(PublishBatch { topic: topic.clone(), events });
+            match bus.call(request).await {
+                Ok(Reply::PublishedBatch { .. }) => {}
+                Ok(other) => tracing::warn!(answer = ?other, "records of the loop's trace could not be kept"),
+                Err(_) => return,
+            }
+        }
+    });
+    records_in
 }
 
 /// How long the loop may take of a stop's grace.

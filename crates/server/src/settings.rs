@@ -79,6 +79,10 @@ pub struct ServerSettings {
     pub audit: AuditKinds,
     /// Records of the audit that wait to be published: more are dropped and counted.
     pub audit_records_max: usize,
+    /// Keep what the CQRS loop sees in topic `system.router.trace`.
+    pub trace_store: bool,
+    /// Records of that trace that wait to be written: more are left out and counted.
+    pub trace_records_waiting_max: usize,
     /// How long a stop may take.
     pub grace_ms: u64,
     pub runtime: RuntimeSettings,
@@ -122,6 +126,8 @@ impl Default for ServerSettings {
             metrics_interval_ms: 10_000,
             audit: AuditKinds::default(),
             audit_records_max: 1024,
+            trace_store: false,
+            trace_records_waiting_max: 65_536,
             grace_ms: 5000,
             runtime: RuntimeSettings::default(),
             os: LoopSettings::default(),

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+pub(crate) use self::trace::shown;
+
 use crate::capability::Capability;
 use crate::credentials::CheckToken;
 use crate::settings::LoopSettings;

@@ -76,7 +76,8 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
     ctx.reply(&answer)
 }
 
-fn shown(record: &TraceRecord) -> Value {
+/// As it is shown, and as it is kept.
+pub(crate) fn shown(record: &TraceRecord) -> Value {
     let mut shown = json!({
         "number": record.number,
         "at": record.at.0,

@@ -47,6 +47,7 @@ impl Desk {
             timers: Vec::new(),
             bus_feed: Some(feeds.bus_feed()),
             check_token: None,
+            records: None,
         };
         more.push(bus(feeds));
         let (handle, _) = LoopHandle::start(parts, more).await.expect("the loop starts");

@@ -118,6 +118,19 @@ pub(super) static SETTINGS: &[Setting] = &[
         0,
         "Records of what the loop saw, kept in memory: the oldest make room"
     ),
+    switch!(
+        "trace-store",
+        Serve,
+        server.trace_store,
+        "Keep what the loop sees in topic system.router.trace, for millrace trace --stored"
+    ),
+    bound!(
+        "trace-records-waiting-max",
+        server.trace_records_waiting_max,
+        usize,
+        1,
+        "Records of the kept trace that wait to be written: more are left out and counted"
+    ),
     bound!(
         "os-line-bytes-max",
         server.os.line_bytes_max,

@@ -19,4 +19,5 @@ mod socket;
 mod stop;
 mod syscalls;
 mod timers;
+mod trace;
 mod web;

@@ -199,6 +199,7 @@ fn write_os(page: &mut Page, view: &LoopView) {
         ),
         ("os_lines_refused_total", "Lines of the socket that were no message.", shell.refused_lines),
         ("os_answers_too_long_total", "Answers replaced by 413.", shell.too_long_out),
+        ("os_trace_records_lost_total", "Records of the kept trace that found no room.", shell.records_lost),
         ("os_connections_total", "Connections of the socket so far.", shell.connected),
         ("os_connections_refused_total", "Connections of the socket that found no room.", shell.turned_away),
         (
