@@ -40,9 +40,15 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("enqueue", "64 threads, rate", Aim::AtLeast(50_000.0)),
     ("processes", "slowest / fastest", Aim::AtLeast(0.333)),
     ("retained", LONG_TO_SHORT, Aim::AtMost(1.5)),
+    ("ping", "one in flight p50", Aim::AtMost(0.06)),
+    ("pipelined", "1 connection", Aim::AtLeast(50_000.0)),
+    ("pipelined", "8 connections", Aim::AtLeast(50_000.0)),
+    ("memory", MEMORY_GROWTH, Aim::AtMost(1.1)),
     ("growth", GROWN_TO_FRESH, Aim::AtMost(1.3)),
 ];
 
+/// Resident memory after all requests by that after a tenth of them.
+pub(crate) const MEMORY_GROWTH: &str = "memory after / before";
 /// How the names of figures begin that compare a long log with a short one.
 pub(crate) const LONG_TO_SHORT: &str = "long / short log";
 pub(crate) const GROWN_TO_FRESH: &str = "grown / fresh";

@@ -4,7 +4,8 @@
 //! What is not here: limits that fail a run. Where an aim is known the report says met or missed; tests judge.
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
-//! alone), [`bench_handlers`] (a program that embeds the library). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
+//! alone), [`bench_handlers`] (a program that embeds the library), [`bench_router`] (the CQRS
+//! loop over its Unix socket, beside a raw echo). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
 
 mod aim;
 mod bus;
@@ -14,6 +15,7 @@ mod growth;
 mod handlers;
 mod probe;
 mod report;
+mod router;
 mod soak;
 mod store;
 
@@ -25,6 +27,7 @@ pub use growth::{GrowthOptions, bench_growth};
 pub use handlers::{HANDLER_SCENARIOS, bench_handlers, bench_handlers_worker};
 pub use probe::Probe;
 pub use report::{Report, Row};
+pub use router::{ROUTER_SCENARIOS, bench_router};
 pub use soak::{Check, SoakOptions, SoakReport, bench_soak};
 pub use store::{STORE_SCENARIOS, bench_store};
 
@@ -44,7 +47,8 @@ pub struct BenchOptions {
     pub payload_bytes: usize,
     /// Names out of [`BUS_SCENARIOS`], [`STORE_SCENARIOS`] or [`HANDLER_SCENARIOS`]; empty = those that run by default.
     pub scenarios: Vec<String>,
-    /// How many events `recovery` (bus), `reads` and `claims` (store) and `retained` (handlers) put into the log.
+    /// How many events `recovery` (bus), `reads` and `claims` (store) and `retained` (handlers) put into the log, and how
+    /// many requests `memory` (router) makes.
     pub log_events: u64,
     /// The program whose `serve` is measured.
     pub program: PathBuf,

@@ -11,6 +11,7 @@ use crate::error::BenchError;
 pub(crate) struct Server {
     program: PathBuf,
     folder: PathBuf,
+    socket: &'static str,
     child: Child,
     ready: Ready,
 }
@@ -32,14 +33,23 @@ struct Ready {
 
 impl Server {
     pub(crate) fn start(program: &Path, folder: &Path) -> Result<Server, BenchError> {
-        let (child, ready) = spawn(program, folder)?;
-        Ok(Server { program: program.to_owned(), folder: folder.to_owned(), child, ready })
+        Server::with_socket(program, folder, "none")
+    }
+
+    /// Also with the NDJSON socket of the CQRS loop, at this path in the folder.
+    pub(crate) fn with_socket(
+        program: &Path,
+        folder: &Path,
+        socket: &'static str,
+    ) -> Result<Server, BenchError> {
+        let (child, ready) = spawn(program, folder, socket)?;
+        Ok(Server { program: program.to_owned(), folder: folder.to_owned(), socket, child, ready })
     }
 
     /// SIGKILL, then a new process on the same store.
     pub(crate) fn kill_and_restart(&mut self) -> Result<(), BenchError> {
         self.kill();
-        (self.child, self.ready) = spawn(&self.program, &self.folder)?;
+        (self.child, self.ready) = spawn(&self.program, &self.folder, self.socket)?;
         Ok(())
     }
 
@@ -90,7 +100,7 @@ impl Server {
         Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().map_err(wrong)?;
         let stopped = self.child.wait().map_err(wrong)?;
         let doctor = Command::new(&self.program)
-            .args(["doctor", "--store", STORE, "--socket", "none"])
+            .args(["doctor", "--store", STORE])
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .output()
@@ -116,10 +126,10 @@ impl Drop for Server {
     }
 }
 
-fn spawn(program: &Path, folder: &Path) -> Result<(Child, Ready), BenchError> {
+fn spawn(program: &Path, folder: &Path, socket: &str) -> Result<(Child, Ready), BenchError> {
     let doing = "starting the server under test";
     let mut child = Command::new(program)
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", STORE])
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", STORE, "--socket", socket])
         .current_dir(folder)
         .env_remove("BUS_PORT")
         // Dead letters are part of the plan here: their warnings would bury the report.

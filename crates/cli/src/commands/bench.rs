@@ -1,4 +1,4 @@
-//! `millrace bench bus|store|handlers|growth`: measured paths beside a disk probe of the same run.
+//! `millrace bench bus|store|handlers|router|growth`: measured paths beside a disk probe of the same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_bench::{
-    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, Report, STORE_SCENARIOS,
-    bench_bus, bench_growth, bench_handlers, bench_handlers_worker, bench_store,
+    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, ROUTER_SCENARIOS, Report,
+    STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers, bench_handlers_worker, bench_router,
+    bench_store,
 };
 
 use crate::commands::connect::interrupted;
@@ -47,6 +48,20 @@ pub(super) fn command() -> Command {
                 value_parser!(u64).range(100..).into(),
                 "1000000",
                 "Finished events that `retained` keeps",
+            )),
+        )
+        .subcommand(
+            with_scenarios(
+                Command::new("router")
+                    .about("Ping the CQRS loop over its Unix socket, beside a raw echo of the same bytes"),
+                ROUTER_SCENARIOS,
+            )
+            .args(common_args())
+            .arg(number(
+                "requests",
+                value_parser!(u64).range(1000..).into(),
+                "1000000",
+                "Requests that `memory` makes",
             )),
         )
         .subcommand(
@@ -135,6 +150,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("bus", matches)) => measure(matches, bench_bus),
         Some(("store", matches)) => measure(matches, bench_store),
         Some(("handlers", matches)) => measure(matches, bench_handlers),
+        Some(("router", matches)) => measure(matches, bench_router),
         Some(("handlers-worker", matches)) => {
             let store = matches.get_one::<PathBuf>("store").cloned().unwrap_or_default();
             bench_handlers_worker(&store, payload_bytes(matches))
@@ -158,7 +174,8 @@ fn measure(
     // Not every verb has every argument.
     let scenarios = matches.try_get_many::<String>("scenario").ok().flatten();
     let log_events = |name: &str| matches.try_get_one::<u64>(name).ok().flatten();
-    let log_events = log_events("log-events").or_else(|| log_events("events"));
+    let log_events =
+        log_events("log-events").or_else(|| log_events("events")).or_else(|| log_events("requests"));
     let options = BenchOptions {
         folder: matches.get_one::<PathBuf>("dir").cloned(),
         rounds: matches.get_one::<u32>("rounds").map_or(3, |rounds| *rounds as usize),

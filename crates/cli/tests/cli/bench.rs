@@ -79,6 +79,28 @@ fn growth_compares_a_filled_server_with_a_fresh_one() {
 }
 
 #[test]
+fn the_loop_is_measured_beside_a_raw_echo() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let sizes =
+        ["--scenario", "ping,pipelined,memory", "--requests", "2000", "--rounds", "1", "--seconds", "0.1"];
+    let ran = run(&[&["bench", "router"], sizes.as_slice(), &["--dir", dir, "--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let row = |figure: &str| rows.iter().find(|row| row["figure"] == figure).expect(figure);
+    assert_eq!(row("one in flight p50")["aim"], "<= 0.06");
+    assert!(row("one in flight p50")["per_probe"].as_f64().is_some_and(|ratio| ratio > 0.0));
+    for figure in
+        ["raw echo p50", "1 connection", "8 connections", "before", "after", "memory after / before"]
+    {
+        assert!(row(figure)["median"].as_f64().is_some_and(|median| median > 0.0), "{figure}");
+    }
+    assert!(row("requests")["median"].as_f64().is_some_and(|requests| requests >= 2000.0));
+    assert!(is_empty(folder.path()));
+}
+
+#[test]
 fn handlers_are_measured_alone_and_in_eight_processes() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
