@@ -55,7 +55,7 @@ fn id_of(line: &str) -> Value {
     serde_json::from_str::<Value>(line).unwrap()["metadata"]["id"].clone()
 }
 
-fn reply_to(line: &String) -> String {
+fn reply_to(line: &str) -> String {
     outcome("reply", &id_of(line), &json!(1))
 }
 
