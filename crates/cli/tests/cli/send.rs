@@ -69,7 +69,7 @@ const WHOLE: &str =
 
 #[test]
 fn metadata_is_added_only_where_it_is_missing() {
-    let fake = Fake::start(|lines| lines.iter().map(reply_to).collect());
+    let fake = Fake::start(|lines| lines.iter().map(|line| reply_to(line)).collect());
     let printed =
         run(&["send", "{\"kind\":\"query\",\n\"type\":\"A.B\",\"data\":{}}", "--socket", fake.socket()]).ok();
     let lines = fake.lines();
@@ -78,14 +78,14 @@ fn metadata_is_added_only_where_it_is_missing() {
     assert_eq!(sent["metadata"]["id"].as_str().map(str::len), Some(36), "{sent}");
     assert!(sent["metadata"]["timestamp"].as_u64() > Some(1_600_000_000_000), "{sent}");
 
-    let fake = Fake::start(|lines| lines.iter().map(reply_to).collect());
+    let fake = Fake::start(|lines| lines.iter().map(|line| reply_to(line)).collect());
     run(&["send", WHOLE, "--socket", fake.socket(), "--json"]).ok();
     assert_eq!(fake.lines(), [WHOLE], "what is whole goes as it is");
 }
 
 #[test]
 fn lines_of_stdin_go_and_outcomes_are_printed_as_they_come() {
-    let fake = Fake::start(|lines| lines.iter().rev().map(reply_to).collect());
+    let fake = Fake::start(|lines| lines.iter().rev().map(|line| reply_to(line)).collect());
     let second = WHOLE.replace("own", "second");
     let printed =
         run_with_stdin(&["send", "-", "--socket", fake.socket()], &format!("{WHOLE}\r\n\n  \n{second}"));
@@ -165,7 +165,7 @@ fn a_socket_that_is_not_there_is_three() {
 
 #[test]
 fn the_environment_names_the_socket() {
-    let fake = Fake::start(|lines| lines.iter().map(reply_to).collect());
+    let fake = Fake::start(|lines| lines.iter().map(|line| reply_to(line)).collect());
     let ran = run_in(fake.folder.path(), &[("MILLRACE_SOCKET", fake.socket())], &["send", WHOLE]);
     assert_eq!(ran.ok().lines().count(), 1);
     let help = command(&["send", "--help"]).output().unwrap();
