@@ -167,7 +167,10 @@ impl Feeding {
                             ending.get_or_insert(End::Full);
                         }
                         Ok(Err(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
-                        Err(_) => return Ok(End::ForGood),
+                        Err(_) => {
+                            outlive(link).await;
+                            return Ok(End::ForGood);
+                        }
                     }
                 }
                 _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {
@@ -238,6 +241,16 @@ impl Feeding {
             delay_ms: Some((RETRY_MS << doublings).min(RETRY_MS_MAX)),
             confirm: false,
         })
+    }
+}
+
+/// The loop has ended before the bus: the server stops. Leases that are still there when the bus stops count as cut
+/// short by it; those of a connection that closes before would count as attempts.
+async fn outlive(link: &Link) {
+    let mut items = Vec::new();
+    while let Taken::Items { bytes } = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX).await {
+        link.written(bytes);
+        items.clear();
     }
 }
 

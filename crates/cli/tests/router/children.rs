@@ -271,6 +271,33 @@ fn an_event_in_hand_when_the_server_is_killed_comes_again_with_the_same_id() {
 }
 
 #[test]
+fn a_stop_of_the_server_costs_an_event_no_attempt() {
+    let scripts = Scripts::new();
+    let log = scripts.path("seen");
+    let body = format!(
+        "if message['type'] == 'A.Do':\n    answer('reply', None)\n    continue\n\
+         with open({log:?}, 'a') as seen: print(message['data'].get('attempts', 1), file=seen)\n\
+         if not os.path.exists({gate:?}): sys.stdin.read()\n\
+         answer('reply', None)",
+        gate = scripts.path("gate"),
+    );
+    let config = scripts.write("A", &json!({"bus": [{"topic": "t", "from": "earliest"}]}), &body);
+    let mut server = serve(&config, &["--max-attempts", "2"]);
+    Client::of(&server).reply("command", "Bus.Publish", &json!({"topic": "t", "payload": 1}));
+    let seen = || std::fs::read_to_string(&log).unwrap_or_default();
+    for stops in 1..=3 {
+        eventually("the child has it in hand", || seen() == "1\n".repeat(stops));
+        assert_eq!(server.terminate(), Some(0));
+        if stops == 3 {
+            std::fs::write(scripts.path("gate"), "").expect("a file");
+        }
+        server.restart();
+    }
+    eventually("it was acknowledged", || server.committed("t", "os.A", 0) == 1);
+    assert_eq!(seen(), "1\n".repeat(4));
+}
+
+#[test]
 fn the_configuration_is_shown_without_secrets() {
     let folder = TempDir::new().expect("a folder");
     let config = "[[capability]]\nname = \"A\"\ncommand = \"python3 'a b.py'\"\nenv = { KEY = \"s3cret\" }\n";
