@@ -13,6 +13,7 @@ use crate::router::Router;
 use crate::schema::Schema;
 use crate::table::Table;
 use crate::timers::Owner;
+use crate::trace::{Party, Step};
 
 /// How many capabilities are the engine's own.
 pub(crate) const OWN: usize = 2;
@@ -74,6 +75,8 @@ impl Router {
                 make::error(&mut self.ids, now, &ask.asked, &fault)
             }
         };
+        let from = Party::Capability(self.table.name_of(pending.to));
+        self.traced(now, from, Step::Answered { to: self.party(pending.requester) }, &message);
         self.give(now, pending.requester, message);
     }
 

@@ -175,7 +175,8 @@ impl Router {
             Task::Bus { to, receipt, message } => self.route_bus(now, to, receipt, message),
             Task::Fired { timer, message } => self.route_fired(now, timer, message),
             Task::Own { message } => {
-                self.fan_out(now, Party::Loop, message);
+                let from = if message.ty.is_sys() { Party::Loop } else { Party::Timer };
+                self.fan_out(now, from, message);
             }
             Task::Timeout { id, delivery } => {
                 self.time_out(now, &id, delivery);
