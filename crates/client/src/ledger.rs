@@ -252,7 +252,12 @@ impl Ledger {
 }
 
 fn written(frame: &ClientFrame) -> Utf8Bytes {
-    let mut out = String::with_capacity(256);
+    const REST_BYTES: usize = 192;
+    let content = match &frame.request {
+        ClientRequest::Publish(publish) => publish.event.body.bytes(),
+        _ => 0,
+    };
+    let mut out = String::with_capacity(content + REST_BYTES);
     frame.write(&mut out);
     out.into()
 }

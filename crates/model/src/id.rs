@@ -28,13 +28,17 @@ pub enum IdError {
 
 impl EventId {
     pub fn parse(text: &str) -> Result<EventId, IdError> {
+        // First, because most are: what the server gives out itself.
+        if let Some(bits) = parse_uuid(text) {
+            return Ok(EventId::Uuid(bits));
+        }
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {
             return Err(IdError::Length(text.len()));
         }
         if let Some(found) = text.chars().find(|c| !matches!(c, ' '..='~')) {
             return Err(IdError::BadCharacter(found));
         }
-        Ok(parse_uuid(text).map_or_else(|| EventId::Text(text.into()), EventId::Uuid))
+        Ok(EventId::Text(text.into()))
     }
 
     /// The id of the `ordinal`-th event of the batch that drew `nonce`. A function of its arguments, so that a
@@ -54,16 +58,21 @@ fn mix(mut x: u64) -> u64 {
 }
 
 /// Only the canonical lower-case form: every other spelling stays text, so that an id comes back as it came.
+/// Digits in groups of 8, 4, 4 and 4, 12: a half each.
 fn parse_uuid(text: &str) -> Option<u128> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 36 {
+    let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    if [bytes[8], bytes[13], bytes[18], bytes[23]] != [b'-'; 4] {
         return None;
     }
-    bytes.iter().enumerate().try_fold(0u128, |value, (at, byte)| match (at, byte) {
-        (8 | 13 | 18 | 23, b'-') => Some(value),
-        (8 | 13 | 18 | 23, _) => None,
-        (_, b'0'..=b'9') => Some(value << 4 | u128::from(byte - b'0')),
-        (_, b'a'..=b'f') => Some(value << 4 | u128::from(byte - b'a' + 10)),
+    let high = [&bytes[..8], &bytes[9..13], &bytes[14..18]];
+    let low = [&bytes[19..23], &bytes[24..]];
+    Some(u128::from(hex(&high)?) << 64 | u128::from(hex(&low)?))
+}
+
+fn hex(groups: &[&[u8]]) -> Option<u64> {
+    groups.iter().copied().flatten().try_fold(0u64, |value, byte| match byte {
+        b'0'..=b'9' => Some(value << 4 | u64::from(byte - b'0')),
+        b'a'..=b'f' => Some(value << 4 | u64::from(byte - b'a' + 10)),
         _ => None,
     })
 }

@@ -1,13 +1,14 @@
 //! The edges' way to the owner.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use millrace_bus::{By, ConnId, Note, Reply, Request};
 use millrace_model::Namespace;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::SystemClock;
+use crate::crew::{self, Crew};
 use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::link::{Asked, Link, units};
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) settings: RuntimeSettings,
     pub(crate) clock: SystemClock,
     pub(crate) inbox: Arc<Inbox>,
+    /// Once it is there. Whoever holds it for longer would keep the store open.
+    pub(crate) crew: OnceLock<Weak<Crew>>,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
@@ -52,7 +55,7 @@ impl Handle {
         let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
         let RuntimeSettings { outbox_soft_bytes, outbox_hard_bytes, .. } = shared.settings;
         let outbox = Outbox::new(outbox_soft_bytes, outbox_hard_bytes, shared.metrics.clone());
-        Link::open(conn, namespace, shared.inbox.clone(), outbox)
+        Link::open(conn, namespace, shared.clone(), outbox)
     }
 
     /// One request, one answer; waits while the owner has its hands full. Giving up on it does not undo it.
@@ -65,7 +68,7 @@ impl Handle {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
         self.shared.inbox.reserve(units).await?;
-        self.shared.inbox.push(std::iter::once((Asked::Call { answer, by, request }, units)))?;
+        crew::ask(&self.shared, std::iter::once((Asked::Call { answer, by, request }, units)), true)?;
         reply.await.map_err(|_| Ended)
     }
 

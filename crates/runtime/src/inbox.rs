@@ -13,14 +13,18 @@ use std::time::{Duration, Instant};
 use millrace_bus::Input;
 use tokio::sync::Semaphore;
 
+use crate::crew;
 use crate::handle::Ended;
 use crate::link::Asked;
 use crate::settings::RuntimeSettings;
 use crate::writer::Backlog;
 
 /// A turn with no more inputs than this comes before a commit that waits: it is short, and what it decides joins the
-/// commit. With more the disk is set to work first, and the other thread is woken for the turn.
+/// commit. With more the disk is set to work first, and the other thread is woken for the turn. A short one is also done
+/// by the edge that asked.
 const SHORT_TURN: usize = 16;
+/// Turns let in before a commit that waits, one behind the other: what comes while answers leave still joins it.
+const PUT_OFF_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -40,17 +44,18 @@ struct Lanes {
     deciding: bool,
     /// Stays true when the store has failed.
     writing: bool,
-    /// A turn was let in before a commit that waits: once, not again.
-    put_off: bool,
+    /// Turns that were let in before a commit that waits.
+    put_off: u32,
     /// When the engine must be asked again even if nothing happens.
     decide_at: Instant,
     /// When the writer has something to do besides commits; after a commit that comes first, or a busy writer would
     /// never get to it.
     chores_at: Instant,
     chores_next: bool,
-    /// Threads that sleep, and when the last of them wakes by itself.
-    sleeping: usize,
-    sleeping_until: Instant,
+    /// When each thread of the crew that sleeps wakes by itself.
+    sleepers: Vec<Instant>,
+    /// Edges that do a job of the crew's just now: the crew does not end before them.
+    helpers: usize,
     /// An empty turn whose vectors have room already.
     spare: Turn,
 }
@@ -85,13 +90,13 @@ impl Inbox {
                 retired: false,
                 deciding: false,
                 writing: false,
-                put_off: false,
+                put_off: 0,
                 // The engine may have work from before the restart.
                 decide_at: now,
                 chores_at: now,
                 chores_next: false,
-                sleeping: 0,
-                sleeping_until: now,
+                sleepers: Vec::with_capacity(crew::THREADS),
+                helpers: 0,
                 spare: Turn::default(),
             }),
             wake: Condvar::new(),
@@ -125,6 +130,82 @@ impl Inbox {
         Ok(())
     }
 
+    /// The same, for an edge that can decide itself: it gets the turn if nobody decides and it is short. Waking a thread
+    /// of the crew would cost more than the turn. Whoever gets one must end with [`Inbox::helped`].
+    pub(crate) fn push_or_take(
+        &self,
+        asked: impl Iterator<Item = (Asked, u32)>,
+        backlog: &Backlog,
+        settings: &RuntimeSettings,
+    ) -> Result<Option<Turn>, Ended> {
+        let mut lanes = self.lock();
+        if lanes.ended {
+            return Err(Ended);
+        }
+        lanes.requests.extend(asked);
+        let turn = self.short_turn(&mut lanes, backlog, settings);
+        if turn.is_some() {
+            lanes.helpers += 1;
+            return Ok(turn);
+        }
+        self.requests_waiting.store(lanes.requests.len(), Ordering::Relaxed);
+        self.wake_for_a_turn(lanes);
+        Ok(None)
+    }
+
+    fn short_turn(&self, lanes: &mut Lanes, backlog: &Backlog, settings: &RuntimeSettings) -> Option<Turn> {
+        let requests_max = backlog.requests_max(settings);
+        let short = lanes.requests.len().max(lanes.completions.len()) <= SHORT_TURN;
+        (!lanes.deciding && !lanes.ended && short && requests_max > 0).then(|| self.take(lanes, requests_max))
+    }
+
+    /// The next turn, for an edge that has just done one: what came meanwhile, if it is short.
+    pub(crate) fn next_short(&self, backlog: &Backlog, settings: &RuntimeSettings) -> Option<Turn> {
+        let mut lanes = self.lock();
+        let waits = !lanes.completions.is_empty() || !lanes.requests.is_empty();
+        waits.then(|| self.short_turn(&mut lanes, backlog, settings)).flatten()
+    }
+
+    /// For an edge that has decided: whether it is to commit as well. Only when nobody else is awake and there is one
+    /// batch to commit: a lone publisher gets its answer without any other thread, and with more of them the crew, once
+    /// it is awake, gathers. Otherwise whoever is needed is woken.
+    pub(crate) fn commit_alone(&self, backlog: &Backlog, settings: &RuntimeSettings) -> bool {
+        let mut lanes = self.lock();
+        let alone = lanes.sleepers.len() == crew::THREADS && lanes.helpers == 1 && !lanes.ended;
+        let idle = !lanes.deciding && lanes.requests.is_empty() && lanes.completions.is_empty();
+        let commits = alone && idle && !lanes.writing && backlog.waiting() == 1;
+        if commits {
+            lanes.writing = true;
+        } else {
+            self.share(lanes, backlog, settings);
+        }
+        commits
+    }
+
+    /// The commit of an edge is over; with the turn it brought, unless somebody else has that.
+    pub(crate) fn wrote_alone(&self, backlog: &Backlog, settings: &RuntimeSettings) -> Option<Turn> {
+        let mut lanes = self.lock();
+        lanes.writing = false;
+        lanes.chores_next = true;
+        self.short_turn(&mut lanes, backlog, settings)
+    }
+
+    /// Wakes whoever is needed for what is left.
+    pub(crate) fn leave(&self, backlog: &Backlog, settings: &RuntimeSettings) {
+        self.share(self.lock(), backlog, settings);
+    }
+
+    /// An edge does nothing of the crew's any more, however its help ended.
+    pub(crate) fn helped(&self) {
+        let mut lanes = self.lock();
+        lanes.helpers -= 1;
+        let ended = lanes.ended;
+        drop(lanes);
+        if ended {
+            self.wake.notify_all();
+        }
+    }
+
     pub(crate) fn complete(&self, inputs: impl IntoIterator<Item = Input>) {
         let mut lanes = self.lock();
         lanes.completions.extend(inputs);
@@ -138,7 +219,7 @@ impl Inbox {
 
     /// Whoever is deciding looks again afterwards.
     fn wake_for_a_turn(&self, lanes: MutexGuard<'_, Lanes>) {
-        let needed = lanes.sleeping > 0 && !lanes.deciding;
+        let needed = !lanes.sleepers.is_empty() && !lanes.deciding;
         drop(lanes);
         if needed {
             self.wake.notify_one();
@@ -162,12 +243,14 @@ impl Inbox {
             if !lanes.writing {
                 until = until.min(lanes.chores_at);
             }
-            lanes.sleeping_until = if lanes.sleeping == 0 { until } else { lanes.sleeping_until.max(until) };
-            lanes.sleeping += 1;
+            lanes.sleepers.push(until);
             let wait = until.saturating_duration_since(now);
             let woken = self.wake.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner);
             lanes = woken.0;
-            lanes.sleeping -= 1;
+            // Whose of two equal ones it is makes no difference.
+            if let Some(own) = lanes.sleepers.iter().position(|sleeper| *sleeper == until) {
+                lanes.sleepers.swap_remove(own);
+            }
         }
     }
 
@@ -180,6 +263,9 @@ impl Inbox {
     ) -> Option<Job> {
         let can_write = !lanes.writing && backlog.is_waiting();
         if lanes.ended {
+            if lanes.helpers > 0 {
+                return None;
+            }
             if !lanes.deciding && !lanes.retired {
                 lanes.retired = true;
                 return Some(Job::Retire);
@@ -191,8 +277,8 @@ impl Inbox {
         let asked = requests_max > 0 && !lanes.requests.is_empty();
         let turn = asked || now >= lanes.decide_at || !lanes.completions.is_empty();
         let long = lanes.requests.len().max(lanes.completions.len()) > SHORT_TURN;
-        if !lanes.deciding && turn && !(can_write && (lanes.put_off || long)) {
-            lanes.put_off = can_write;
+        if !lanes.deciding && turn && !(can_write && (lanes.put_off >= PUT_OFF_MAX || long)) {
+            lanes.put_off = if can_write { lanes.put_off + 1 } else { 0 };
             return Some(Job::Decide(self.take(lanes, requests_max)));
         }
         let chores = !lanes.writing && now >= lanes.chores_at;
@@ -202,7 +288,7 @@ impl Inbox {
         }
         if can_write {
             lanes.writing = true;
-            lanes.put_off = false;
+            lanes.put_off = 0;
             return Some(Job::Commit);
         }
         None
@@ -229,9 +315,12 @@ impl Inbox {
     fn share(&self, lanes: MutexGuard<'_, Lanes>, backlog: &Backlog, settings: &RuntimeSettings) {
         let asked = !lanes.requests.is_empty() && backlog.requests_max(settings) > 0;
         let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
-        let late = !lanes.deciding && lanes.decide_at < lanes.sleeping_until;
-        let write = !lanes.writing && !lanes.put_off && backlog.is_waiting();
-        let needed = lanes.sleeping > 0 && (lanes.ended || turn || late || write);
+        let first = lanes.sleepers.iter().min();
+        let late = first.is_some_and(|first| {
+            (!lanes.deciding && lanes.decide_at < *first) || (!lanes.writing && lanes.chores_at < *first)
+        });
+        let write = !lanes.writing && lanes.put_off == 0 && backlog.is_waiting();
+        let needed = first.is_some() && (lanes.ended || turn || late || write);
         drop(lanes);
         if needed {
             self.wake.notify_one();

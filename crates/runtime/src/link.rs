@@ -6,8 +6,8 @@ use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request};
 use millrace_model::{Namespace, Op};
 use tokio::sync::oneshot;
 
-use crate::handle::Ended;
-use crate::inbox::Inbox;
+use crate::crew;
+use crate::handle::{Ended, Shared};
 use crate::outbox::{Item, Outbox, Taken};
 
 /// Share of the owner's inbox one connection asks for at a time, so that none fills it alone.
@@ -39,7 +39,7 @@ pub(crate) fn units(request: &Request) -> u32 {
 #[derive(Debug)]
 pub struct Link {
     conn: ConnId,
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
     outbox: Arc<Outbox>,
 }
 
@@ -47,12 +47,12 @@ impl Link {
     pub(crate) fn open(
         conn: ConnId,
         namespace: Namespace,
-        inbox: Arc<Inbox>,
+        shared: Arc<Shared>,
         outbox: Outbox,
     ) -> Result<Link, Ended> {
         let outbox = Arc::new(outbox);
-        inbox.tell(Asked::Open { conn, namespace, outbox: outbox.clone() })?;
-        Ok(Link { conn, inbox, outbox })
+        shared.inbox.tell(Asked::Open { conn, namespace, outbox: outbox.clone() })?;
+        Ok(Link { conn, shared, outbox })
     }
 
     pub fn conn(&self) -> ConnId {
@@ -61,13 +61,14 @@ impl Link {
 
     /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`].
     /// Waits while the owner has its hands full; what was not handed over stays in `requests` if that is cut short.
+    /// Answers may be there when it returns: the task that asks must go on to look at [`Link::take`], nobody wakes it.
     pub async fn ask(&self, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         self.ask_as(&None, requests).await
     }
 
     /// The same, for somebody whom access lists concern.
     pub async fn ask_as(&self, by: &By, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
-        let units_max = ASK_UNITS_MAX.min(self.inbox.room_max());
+        let units_max = ASK_UNITS_MAX.min(self.shared.inbox.room_max());
         while !requests.is_empty() {
             let (mut count, mut total) = (0, 0u32);
             for (_, request) in requests.iter() {
@@ -77,13 +78,16 @@ impl Link {
                 }
                 (count, total) = (count + 1, sum);
             }
-            self.inbox.reserve(total).await?;
+            self.shared.inbox.reserve(total).await?;
             let conn = self.conn;
-            self.inbox.push(requests.drain(..count).map(|(number, request)| {
+            let asked = requests.drain(..count).map(|(number, request)| {
                 let units = units(&request);
                 let to = ReplyTo::Conn { conn, request: number };
                 (Asked::Request { to, by: by.clone(), request }, units)
-            }))?;
+            });
+            // What already waits to be written must not wait for a sync.
+            let attended = self.outbox.attend();
+            crew::ask(&self.shared, asked, attended.is_empty)?;
         }
         Ok(())
     }
@@ -101,7 +105,7 @@ impl Link {
     /// What was taken is on the socket.
     pub fn written(&self, bytes: usize) {
         if self.outbox.written(bytes) {
-            self.inbox.complete([Input::Drained { conn: self.conn }]);
+            self.shared.inbox.complete([Input::Drained { conn: self.conn }]);
         }
     }
 
@@ -119,6 +123,6 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.outbox.close();
         // When the runtime has ended there is nobody left to tell.
-        let _ = self.inbox.tell(Asked::Close { conn: self.conn });
+        let _ = self.shared.inbox.tell(Asked::Close { conn: self.conn });
     }
 }

@@ -4,8 +4,11 @@
 //! to the socket, not until they are taken, or a slow socket would hide behind its own buffer.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use millrace_bus::{BusError, Reply};
 use millrace_model::{Event, Group};
@@ -81,6 +84,8 @@ struct State {
     bytes: usize,
     congested: bool,
     closed: bool,
+    /// The connection's task is awake and looks when it is done.
+    attended: bool,
 }
 
 impl Outbox {
@@ -113,9 +118,19 @@ impl Outbox {
             _ => Pressure::Fine,
         };
         state.congested |= pressure == Pressure::Rising;
+        let attended = state.attended;
         drop(state);
-        self.filled.notify_one();
+        if !attended {
+            self.filled.notify_one();
+        }
         pressure
+    }
+
+    /// Nobody needs to be woken for what is put in meanwhile.
+    pub(crate) fn attend(&self) -> Attended<'_> {
+        let mut state = self.lock();
+        state.attended = true;
+        Attended { outbox: self, is_empty: state.items.is_empty() }
     }
 
     pub(crate) fn congested(&self) -> bool {
@@ -137,10 +152,15 @@ impl Outbox {
 
     pub(crate) async fn take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
         loop {
-            if let Some(taken) = self.try_take(items, items_max, bytes_max) {
+            let mut filled = pin!(self.filled.notified());
+            // It looks at every poll: who puts something in while the task is awake does not wake it.
+            let look = poll_fn(|cx| match self.try_take(items, items_max, bytes_max) {
+                Some(taken) => Poll::Ready(Some(taken)),
+                None => filled.as_mut().poll(cx).map(|()| None),
+            });
+            if let Some(taken) = look.await {
                 return taken;
             }
-            self.filled.notified().await;
         }
     }
 
@@ -193,6 +213,20 @@ impl Outbox {
     /// Every section below leaves the state consistent, so a panic elsewhere does not spoil it.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Until it is dropped, the connection's task is awake.
+#[derive(Debug)]
+pub(crate) struct Attended<'a> {
+    outbox: &'a Outbox,
+    /// Nothing waited to be written when it began.
+    pub(crate) is_empty: bool,
+}
+
+impl Drop for Attended<'_> {
+    fn drop(&mut self) {
+        self.outbox.lock().attended = false;
     }
 }
 

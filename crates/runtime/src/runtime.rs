@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -70,6 +70,7 @@ impl Runtime {
         let shared = Arc::new(Shared {
             clock,
             inbox: Arc::new(Inbox::new(settings.request_units_max)),
+            crew: OnceLock::new(),
             backlog: Arc::default(),
             metrics,
             notes: notes_end,
@@ -104,6 +105,8 @@ impl Runtime {
         };
         let owner = Mutex::new(Some(Box::new(owner)));
         let crew = Arc::new(Crew { shared: self.shared.clone(), owner, writer });
+        // The first and only time.
+        let _ = self.shared.crew.set(Arc::downgrade(&crew));
         for _ in 0..crew::THREADS {
             let crew = crew.clone();
             self.threads.push(spawn("crew", move || crew.run())?);

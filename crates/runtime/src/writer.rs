@@ -64,7 +64,12 @@ impl Backlog {
     /// Whether there is something to commit. Exact for whoever holds the inbox's lock: batches come and go on threads
     /// that pass it afterwards.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.waiting.load(Relaxed) > 0
+        self.waiting() > 0
+    }
+
+    /// Batches to commit. Exact like [`Backlog::is_waiting`].
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
     }
 
     /// How many requests the next turn may take: none while the bounds are passed.

@@ -55,11 +55,14 @@ impl Socket {
 
     /// The next frame, or the code the server closed with.
     pub fn next_or_close(&mut self) -> Result<Value, Option<CloseCode>> {
+        self.text_or_close().map(|text| serde_json::from_str(&text).expect("the server sends JSON"))
+    }
+
+    /// As it came: payloads come back as they were written, also those that Rust has no text for.
+    pub fn text_or_close(&mut self) -> Result<String, Option<CloseCode>> {
         loop {
             match self.inner.read() {
-                Ok(Message::Text(text)) => {
-                    return Ok(serde_json::from_str(&text).expect("the server sends JSON"));
-                }
+                Ok(Message::Text(text)) => return Ok(text.as_str().to_owned()),
                 Ok(Message::Close(frame)) => return Err(frame.map(|frame| frame.code)),
                 Ok(_) => {}
                 Err(_) => return Err(None),

@@ -113,8 +113,10 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
     let (mut sink, mut stream) = socket.split();
     let (answers, own_answers) = mpsc::channel(OWN_ANSWERS_MAX);
     let end = tokio::select! {
-        end = write::run(&connection, &mut sink, own_answers) => end,
+        // Reading first: what it asks for may be answered on the spot, and is then written in the same go.
+        biased;
         end = read::run(&connection, &mut stream, answers) => end,
+        end = write::run(&connection, &mut sink, own_answers) => end,
         end = stranger(&connection) => end,
         end = revoked(&connection) => end,
     };
