@@ -24,6 +24,8 @@ struct Disk {
     fails: AtomicBool,
     panics: AtomicBool,
     commits: AtomicUsize,
+    /// Commits by threads that are not the crew's.
+    by_helpers: AtomicUsize,
     unreadable: AtomicUsize,
     /// The largest batch it takes.
     bytes_max: AtomicUsize,
@@ -38,6 +40,7 @@ impl Disk {
             fails: AtomicBool::new(false),
             panics: AtomicBool::new(false),
             commits: AtomicUsize::new(0),
+            by_helpers: AtomicUsize::new(0),
             unreadable: AtomicUsize::new(0),
             bytes_max: AtomicUsize::new(usize::MAX),
         })
@@ -61,6 +64,9 @@ impl Store for Disk {
             return Err(StoreError::TooLarge { bytes, max });
         }
         self.commits.fetch_add(1, SeqCst);
+        if std::thread::current().name() != Some("millrace-crew") {
+            self.by_helpers.fetch_add(1, SeqCst);
+        }
         self.store.commit(batches)
     }
     fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
@@ -178,6 +184,66 @@ async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
     disk.shut(false);
     items(&link, 1).await;
     runtime.end();
+}
+
+/// One worker only: it must be lent, or nobody else would be served while an edge waits for the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    let publisher = handle.clone();
+    let published = tokio::spawn(async move {
+        for _ in 0..1000 {
+            assert!(matches!(publisher.call(publish(10)).await, Ok(Reply::Published { .. })));
+        }
+    });
+    published.await.unwrap();
+    // Not all of them: at times somebody of the crew is awake to do the chores.
+    assert!(disk.by_helpers.load(SeqCst) > 100, "{:?}", disk.by_helpers);
+
+    disk.shut(true);
+    let link = open(&handle);
+    let stuck = tokio::spawn(async move {
+        link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+        items(&link, 1).await
+    });
+    let asker = handle.clone();
+    let served = tokio::spawn(async move {
+        for _ in 0..100 {
+            let reply = asker.call(Request::DescribeTopic { topic: topic() }).await;
+            assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
+        }
+    });
+    served.await.unwrap();
+    disk.shut(false);
+    stuck.await.unwrap();
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_end_waits_for_an_edge_that_commits() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    disk.shut(true);
+    let link = open(&handle);
+    let asked = tokio::spawn(async move { link.ask(&mut vec![(1, publish(10))]).await });
+    while handle.metrics().backlog_batches == 0 {
+        tokio::task::yield_now().await;
+    }
+    let before = disk.commits.load(SeqCst);
+    let opener = disk.clone();
+    let end = tokio::task::spawn_blocking(move || {
+        // Longer than it takes not to wait for anybody.
+        std::thread::sleep(Duration::from_millis(50));
+        opener.shut(false);
+    });
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+    assert_eq!(disk.commits.load(SeqCst), before + 1, "what was under way is done when it returns");
+    end.await.unwrap();
+    let _ = asked.await.unwrap();
 }
 
 #[tokio::test]
