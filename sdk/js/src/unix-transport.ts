@@ -12,7 +12,7 @@ const LINE_CHARS_MAX = 16 << 20;
 /** `MILLRACE_SOCKET`, or where a server on this machine has its socket unless told otherwise. */
 export function defaultSocket(): string {
   const { MILLRACE_SOCKET: named, XDG_RUNTIME_DIR: runtime } = process.env;
-  return named || join(runtime || tmpdir(), 'millrace', 'millrace.sock');
+  return (named !== 'default' && named) || join(runtime || tmpdir(), 'millrace', 'millrace.sock');
 }
 
 export function openUnixTransport(path: string, _token: string | undefined, events: TransportEvents): Transport {

@@ -13,6 +13,7 @@ const PORTS = { first: 10_000, count: 20_000 };
 export interface Ready {
   http: string;
   ws: string;
+  socket: string;
 }
 
 interface StoredEvent {
@@ -51,13 +52,19 @@ export class Broker {
     return this.#address.ws;
   }
 
+  /** The path of the CQRS loop's socket. */
+  get socket(): string {
+    return this.#address.socket;
+  }
+
   get http(): string {
     return this.#address.http;
   }
 
   async restart(): Promise<void> {
     const store = `sqlite:///${join(this.#folder, 'bus.db')}`;
-    const args = ['serve', '--listen', `127.0.0.1:${this.#port}`, '--store', store, '--socket', 'none', ...this.#args];
+    const socket = join(this.#folder, 'os.sock');
+    const args = ['serve', '--listen', `127.0.0.1:${this.#port}`, '--store', store, '--socket', socket, ...this.#args];
     const child = spawn(serverBinary(), args, { stdio: ['ignore', 'pipe', 'pipe'], env: plainEnvironment() });
     let log = '';
     child.stderr.on('data', (data: Buffer) => (log = (log + data.toString()).slice(-4_000)));

@@ -24,6 +24,16 @@ const FLAGS = [
   '--disable-sync',
 ];
 
+/** What a page would do that asks the loop something. */
+const ASK_THE_LOOP = `async (ws) => {
+  const { OsClient } = await import('/dist/src/index.js');
+  const os = await OsClient.connect(ws);
+  const replies = await Promise.all([1, 'müll'].map((payload) => os.query('Syscall.Ping', { payload })));
+  const refused = await os.command('Duck.Count').catch((error) => [error.name, error.code]);
+  await os.close();
+  return { replies, refused };
+}`;
+
 let pages: PageServer;
 let broker: Broker;
 let profile: string;
@@ -81,4 +91,13 @@ test('the page publishes, hears what is published, and goes on after a kill of t
   const modules = pages.requested.filter((path) => path.endsWith('.js'));
   assert.ok(modules.includes('/dist/src/browser-transport.js'), modules.join(' '));
   assert.ok(!modules.includes('/dist/src/node-transport.js'), 'a browser needs no package of Node');
+  assert.ok(!modules.includes('/dist/src/unix-transport.js'), 'nor its sockets');
+});
+
+test('a page asks the loop and is answered', async () => {
+  const page = await browser.newPage();
+  await page.goto(`${pages.origin}/examples/browser/index.html?bus=${encodeURIComponent(broker.ws)}`);
+  const said = await page.evaluate(`(${ASK_THE_LOOP})(${JSON.stringify(broker.ws)})`);
+  assert.deepEqual(said, { replies: [{ payload: 1 }, { payload: 'müll' }], refused: ['OsError', 404] });
+  await page.close();
 });

@@ -17,6 +17,11 @@ agent = "reader"
 scopes = ["subscribe"]
 
 [[auth.tokens]]
+token = "asker-secret"
+agent = "asker"
+scopes = ["os"]
+
+[[auth.tokens]]
 token = "root-secret"
 agent = "root"
 scopes = ["admin"]

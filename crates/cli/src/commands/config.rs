@@ -16,7 +16,7 @@ pub(super) fn command() -> Command {
     let print = Command::new("print")
         .about("Show the effective settings and where each came from")
         .arg(json_flag())
-        .args(args(&[Scope::Serve, Scope::Store, Scope::Bound, Scope::Client]));
+        .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound, Scope::Client]));
     Command::new("config").about("Settings").subcommand_required(true).subcommand(print)
 }
 

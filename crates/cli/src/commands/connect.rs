@@ -1,15 +1,16 @@
 //! What the commands that talk to a server share: a runtime, a connection, and an end on Ctrl-C and SIGTERM.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use millrace_client::{Client, ClientOptions};
+use millrace_client::{Client, ClientOptions, default_socket};
 use millrace_model::Namespace;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::log;
-use crate::settings::{Config, resolve};
+use crate::settings::{Config, SOCKET_DEFAULT, SOCKET_NONE, resolve};
 
 /// Runs `work` with a connected client until it is done or interrupted; in both cases what was asked of the client
 /// before is written to the socket.
@@ -50,6 +51,17 @@ fn options(config: &Config) -> Result<ClientOptions, Failure> {
     options.give_up_after = Some(Duration::from_millis(config.reconnect_ms));
     options.frame_bytes_max = config.server.frame_bytes_max;
     Ok(options)
+}
+
+/// Where the CQRS loop of a server with the same settings listens.
+pub(super) fn loop_socket(config: &Config) -> Result<PathBuf, Failure> {
+    match config.socket.as_str() {
+        SOCKET_DEFAULT => Ok(default_socket()),
+        SOCKET_NONE => {
+            Err(Failure::Usage("socket is none: give the path of a server's socket, or default".into()))
+        }
+        path => Ok(path.into()),
+    }
 }
 
 /// By the user (SIGINT) or whoever runs the command for them (SIGTERM). Without a handler for a signal there is nothing

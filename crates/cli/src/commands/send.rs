@@ -6,21 +6,22 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use millrace_client::{EventId, JsonText, OsId, OsKind, Timestamp, default_socket};
+use millrace_client::{EventId, JsonText, OsId, OsKind, Timestamp};
 use millrace_wire::os::{Lenient, Line, LineSplitter, encode, parse};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, stdin};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, stdin, stdout};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
-use crate::commands::connect::interrupted;
+use crate::commands::connect::{interrupted, loop_socket};
 use crate::commands::{json_flag, text};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::log;
+use crate::settings::{Scope, args, resolve};
 
 /// Longest line of stdin or of the server that is held.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -37,18 +38,6 @@ pub(super) fn command() -> Command {
         )
         .arg(Arg::new("message").value_name("JSON|-").help("The message; - or nothing: one per line of stdin"))
         .arg(
-            Arg::new("path")
-                .long("socket")
-                .value_name("PATH")
-                .value_parser(value_parser!(PathBuf))
-                .env("MILLRACE_SOCKET")
-                .hide_env(true)
-                .help(
-                    "The server's socket [default: $XDG_RUNTIME_DIR/millrace/millrace.sock, else in the temp \
-                     directory] [env: MILLRACE_SOCKET]",
-                ),
-        )
-        .arg(
             Arg::new("wait-ms")
                 .long("wait-ms")
                 .value_name("N")
@@ -57,6 +46,7 @@ pub(super) fn command() -> Command {
                 .help("How long to wait for outcomes after the last line was sent"),
         )
         .arg(json_flag().help("Accepted for symmetry: outcomes are JSON anyway"))
+        .args(args(&[Scope::Socket]))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -69,7 +59,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         None | Some("-") => None,
         Some(text) => Some(one_line_if_json(text)),
     };
-    let path = matches.get_one::<PathBuf>("path").cloned().unwrap_or_else(default_socket);
+    let config = resolve(matches)?.config;
+    log::start(&config, "warn");
+    let path = loop_socket(&config)?;
     let wait = Duration::from_millis(matches.get_one::<u64>("wait-ms").copied().unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -158,8 +150,10 @@ async fn send(
     }
 }
 
+/// Not through `Output`, which would hold up everything else, signals included, while nobody reads stdout.
 async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<(), Failure> {
-    let mut out = Output::new();
+    let mut out = stdout();
+    let mut lines = Vec::new();
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -172,10 +166,13 @@ async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<()
                     "the server sent a line of more than {LINE_BYTES_MAX} bytes"
                 )));
             };
-            out.line(&String::from_utf8_lossy(line))?;
+            lines.extend_from_slice(line);
+            lines.push(b'\n');
             tally.borrow_mut().outcome(line);
         }
-        out.flush()?;
+        out.write_all(&lines).await.map_err(|error| Failure::output(&error))?;
+        out.flush().await.map_err(|error| Failure::output(&error))?;
+        lines.clear();
         if bytes == 0 {
             return Ok(());
         }

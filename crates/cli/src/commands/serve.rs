@@ -28,7 +28,7 @@ pub(super) fn command() -> Command {
              everything. Tokens are [[auth.tokens]] in the file (token or sha256, agent, scopes, namespaces): see \
              docs/access.md.",
         )
-        .args(args(&[Scope::Serve, Scope::Store, Scope::Bound]))
+        .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound]))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
-use millrace_client::{OsClient, OsClientError, OsOptions, Timestamp, default_socket};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use millrace_client::{OsClient, OsClientError, OsOptions, Timestamp};
 use millrace_model::{Offset, Partition, Stream, TRACE_TOPIC, TopicKey};
 use millrace_store::{ReadLimit, Store};
 use serde_json::{Value, json};
 
+use crate::commands::connect::loop_socket;
 use crate::commands::events::open_existing;
 use crate::commands::{json_flag, text};
 use crate::failure::Failure;
@@ -32,21 +33,12 @@ pub(super) fn command() -> Command {
         .arg(id("id", "The message of this id and everything that followed from it"))
         .group(ArgGroup::new("what").args(["correlation", "id"]).required(true))
         .arg(
-            Arg::new("path")
-                .long("socket")
-                .value_name("PATH")
-                .value_parser(value_parser!(PathBuf))
-                .env("MILLRACE_SOCKET")
-                .hide_env(true)
-                .help("The server's socket [default: as for send] [env: MILLRACE_SOCKET]"),
-        )
-        .arg(
             Arg::new("stored")
                 .long("stored")
                 .action(ArgAction::SetTrue)
                 .help("Read what a server with --trace-store kept in the store (--store)"),
         )
-        .args(args(&[Scope::Store]))
+        .args(args(&[Scope::Socket, Scope::Store]))
         .arg(json_flag().help("Print each record as one line of JSON"))
 }
 
@@ -55,11 +47,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         (Some(correlation), _) => Query::Correlation(correlation.to_owned()),
         (_, id) => Query::Id(id.unwrap_or_default().to_owned()),
     };
+    let config = resolve(matches)?.config;
     let records = if matches.get_flag("stored") {
-        let config = resolve(matches)?.config;
         query.pick(stored(&*open_existing(&config)?.store)?)
     } else {
-        let path = matches.get_one::<PathBuf>("path").cloned().unwrap_or_else(default_socket);
+        let path = loop_socket(&config)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -40,6 +40,8 @@ pub(crate) enum Scope {
     Serve,
     /// For the server, and for the commands that work on its store.
     Store,
+    /// For the server, and for the commands that talk to its CQRS loop.
+    Socket,
     /// A bound of the server: shown by `--help`, not by `-h`.
     Bound,
     /// For the commands that talk to a server.

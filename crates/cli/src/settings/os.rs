@@ -29,7 +29,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         help: "Path of the NDJSON socket of the CQRS loop; default = millrace/millrace.sock in $XDG_RUNTIME_DIR or the \
                temp directory, none = no socket",
         kind: Kind::Text { what: "a path, default or none", check: |text| !text.is_empty() },
-        scope: Scope::Serve,
+        scope: Scope::Socket,
         also: &[],
         get: |config| Value::Text(config.socket.clone()),
         set: |config, value| config.socket = value.to_string(),

@@ -11,6 +11,7 @@ mod ends;
 mod events;
 mod exit_codes;
 mod openapi;
+mod os_client;
 mod pub_sub;
 mod run;
 mod send;

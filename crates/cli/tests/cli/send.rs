@@ -161,6 +161,7 @@ fn a_socket_that_is_not_there_is_three() {
     let ran = run_in(folder.path(), &[("XDG_RUNTIME_DIR", runtime)], &["send", WHOLE]);
     ran.refused(3, &["cannot reach", runtime, "/millrace/millrace.sock"]);
     run(&["send", WHOLE, "--wait-ms", "0"]).refused(2, &["--wait-ms"]);
+    run(&["send", WHOLE, "--socket", "none"]).refused(2, &["socket is none", "path"]);
 }
 
 #[test]
