@@ -1,7 +1,6 @@
 //! Bus.Publish and Bus.Subscribe: a command becomes a durable event, a durable event reaches an actor.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
@@ -9,98 +8,25 @@ use millrace_bus::{DeliverAt, Publish, Reply, Request};
 use millrace_model::{
     EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsKind, OsMessage, TopicKey, TopicName,
 };
-use millrace_router::{BusTopic, CapabilityId, DeliveryId, Manifest};
+use millrace_router::{BusTopic, DeliveryId};
 use millrace_runtime::Handle;
 use millrace_wire as wire;
 use millrace_wire::http::PublishBody;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 use crate::builtin::faults;
-use crate::builtin::feed::{Feed, Plan};
+use crate::builtin::feed::Plan;
+use crate::builtin::feeds::Feeds;
 use crate::capability::Capability;
-use crate::change::BusFeed;
 use crate::context::Context;
 use crate::handlers;
-use crate::inbox::LoopLink;
 use crate::port::{Delivery, Port};
 
-/// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
-const FEEDS_MAX: usize = 64;
 /// Messages whose commit is under way: the rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;
 
 const PUBLISH: &str = "Bus.Publish";
-
-/// Everything that is fed with events of the bus.
-#[derive(Debug)]
-pub struct Feeds {
-    bus: Handle,
-    runtime: tokio::runtime::Handle,
-    /// By command; what manifests ask for ends with their capability.
-    asked: Mutex<Asked>,
-}
-
-type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
-
-impl Feeds {
-    /// Feeds run on `runtime`.
-    pub fn new(bus: Handle, runtime: tokio::runtime::Handle) -> Arc<Feeds> {
-        Arc::new(Feeds { bus, runtime, asked: Mutex::default() })
-    }
-
-    /// For the loop: what manifests ask for.
-    pub fn bus_feed(self: &Arc<Feeds>) -> BusFeed {
-        let feeds = self.clone();
-        Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
-    }
-
-    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &LoopLink) -> Vec<Feed> {
-        let start = |topic: &BusTopic| {
-            let plan = Plan {
-                to,
-                capability: manifest.name.clone(),
-                namespace: Namespace::default(),
-                topic: topic.clone(),
-            };
-            Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, None)
-        };
-        manifest.bus.iter().map(start).collect()
-    }
-
-    /// Answered when the group has its place.
-    async fn subscribe(&self, link: &LoopLink, plan: Plan) -> Result<Reply, OsFault> {
-        let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
-        let (to, group) = (plan.to, plan.topic.group.clone());
-        let (placed, is_placed) = oneshot::channel();
-        let live = link.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
-        let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
-        {
-            let mut asked = self.asked();
-            asked.retain(|id, _| live.contains(id));
-            let feeds = asked.entry(to).or_default();
-            // Asked again is asked anew: whoever restarted cannot know what its predecessor asked for.
-            feeds.retain(|(topic, of, _)| (topic, of) != (&key, &group));
-            if feeds.len() >= FEEDS_MAX {
-                return Err(OsFault::new(429, format!("The limit of {FEEDS_MAX} subscriptions is reached")));
-            }
-            let feed = Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, Some(placed));
-            feeds.push((key.clone(), group.clone(), feed));
-        }
-        let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
-        if answer.is_err() {
-            let mut asked = self.asked();
-            asked.entry(to).or_default().retain(|(topic, of, _)| (topic, of) != (&key, &group));
-        }
-        answer
-    }
-
-    fn asked(&self) -> MutexGuard<'_, Asked> {
-        // Nothing in it panics half way.
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 pub fn bus(feeds: Arc<Feeds>) -> Capability {
     let about = "Durable topics: publishes events, and feeds them to actors";
@@ -157,7 +83,7 @@ async fn handle(
     let Delivery { id, message, by } = delivery;
     let ctx = Context::new(port.capability(), id, message.clone(), by, port.link().clone());
     let result = match message.ty.as_str() {
-        PUBLISH => publish(&feeds.bus, &ctx, &message).await,
+        PUBLISH => publish(feeds.bus(), &ctx, &message).await,
         _ => subscribe(feeds, &ctx).await,
     };
     (message, id, result)
@@ -251,8 +177,10 @@ async fn subscribe(feeds: &Feeds, ctx: &Context) -> Result<JsonText, OsFault> {
     };
     match feeds.subscribe(ctx.link(), plan).await? {
         Reply::Subscribed { topic, group, partitions } => {
-            let place = |(partition, next): &(millrace_model::Partition, millrace_model::Offset)| json!({ "partition": partition.0, "next": next.0 });
-            let partitions: Vec<Value> = partitions.iter().map(place).collect();
+            let partitions: Vec<Value> = partitions
+                .iter()
+                .map(|(partition, next)| json!({ "partition": partition.0, "next": next.0 }))
+                .collect();
             ctx.reply(&json!({ "topic": topic.topic(), "group": group.as_str(), "partitions": partitions }))
         }
         other => Err(faults::of_reply(&other)),

@@ -3,10 +3,12 @@
 mod bus;
 mod faults;
 mod feed;
+mod feeds;
 mod memory;
 mod shelf;
 
-pub use bus::{Feeds, bus};
+pub use bus::bus;
 pub(crate) use feed::BUS_MESSAGE;
+pub use feeds::Feeds;
 pub use memory::memory;
 pub use shelf::{MemoryLimits, Shelf};

@@ -1,0 +1,90 @@
+//! Who is fed with which topics: by manifest as long as a capability runs, by command until it is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_bus::Reply;
+use millrace_model::{Group, Namespace, OsFault, TopicKey};
+use millrace_router::{BusTopic, CapabilityId, Manifest};
+use millrace_runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::builtin::feed::{Feed, Plan};
+use crate::change::BusFeed;
+use crate::inbox::LoopLink;
+
+/// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
+const FEEDS_MAX: usize = 64;
+
+/// Everything that is fed with events of the bus.
+#[derive(Debug)]
+pub struct Feeds {
+    bus: Handle,
+    runtime: tokio::runtime::Handle,
+    /// By command; what manifests ask for ends with their capability.
+    asked: Mutex<Asked>,
+}
+
+type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
+
+impl Feeds {
+    /// Feeds run on `runtime`.
+    pub fn new(bus: Handle, runtime: tokio::runtime::Handle) -> Arc<Feeds> {
+        Arc::new(Feeds { bus, runtime, asked: Mutex::default() })
+    }
+
+    /// For the loop: what manifests ask for.
+    pub fn bus_feed(self: &Arc<Feeds>) -> BusFeed {
+        let feeds = self.clone();
+        Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
+    }
+
+    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &LoopLink) -> Vec<Feed> {
+        let start = |topic: &BusTopic| {
+            let plan = Plan {
+                to,
+                capability: manifest.name.clone(),
+                namespace: Namespace::default(),
+                topic: topic.clone(),
+            };
+            Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, None)
+        };
+        manifest.bus.iter().map(start).collect()
+    }
+
+    /// Answered when the group has its place.
+    pub(super) async fn subscribe(&self, link: &LoopLink, plan: Plan) -> Result<Reply, OsFault> {
+        let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
+        let (to, group) = (plan.to, plan.topic.group.clone());
+        let (placed, is_placed) = oneshot::channel();
+        let live = link.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
+        let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
+        {
+            let mut asked = self.asked();
+            asked.retain(|id, _| live.contains(id));
+            let feeds = asked.entry(to).or_default();
+            // Asked again is asked anew: whoever restarted cannot know what its predecessor asked for.
+            feeds.retain(|(topic, of, _)| (topic, of) != (&key, &group));
+            if feeds.len() >= FEEDS_MAX {
+                return Err(OsFault::new(429, format!("The limit of {FEEDS_MAX} subscriptions is reached")));
+            }
+            let feed = Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, Some(placed));
+            feeds.push((key.clone(), group.clone(), feed));
+        }
+        let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
+        if answer.is_err() {
+            let mut asked = self.asked();
+            asked.entry(to).or_default().retain(|(topic, of, _)| (topic, of) != (&key, &group));
+        }
+        answer
+    }
+
+    pub(super) fn bus(&self) -> &Handle {
+        &self.bus
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        // Nothing in it panics half way.
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
