@@ -27,6 +27,9 @@ const SCAN_ROWS_MAX: usize = 1000;
 /// Of the grace of a stop this much is left for the bus, or a quarter of it if that is less.
 const BUS_GRACE_MS_MAX: u64 = 1000;
 
+/// Beyond its grace the loop takes this long at most: its last answers are taken or not, its actors have ended or not.
+const END_MS_MAX: u64 = 4000;
+
 /// Starts the loop with everything built in.
 pub(crate) async fn start(
     settings: &ServerSettings,
@@ -89,6 +92,11 @@ fn keep_trace(bus: Handle, waiting_max: usize) -> mpsc::Sender<JsonText> {
 /// How long the loop may take of a stop's grace.
 pub(crate) fn grace(grace_ms: u64) -> Duration {
     Duration::from_millis(grace_ms - BUS_GRACE_MS_MAX.min(grace_ms / 4))
+}
+
+/// How long its end is waited for: a handler on its thread that never returns must not keep the process alive.
+pub(crate) fn patience(grace_ms: u64) -> Duration {
+    grace(grace_ms) + Duration::from_millis(END_MS_MAX)
 }
 
 /// Through the one writer, like everything that is durable.

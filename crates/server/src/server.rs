@@ -15,7 +15,7 @@ use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::Accept;
 use crate::access::Tokens;
@@ -185,7 +185,7 @@ impl Server {
         let deadline = Instant::now() + Duration::from_millis(grace_ms);
         let _ = self.stop_accepting.send(true);
         // First the loop: its capabilities still need the bus.
-        self.app.os.stop(os::grace(grace_ms)).await;
+        let os_stopped = timeout(os::patience(grace_ms), self.app.os.stop(os::grace(grace_ms))).await.is_ok();
         drop(self.socket);
         let stopped = self.runtime.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
@@ -204,7 +204,9 @@ impl Server {
         .is_ok();
         match storage_failed {
             Some(reason) => Err(ServeError::StorageFailed(reason)),
-            None if stopped == StopOutcome::Finished && all_closed && all_answered && ended => Ok(()),
+            None if os_stopped && stopped == StopOutcome::Finished && all_closed && all_answered && ended => {
+                Ok(())
+            }
             None => Err(ServeError::CutShort { grace_ms }),
         }
     }
