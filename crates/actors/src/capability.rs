@@ -1,6 +1,6 @@
 //! What a capability is made of: its contract, and what does its work.
 //!
-//! ```ignore
+//! ```text
 //! Capability::new("Greeter", "Says hello")
 //!     .query("Greeter.Hello", "Greets by name", json!({"type": "object", "required": ["name"]}), |ctx, _| async move {
 //!         let Hello { name } = ctx.data()?;

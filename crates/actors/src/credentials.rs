@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_model::{OsMessage, Principal};
+use millrace_router::scheduled;
 use serde_json::Value;
 
 pub(crate) const AUTHENTICATE: &str = "Syscall.Authenticate";
@@ -11,15 +12,61 @@ pub(crate) const RELOAD: &str = "Syscall.Reload";
 
 pub(crate) const REQUIRED: &str =
     "Authentication required: First message must be Syscall.Authenticate with a valid token";
-/// Said to whoever asks for what [`needs_admin`] and is none.
-pub const ADMIN_ONLY: &str = "Forbidden: this needs a token with the scope admin";
+const ADMIN_ONLY: &str = "Forbidden: this needs a token with the scope admin";
+const PUBLISH_ONLY: &str =
+    "Forbidden: Bus.Publish needs a token with the scope publish, for the namespace default";
+pub(crate) const REVOKED: &str = "Authentication required: the token is no longer valid, come in again";
+const PUBLISH: &str = "Bus.Publish";
+const TIMER_SET: &str = "Timer.Set";
 
 /// What a token stands for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Credentials {
     pub by: Arc<Principal>,
-    /// May stop the server and make it read its configuration again.
+    pub rights: Rights,
+    /// Whether the token is still good.
+    pub valid: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials")
+            .field("by", &self.by)
+            .field("rights", &self.rights)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What somebody may ask of the loop's own capabilities besides talking to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Stop the server, make it read its configuration again.
     pub admin: bool,
+    /// `Bus.Publish`.
+    pub publish: bool,
+}
+
+impl Rights {
+    pub const ALL: Rights = Rights { admin: true, publish: true };
+
+    /// What a message asks for and this does not hold, as the sentence of a 403. What a timer is to send counts, and
+    /// what a timer is to send that a timer is to set.
+    pub fn refuse(self, message: &OsMessage) -> Option<&'static str> {
+        if self == Rights::ALL {
+            return None;
+        }
+        let mut ty = message.ty.clone();
+        let mut data = message.data.clone();
+        loop {
+            match ty.as_str() {
+                SHUTDOWN | RELOAD if !self.admin => return Some(ADMIN_ONLY),
+                PUBLISH if !self.publish => return Some(PUBLISH_ONLY),
+                // Read as the engine will read it: what it refuses sets no timer.
+                TIMER_SET => (ty, data) = scheduled(&data)?,
+                _ => return None,
+            }
+        }
+    }
 }
 
 /// Looks a token up; `None` if it is not accepted.
@@ -35,7 +82,31 @@ pub(crate) fn token_of(message: &OsMessage) -> Option<String> {
     data.get("token")?.as_str().map(str::to_owned)
 }
 
-/// Whether it is for administrators.
-pub fn needs_admin(message: &OsMessage) -> bool {
-    message.kind.is_request() && matches!(message.ty.as_str(), SHUTDOWN | RELOAD)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> bool {
+        let text = format!(r#"{{"kind":"command",{text},"metadata":{{"id":"a","timestamp":1}}}}"#);
+        let message = millrace_wire::os::parse(text.as_bytes(), None).unwrap();
+        assert!(Rights::ALL.refuse(&message).is_none());
+        Rights { admin: false, publish: false }.refuse(&message).is_some()
+    }
+
+    #[test]
+    fn what_may_not_be_asked_may_not_be_asked_by_a_timer_either() {
+        assert!(refused(r#""type":"Syscall.Shutdown","data":{}"#));
+        assert!(refused(r#""type":"Bus.Publish","data":{}"#));
+        assert!(!refused(r#""type":"Memory.Set","data":{"message":{"type":"Syscall.Shutdown"}}"#));
+        let timer = |inner: &str| {
+            format!(r#""type":"Timer.Set","data":{{"delayMs":1,"message":{{"kind":"command",{inner}}}}}"#)
+        };
+        let stop = r#""type":"Syscall.Shutdown","data":{}"#;
+        assert!(refused(&timer(stop)));
+        assert!(refused(&timer(&timer(stop))));
+        assert!(!refused(&timer(r#""type":"Syscall.Ping","data":{}"#)));
+        assert!(!refused(r#""type":"Timer.Set","data":7"#));
+        let odd = r#""type":"Timer.Set","data":{"delayMs":1,"odd":[1e400,"\ud800"],"message":{"kind":"command",INNER}}"#;
+        assert!(refused(&odd.replace("INNER", stop)), "numbers no program can hold hide nothing");
+    }
 }

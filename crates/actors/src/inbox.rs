@@ -49,6 +49,8 @@ pub(crate) enum Told {
     Listen {
         listener: std::os::unix::net::UnixListener,
     },
+    /// Everybody who is to be there at the start is there.
+    Begin,
     Look(Box<dyn FnOnce(&Router) + Send>),
     Stop {
         grace: Duration,

@@ -43,7 +43,7 @@ pub use child::{Changed, Child, ChildError, ChildLimits, ChildSettings, Children
 pub use commits::Commit;
 pub use context::Context;
 pub use counts::ShellCounts;
-pub use credentials::{ADMIN_ONLY, CheckToken, Credentials, needs_admin};
+pub use credentials::{CheckToken, Credentials, Rights};
 pub use inbox::{Ended, LoopLink};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;

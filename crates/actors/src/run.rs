@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use bytes::Bytes;
 use millrace_model::{Mono, Now};
 use millrace_router::{ConnId, Input};
 use millrace_runtime::SystemClock;
@@ -13,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 use crate::ear::Ear;
 use crate::inbox::Told;
 use crate::ndjson::{self, Edge};
+use crate::notes;
 use crate::pause;
 use crate::shell::Shell;
 
@@ -35,6 +37,8 @@ pub(crate) struct Run {
     /// When the grace of a stop is used up.
     pub(crate) stop_now_at: Option<Mono>,
     pub(crate) alarm: Alarm,
+    /// Until it begins.
+    pub(crate) timers: Option<Vec<(String, Bytes)>>,
 }
 
 impl Run {
@@ -51,11 +55,10 @@ impl Run {
             let turned = self.shell.router.turn(now);
             self.shell.carry_out(now);
             turns = if turned { turns + 1 } else { 0 };
+            self.ear.set_crowded(self.shell.router.user_lane_len() > self.shell.settings.crowded_max);
             if !turned || turns >= self.shell.settings.flush_turns_max {
                 turns = 0;
                 self.shell.conns.flush();
-                let crowded = self.shell.router.gauges().user_lane > self.shell.settings.crowded_max;
-                self.ear.set_crowded(crowded);
             }
             if turned {
                 // Section 8.3: after each turn the host gets its turn.
@@ -89,6 +92,7 @@ impl Run {
                 }
                 Err(error) => tracing::error!(%error, "the socket cannot be listened on"),
             },
+            Told::Begin => self.begin(now),
             Told::Stop { grace } => {
                 if let Some(accepting) = self.accepting.take() {
                     accepting.abort();
@@ -99,6 +103,14 @@ impl Run {
             }
             told => self.shell.hear(now, told),
         }
+    }
+
+    /// Timers of the process before: not earlier, or one that was due meanwhile would find nobody who handles it.
+    fn begin(&mut self, now: Now) {
+        let Some(timers) = self.timers.take() else { return };
+        let capabilities = self.shell.router.gauges().capabilities;
+        notes::boot_complete(capabilities, timers.len());
+        self.shell.router.restore(now, timers);
     }
 
     async fn wait(&mut self, now: Now) {

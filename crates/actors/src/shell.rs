@@ -97,7 +97,7 @@ impl Shell {
             }
             Told::Look(look) => look(&self.router),
             // The loop's own task takes these before it comes here.
-            Told::Listen { .. } | Told::Stop { .. } => {}
+            Told::Listen { .. } | Told::Begin | Told::Stop { .. } => {}
         }
     }
 

@@ -50,7 +50,7 @@ pub struct LoopParts {
     pub runtime: Handle,
     /// Makes timers durable. Without it they are not.
     pub commit: Option<Commit>,
-    /// Timers of the process before: the rows of [`millrace_router::TIMER_PREFIX`].
+    /// Timers of the process before: the rows of [`millrace_router::TIMER_PREFIX`]. See [`LoopHandle::begin`].
     pub timers: Vec<(String, Bytes)>,
     pub bus_feed: Option<BusFeed>,
     pub check_token: Option<CheckToken>,
@@ -193,8 +193,15 @@ impl LoopHandle {
         is_done.await.map_err(|_| Ended)?
     }
 
+    /// Everybody who is to be there at the start has been installed: timers of the process before may fire from now
+    /// on. Once is enough; [`LoopHandle::listen`] says it, too.
+    pub async fn begin(&self) -> Result<(), Ended> {
+        self.link.tell(Told::Begin).await
+    }
+
     /// Accepts connections from now on.
     pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), Ended> {
+        self.begin().await?;
         self.link.tell(Told::Listen { listener }).await?;
         // Behind it in the queue: once this is answered, it listens.
         self.link.look(|_| ()).await
@@ -262,8 +269,6 @@ impl Boot {
             notes::boot_failed(&error);
             return drop(booted.send(Err(error.into())));
         }
-        let timers = parts.timers.len();
-        router.restore(now, parts.timers);
         spawn_local(commits.clone().run(parts.commit, ear.clone(), settings.commit_ops_max));
         let edge = Edge::new(
             settings.clone(),
@@ -273,10 +278,10 @@ impl Boot {
             counts.clone(),
             parts.check_token,
         );
-        notes::boot_complete(router.gauges().capabilities, timers);
+        let timers = Some(parts.timers);
         let shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
-        let run = Run { shell, ear, edge, clock, told, goodbyes, accepting, stop_now_at, alarm };
+        let run = Run { shell, ear, edge, clock, told, goodbyes, accepting, stop_now_at, alarm, timers };
         // Whoever booted it is gone: then nobody will stop it either.
         if booted.send(Ok(())).is_ok() {
             run.run().await;

@@ -1,6 +1,6 @@
 //! What actors say: into the lane, checked in its turn.
 
-use millrace_model::{Now, OsFault, OsId, OsKind, OsMessage};
+use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::input::{CapabilityId, DeliveryId};
 use crate::lanes::{Answers, Said, Task};
@@ -95,6 +95,11 @@ impl Router {
         if in_hand && causation.is_none() && kind != OsKind::Error {
             return Err(format!("emitted {kind} {ty} without metadata.causation"));
         }
+        if kind == OsKind::Error && !is_fault(&message.data) {
+            return Err(format!(
+                "emitted an error {ty} whose data is not {{code: 400 to 599, message: text}}"
+            ));
+        }
         let declared = self.table.get(from).and_then(|one| one.manifest.outbound.as_ref());
         let Some(outbound) = declared.filter(|_| kind != OsKind::Error) else { return Ok(()) };
         match outbound.iter().find(|branch| branch.kind == kind && branch.ty == *ty) {
@@ -132,4 +137,14 @@ impl Router {
         let named = during.and_then(|delivery| Some((self.deliveries.get(&delivery)?.id.clone(), delivery)));
         self.fault(now, from, named, fault);
     }
+}
+
+fn is_fault(data: &JsonText) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Fault {
+        code: u16,
+        #[serde(rename = "message")]
+        _message: String,
+    }
+    serde_json::from_str::<Fault>(data.as_str()).is_ok_and(|fault| (400..=599).contains(&fault.code))
 }

@@ -7,14 +7,16 @@ use std::collections::VecDeque;
 
 use millrace_model::{OsId, OsMessage};
 
-use crate::input::{CapabilityId, ConnId, DeliveryId, Receipt};
+use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::note::Note;
 
 /// One macrotask.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
+    /// With who it was when it sent it: it may be gone by its turn.
     Client {
         conn: ConnId,
+        by: By,
         message: OsMessage,
     },
     Actor(Said),

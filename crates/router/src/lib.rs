@@ -51,5 +51,6 @@ pub use router::Router;
 pub use sabotage::Sabotage;
 pub use schema::{Schema, SchemaError};
 pub use table::BootError;
+pub use template::scheduled;
 pub use timers::TIMER_PREFIX;
 pub use trace::{Party, Step, TraceQuery, TraceRecord};

@@ -22,7 +22,7 @@ impl Router {
             let fault = OsFault::new(503, "Too many requests of this capability wait for their outcome");
             self.refuse(now, requester, &message, &fault);
         } else {
-            self.request(now, requester, message);
+            self.request(now, requester, None, message);
         }
     }
 
@@ -43,8 +43,9 @@ impl Router {
             OsKind::Error => self.counters.errors += 1,
             _ => self.counters.replies += 1,
         }
+        let message = with_correlation(message, pending.correlation);
         self.traced(now, party, Step::Answered { to: self.party(pending.requester) }, &message);
-        self.give(now, pending.requester, with_correlation(message, pending.correlation));
+        self.give(now, pending.requester, message);
     }
 
     /// Takes a request off the books. Whatever comes for it later is an orphan.
@@ -135,9 +136,9 @@ impl Router {
     }
 }
 
-/// «Should be propagated»: what the actor forgot, the loop adds.
+/// An outcome belongs to the undertaking of its request, whatever the actor forgot or made of it.
 fn with_correlation(mut message: OsMessage, correlation: Option<OsId>) -> OsMessage {
-    if message.metadata.correlation.is_none() {
+    if correlation.is_some() {
         message.metadata.correlation = correlation;
     }
     message

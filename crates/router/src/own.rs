@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType};
 use serde_json::{Value, json};
 
-use crate::input::{CapabilityId, DeliveryId};
+use crate::input::{By, CapabilityId, DeliveryId};
 use crate::make::{self, Asked};
 use crate::manifest::{Branch, Manifest};
 use crate::pending::Requester;
@@ -51,12 +51,13 @@ impl Router {
         &mut self,
         now: Now,
         requester: Requester,
+        by: &By,
         delivery: DeliveryId,
         message: &OsMessage,
     ) {
         let ask = Ask { asked: Asked::of(message), delivery };
         match message.ty.as_str() {
-            TIMER_SET => self.set_timer(now, requester, ask, message),
+            TIMER_SET => self.set_timer(now, requester, by, ask, message),
             TIMER_CANCEL => self.cancel_timer(now, ask, message),
             _ => self.request_timeout(now, requester, &ask, message),
         }

@@ -8,20 +8,29 @@ use crate::effect::Effect;
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::lanes::Microtask;
 use crate::note::Note;
+use crate::own::TIMER_FIRED;
 use crate::pending::{Pending, Requester};
 use crate::router::{Delivery, Router};
 use crate::sabotage::Sabotage;
 use crate::trace::{Party, Step};
 
+/// Events that a client cannot send.
+const OWN_EVENTS: [&str; 2] = [TIMER_FIRED, "Bus.Message"];
+
 impl Router {
-    pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, message: OsMessage) {
+    pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, by: By, message: OsMessage) {
         let there = self.conns.contains_key(&conn);
         match message.kind {
             OsKind::Command | OsKind::Query => {
                 self.counters.requests += 1;
                 let requester = if there { Requester::Client(conn) } else { Requester::Gone };
-                self.request(now, requester, message);
+                self.request(now, requester, by, message);
                 return;
+            }
+            // Only the Timer and the bus say these: actors act on them.
+            OsKind::Event if OWN_EVENTS.contains(&message.ty.as_str()) => {
+                self.counters.events_undelivered += 1;
+                self.traced(now, Party::Client(conn), Step::Refused { code: 403 }, &message);
             }
             OsKind::Event => {
                 self.fan_out(now, Party::Client(conn), message);
@@ -35,9 +44,9 @@ impl Router {
     }
 
     /// To exactly one capability, or an error at once.
-    pub(crate) fn request(&mut self, now: Now, requester: Requester, message: OsMessage) {
+    pub(crate) fn request(&mut self, now: Now, requester: Requester, by: By, message: OsMessage) {
         let message = Arc::new(message);
-        match (self.try_request(now, requester, &message), requester) {
+        match (self.try_request(now, requester, by, &message), requester) {
             (Ok(()), _) => {}
             // A timer is patient: what it sends is not lost because somebody has no room just now.
             (Err(fault), Requester::Timer(timer)) if fault.code == 503 => self.retry_timer(now, timer),
@@ -49,6 +58,7 @@ impl Router {
         &mut self,
         now: Now,
         requester: Requester,
+        by: By,
         message: &Arc<OsMessage>,
     ) -> Result<(), OsFault> {
         let id = &message.metadata.id;
@@ -60,17 +70,13 @@ impl Router {
             return Err(OsFault::new(503, "Too many requests wait for their outcome: try again later"));
         }
         let to = self.handler(now, message)?;
-        let by = match requester {
-            Requester::Client(conn) => self.conns.get(&conn).and_then(|conn| conn.by.clone()),
-            _ => None,
-        };
         let name = self.table.name_of(to);
         self.traced(now, self.party(requester), Step::Routed { to: vec![name] }, message);
         let delivery = self.next_delivery();
         self.expect(now, requester, to, delivery, message);
         if self.own.is(to) {
             // The loop's own commands: bookkeeping, answered within this turn or after a commit.
-            self.own_request(now, requester, delivery, message);
+            self.own_request(now, requester, &by, delivery, message);
         } else {
             self.post(to, delivery, message.clone(), by, None);
         }

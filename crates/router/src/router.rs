@@ -170,7 +170,7 @@ impl Router {
             self.counters.system_turns += 1;
         }
         match task {
-            Task::Client { conn, message } => self.route_client(now, conn, message),
+            Task::Client { conn, by, message } => self.route_client(now, conn, by, message),
             Task::Actor(said) => self.route_actor(now, said),
             Task::Bus { to, receipt, message } => self.route_bus(now, to, receipt, message),
             Task::Fired { timer, message } => self.route_fired(now, timer, message),
@@ -220,6 +220,11 @@ impl Router {
         &self.counters
     }
 
+    /// How many messages wait in the user lane.
+    pub fn user_lane_len(&self) -> usize {
+        self.lanes.lengths().1
+    }
+
     pub fn gauges(&self) -> Gauges {
         let (system_lane, user_lane) = self.lanes.lengths();
         Gauges {
@@ -238,6 +243,7 @@ impl Router {
     fn client(&mut self, now: Now, conn: ConnId, message: OsMessage) {
         let Some(state) = self.conns.get_mut(&conn) else { return };
         state.messages += 1;
+        let by = state.by.clone();
         let over = state.messages > self.limits.conn_messages_max || !self.lanes.user_has_room();
         let fault = if self.stop != Stop::No {
             Some(OsFault::new(503, SHUTTING_DOWN))
@@ -248,7 +254,7 @@ impl Router {
             None
         };
         match fault {
-            None => self.lanes.push_user(Task::Client { conn, message }),
+            None => self.lanes.push_user(Task::Client { conn, by, message }),
             Some(fault) if message.kind.is_request() => {
                 self.refuse(now, Requester::Client(conn), &message, &fault);
             }

@@ -14,7 +14,7 @@ impl Router {
         self.stop = if self.stop == Stop::Done { Stop::Done } else { Stop::Asked };
         let fault = OsFault::new(503, SHUTTING_DOWN);
         for task in self.lanes.take_user() {
-            if let Task::Client { conn, message } = task
+            if let Task::Client { conn, message, .. } = task
                 && message.kind.is_request()
             {
                 self.refuse(now, Requester::Client(conn), &message, &fault);

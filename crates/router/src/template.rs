@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_model::{JsonText, Now, OsId, OsKind, OsMessage, OsType, TICK_MS, Timestamp};
+use millrace_model::{Actor, JsonText, Now, OsId, OsKind, OsMessage, OsType, Principal, TICK_MS, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -77,6 +77,11 @@ pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, String> {
     Ok(SetTimer { when, template: template(message)?, durable: set.durable.unwrap_or(true) })
 }
 
+/// What a `Timer.Set` with this data would send, if it sets a timer at all: its type and data.
+pub fn scheduled(data: &JsonText) -> Option<(OsType, JsonText)> {
+    parse(data).ok().map(|set| (set.template.ty, set.template.data))
+}
+
 /// Whole milliseconds, rounded down.
 fn time(name: &str, raw: &RawValue) -> Result<u64, String> {
     match raw.get().parse::<f64>() {
@@ -145,6 +150,27 @@ pub(crate) struct TimerRow {
     pub(crate) correlation: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) other: Option<String>,
+    /// Who set it, where access control concerned them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<BehalfRow>,
+}
+
+/// On whose behalf a timer acts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BehalfRow {
+    agent: Actor,
+    #[serde(default)]
+    roles: Vec<Actor>,
+}
+
+impl BehalfRow {
+    pub(crate) fn of(principal: &Principal) -> BehalfRow {
+        BehalfRow { agent: principal.agent.clone(), roles: principal.roles.clone() }
+    }
+
+    pub(crate) fn principal(&self) -> Principal {
+        Principal { agent: self.agent.clone(), roles: self.roles.clone() }
+    }
 }
 
 /// When a timer set now will be due by the wall clock.

@@ -14,14 +14,14 @@ use serde_json::json;
 
 use crate::deadlines::{Deadline, Deadlines};
 use crate::effect::Effect;
-use crate::input::{ConnId, Token};
+use crate::input::{By, ConnId, Token};
 use crate::lanes::Task;
 use crate::note::Note;
 use crate::own::{Ask, TIMER_FIRED, text_member};
 use crate::pending::Requester;
 use crate::router::Router;
 use crate::sabotage::Sabotage;
-use crate::template::{self, SetTimer, TimerRow, When};
+use crate::template::{self, BehalfRow, SetTimer, TimerRow, When};
 use crate::trace::Party;
 
 /// Where the rows of timers are in [`Space::Kv`].
@@ -101,7 +101,14 @@ impl Timers {
 }
 
 impl Router {
-    pub(crate) fn set_timer(&mut self, now: Now, requester: Requester, ask: Ask, message: &OsMessage) {
+    pub(crate) fn set_timer(
+        &mut self,
+        now: Now,
+        requester: Requester,
+        by: &By,
+        ask: Ask,
+        message: &OsMessage,
+    ) {
         let set = match template::parse(&message.data) {
             Ok(set) => set,
             Err(why) => {
@@ -112,7 +119,9 @@ impl Router {
         let owner = match requester {
             Requester::Client(conn) => Owner::Client(conn),
             Requester::Gone => Owner::Before,
-            Requester::Actor { .. } | Requester::Timer(_) => Owner::Actor,
+            Requester::Actor { .. } => Owner::Actor,
+            // What a timer sets belongs to whoever set that timer.
+            Requester::Timer(timer) => self.timers.owner(timer),
         };
         if let Err(fault) = self.timer_room(owner) {
             return self.finish_own(now, &ask, Err(fault));
@@ -120,7 +129,7 @@ impl Router {
         self.counters.timers_set += 1;
         let when = set.when;
         let durable = set.durable && self.limits.durable_timers;
-        let number = self.add_timer(now, owner, durable, set, message);
+        let number = self.add_timer(now, owner, durable, by.as_deref().map(BehalfRow::of), set, message);
         let at = match when {
             When::After { ms } if self.sabotaged(Sabotage::FireEarly) => now.mono + ms / 2,
             When::After { ms } => now.mono + ms + TICK_MS,
@@ -156,6 +165,7 @@ impl Router {
         now: Now,
         owner: Owner,
         durable: bool,
+        by: Option<BehalfRow>,
         set: SetTimer,
         message: &OsMessage,
     ) -> u64 {
@@ -177,6 +187,7 @@ impl Router {
             data: template.data.as_str().to_owned(),
             correlation: correlation.map(|id| id.to_string()),
             other: template.other.map(|other| other.to_string()),
+            by,
         };
         self.put_timer(
             number,
@@ -323,7 +334,9 @@ impl Router {
         if self.sabotaged(Sabotage::ForgetRow) {
             self.forget_timer(timer);
         }
-        self.request(now, Requester::Timer(timer), message);
+        // On behalf of whoever set it: what they may not do, their timer may not do either.
+        let by = self.timers.all.get(&timer).and_then(|one| one.row.by.as_ref()).map(BehalfRow::principal);
+        self.request(now, Requester::Timer(timer), by.map(Arc::new), message);
     }
 
     /// Nobody waits for the answer; it only tells that the timer has done its work.

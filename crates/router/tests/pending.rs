@@ -205,8 +205,33 @@ fn what_an_actor_may_not_say_is_its_fault_and_ends_the_request_in_hand() {
     desk.client(1, message("query", "Shy.Ask", "q", json!(9)));
     desk.run();
     let delivery = desk.delivery("q");
-    desk.say("Shy", Some(delivery), caused("error", "Shy.Ask", "r", json!({"code": 404}), Some("q")));
-    assert_eq!(desk.run(), [r#"1 is told error Shy.Ask {"code":404} <q"#], "an error needs no declaration");
+    let fault = json!({"code": 404, "message": "no"});
+    desk.say("Shy", Some(delivery), caused("error", "Shy.Ask", "r", fault, Some("q")));
+    let told = desk.run();
+    assert_eq!(
+        told,
+        [r#"1 is told error Shy.Ask {"code":404,"message":"no"} <q"#],
+        "an error needs no declaration"
+    );
+}
+
+#[test]
+fn an_error_says_a_code_and_a_sentence_or_is_a_fault_itself() {
+    let mut desk = Desk::new();
+    for data in
+        [json!("text"), json!({"code": 99, "message": "x"}), json!({"message": "x"}), json!({"code": 500})]
+    {
+        desk.ask("q");
+        desk.run();
+        let delivery = desk.delivery("q");
+        desk.say("Echo", Some(delivery), caused("error", "Echo.Say", "r", data.clone(), Some("q")));
+        let told = desk.run();
+        assert!(
+            told[0].contains(r#""code":500,"message":"Capability 'Echo' emitted an error"#),
+            "{data}: {told:?}"
+        );
+        desk.done("Echo", delivery);
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Routing laws (RFC 0032, sections 9 and 11): what goes where by kind, and what is refused.
+#![allow(clippy::unwrap_used)]
 
 mod desk;
 
@@ -108,13 +109,21 @@ fn outcomes_of_clients_answer_nobody() {
 
 #[test]
 fn correlation_is_carried_over_when_the_actor_forgets_it() {
+    for said in [None, Some("another")] {
+        carried_over(said);
+    }
+}
+
+fn carried_over(said: Option<&str>) {
     let mut desk = Desk::new();
     let mut ask = message("query", "Echo.Say", "a", json!(1));
     ask.metadata.correlation = Some(millrace_model::OsId::new("undertaking").unwrap());
     desk.client(1, ask);
     desk.run();
     let delivery = desk.delivery("a");
-    desk.say("Echo", Some(delivery), caused("reply", "Echo.Say", "r", json!(1), Some("a")));
+    let mut reply = caused("reply", "Echo.Say", "r", json!(1), Some("a"));
+    reply.metadata.correlation = said.map(|id| millrace_model::OsId::new(id).unwrap());
+    desk.say("Echo", Some(delivery), reply);
     while desk.router.turn(desk.now) {}
     let answer = desk.router.drain().find_map(|effect| match effect {
         millrace_router::Effect::Answer { message, .. } => message.metadata.correlation,

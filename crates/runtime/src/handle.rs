@@ -23,6 +23,17 @@ use crate::writer::Backlog;
 #[error("the runtime has ended")]
 pub struct Ended;
 
+/// A request that was handed over.
+#[derive(Debug)]
+pub struct Call(oneshot::Receiver<Reply>);
+
+impl Call {
+    /// Its answer.
+    pub async fn reply(self) -> Result<Reply, Ended> {
+        self.0.await.map_err(|_| Ended)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -65,11 +76,17 @@ impl Handle {
 
     /// The same, for somebody whom access lists concern.
     pub async fn call_as(&self, by: By, request: Request) -> Result<Reply, Ended> {
+        self.hand_over(by, request).await?.reply().await
+    }
+
+    /// Hands a request over, behind everything handed over before, and does not wait for its answer: for whoever
+    /// wants many under way in their order.
+    pub async fn hand_over(&self, by: By, request: Request) -> Result<Call, Ended> {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
         self.shared.inbox.reserve(units).await?;
         crew::ask(&self.shared, std::iter::once((Asked::Call { answer, by, request }, units)), true)?;
-        reply.await.map_err(|_| Ended)
+        Ok(Call(reply))
     }
 
     /// Waits until the owner is gone: ended, or fallen over a bug.

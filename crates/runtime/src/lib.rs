@@ -37,7 +37,7 @@ mod watcher;
 mod writer;
 
 pub use clock::SystemClock;
-pub use handle::{Ended, Handle};
+pub use handle::{Call, Ended, Handle};
 pub use health::Health;
 pub use link::Link;
 pub use metrics::{HistogramView, ShellView};

@@ -101,6 +101,7 @@ impl Server {
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate));
         let (os, asked) = os::start(&settings, &store, &runtime.handle(), &tokens).await?;
         let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
+        os.begin().await.map_err(|_| ServeError::Fallen)?;
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
         let engines = Engines { runtime: runtime.handle(), os, store };

@@ -9,7 +9,7 @@ use millrace_model::{
     EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsKind, OsMessage, TopicKey, TopicName,
 };
 use millrace_router::{BusTopic, DeliveryId};
-use millrace_runtime::Handle;
+use millrace_runtime::Call;
 use millrace_wire as wire;
 use millrace_wire::http::PublishBody;
 use serde::Deserialize;
@@ -61,7 +61,11 @@ async fn work(port: Port, feeds: Arc<Feeds>) {
     loop {
         tokio::select! {
             delivery = port.next(), if under_way.len() < UNDER_WAY_MAX => match delivery {
-                Some(delivery) => under_way.push_back(handle(&port, &feeds, delivery)),
+                Some(delivery) => {
+                    // Handed over here and not in the future: those are not polled in any order.
+                    let publish = hand_over(&port, &feeds, &delivery).await;
+                    under_way.push_back(handle(&port, &feeds, delivery, publish));
+                }
                 None => return,
             },
             Some((request, delivery, result)) = under_way.next() => match result {
@@ -75,18 +79,39 @@ async fn work(port: Port, feeds: Arc<Feeds>) {
     }
 }
 
+/// For a publish: its call, or why it is none.
+type Handed = Option<Result<Call, OsFault>>;
+
+async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
+    if delivery.message.ty.as_str() != PUBLISH {
+        return None;
+    }
+    let ctx = context(port, delivery);
+    let request = match request(&ctx, &delivery.message) {
+        Ok(request) => request,
+        Err(fault) => return Some(Err(fault)),
+    };
+    Some(feeds.bus().hand_over(ctx.by().clone(), request).await.map_err(faults::of_ended))
+}
+
+fn context(port: &Port, delivery: &Delivery) -> Context {
+    let Delivery { id, message, by } = delivery;
+    Context::new(port.capability(), *id, message.clone(), by.clone(), port.link().clone())
+}
+
 async fn handle(
     port: &Port,
     feeds: &Feeds,
     delivery: Delivery,
+    publish: Handed,
 ) -> (Arc<OsMessage>, DeliveryId, Result<JsonText, OsFault>) {
-    let Delivery { id, message, by } = delivery;
-    let ctx = Context::new(port.capability(), id, message.clone(), by, port.link().clone());
-    let result = match message.ty.as_str() {
-        PUBLISH => publish(feeds.bus(), &ctx, &message).await,
-        _ => subscribe(feeds, &ctx).await,
+    let ctx = context(port, &delivery);
+    let result = match publish {
+        Some(Ok(call)) => published(&ctx, call).await,
+        Some(Err(fault)) => Err(fault),
+        None => subscribe(feeds, &ctx).await,
     };
-    (message, id, result)
+    (delivery.message, delivery.id, result)
 }
 
 #[derive(Deserialize)]
@@ -95,7 +120,7 @@ struct Where {
     namespace: Option<String>,
 }
 
-async fn publish(bus: &Handle, ctx: &Context, message: &OsMessage) -> Result<JsonText, OsFault> {
+fn request(ctx: &Context, message: &OsMessage) -> Result<Request, OsFault> {
     let topic = topic_of(ctx, &ctx.data::<Where>()?)?;
     // The same members as a body of HTTP, so the same reader.
     let body = PublishBody::parse(message.data.as_str()).map_err(|error| faults::of_frame(&error))?;
@@ -107,8 +132,11 @@ async fn publish(bus: &Handle, ctx: &Context, message: &OsMessage) -> Result<Jso
         wire::DeliverAt::AfterMs(ms) => DeliverAt::AfterMs(ms),
         wire::DeliverAt::At(ts) => DeliverAt::At(ts),
     });
-    let request = Request::Publish(Publish { topic, event, deliver_at });
-    match bus.call_as(ctx.by().clone(), request).await {
+    Ok(Request::Publish(Publish { topic, event, deliver_at }))
+}
+
+async fn published(ctx: &Context, call: Call) -> Result<JsonText, OsFault> {
+    match call.reply().await {
         Ok(Reply::Published { topic, id, at, due, durability }) => {
             let mut data =
                 json!({ "topic": topic.topic(), "id": id.to_string(), "durability": durability.as_str() });

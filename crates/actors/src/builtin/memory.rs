@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::builtin::shelf::{Shelf, Write};
+use crate::builtin::shelf::{Shelf, Write, committed};
 use crate::capability::Capability;
 use crate::handlers;
 use crate::port::{Delivery, Port};
@@ -50,11 +50,15 @@ async fn work(port: Port, mut shelf: Shelf) {
             delivery = port.next(), if under_way.len() < UNDER_WAY_MAX => match delivery {
                 Some(delivery) => {
                     let step = begin(&mut shelf, &delivery.message);
-                    let bus = shelf.bus();
+                    // Handed over here and not in the future: those are not polled in any order.
+                    let call = match &step {
+                        Ok(Step::Write(write)) => Some(write.hand_over(shelf.bus()).await),
+                        _ => None,
+                    };
                     under_way.push_back(async move {
-                        let committed = match &step {
-                            Ok(Step::Write(write)) => write.commit(bus).await,
-                            _ => Ok(()),
+                        let committed = match call {
+                            Some(call) => committed(call).await,
+                            None => Ok(()),
                         };
                         (delivery, step, committed)
                     });

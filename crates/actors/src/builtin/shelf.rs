@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use millrace_bus::{Reply, Request};
 use millrace_model::{JsonText, Op, OsFault, Space, keys};
-use millrace_runtime::Handle;
+use millrace_runtime::{Call, Handle};
 use millrace_store::{KeyRange, Store, StoreError};
 use serde_json::value::RawValue;
 
@@ -73,18 +73,24 @@ impl Write {
         self.path.len() + self.value.as_ref().map_or(0, |value| value.bytes().len())
     }
 
-    /// To be awaited in the order in which the changes were made.
-    pub(crate) async fn commit(&self, bus: Handle) -> Result<(), OsFault> {
+    /// To be awaited in the order in which the changes were made; see [`committed`].
+    pub(crate) async fn hand_over(&self, bus: Handle) -> Result<Call, OsFault> {
         let (space, key) = (Space::Kv, row(&self.path));
         let op = match &self.value {
             Some(value) => Op::Put { space, key, value: value.bytes().clone() },
             None => Op::Delete { space, key },
         };
-        match bus.call(Request::Write { ops: vec![op], durability: None }).await {
-            Ok(Reply::Written) => Ok(()),
-            Ok(other) => Err(faults::of_reply(&other)),
-            Err(ended) => Err(faults::of_ended(ended)),
-        }
+        let request = Request::Write { ops: vec![op], durability: None };
+        bus.hand_over(None, request).await.map_err(faults::of_ended)
+    }
+}
+
+/// When a write that was handed over is durable.
+pub(crate) async fn committed(call: Result<Call, OsFault>) -> Result<(), OsFault> {
+    match call?.reply().await {
+        Ok(Reply::Written) => Ok(()),
+        Ok(other) => Err(faults::of_reply(&other)),
+        Err(ended) => Err(faults::of_ended(ended)),
     }
 }
 
@@ -298,14 +304,14 @@ mod tests {
 
     async fn set(shelf: &mut Shelf, path: &str, json: &str) -> Result<(), OsFault> {
         let write = shelf.set(path, &raw(json))?;
-        let done = write.commit(shelf.bus()).await;
+        let done = committed(write.hand_over(shelf.bus()).await).await;
         shelf.settle(write, done.is_ok());
         done
     }
 
     async fn delete(shelf: &mut Shelf, path: &str) {
         if let Some(write) = shelf.delete(path).unwrap() {
-            write.commit(shelf.bus()).await.unwrap();
+            committed(write.hand_over(shelf.bus()).await).await.unwrap();
             shelf.settle(write, true);
         }
     }
@@ -388,7 +394,7 @@ mod tests {
         assert_eq!(shelf.set("/b", &raw("1")).unwrap_err().code, 503);
         let gone = shelf.delete("/a").unwrap().expect("something is on its way");
         for (write, then) in [(first, "1"), (second, "2"), (gone, "null")] {
-            write.commit(shelf.bus()).await.unwrap();
+            committed(write.hand_over(shelf.bus()).await).await.unwrap();
             shelf.settle(write, true);
             assert_eq!(shelf.get("/a").unwrap().as_str(), then);
         }

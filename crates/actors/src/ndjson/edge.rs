@@ -10,7 +10,7 @@ use millrace_wire::os::{OsRefusal, encode};
 
 use crate::conns::Conns;
 use crate::counts::Counts;
-use crate::credentials::{self, CheckToken};
+use crate::credentials::{self, CheckToken, Rights};
 use crate::ear::Ear;
 use crate::inbox::Mint;
 use crate::ndjson::wire::Wire;
@@ -45,7 +45,16 @@ impl std::ops::Deref for Edge {
 /// Who a connection turned out to be.
 pub(super) struct Admitted {
     pub(super) by: By,
-    pub(super) admin: bool,
+    pub(super) rights: Rights,
+    /// Of the token it came in with, if any.
+    valid: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl Admitted {
+    /// A token may be taken away while its connection is open.
+    pub(super) fn is_valid(&self) -> bool {
+        self.valid.as_ref().is_none_or(|valid| valid())
+    }
 }
 
 impl Edge {
@@ -94,16 +103,32 @@ impl Parts {
         let shown = credentials::shown(first).zip(self.check_token.as_ref());
         let known = shown.and_then(|(token, check)| check(&token));
         match known {
-            Some(known) => Ok(Admitted { by: Some(known.by), admin: known.admin }),
+            Some(known) => {
+                let (by, rights) = (Some(known.by), known.rights);
+                Ok(Admitted { by, rights, valid: Some(known.valid) })
+            }
             // Whoever may open the socket's file is its owner.
-            None if !self.settings.require_auth => Ok(Admitted { by: None, admin: true }),
+            None if !self.settings.require_auth => {
+                Ok(Admitted { by: None, rights: Rights::ALL, valid: None })
+            }
             None => Err(OsRefusal::new(401, credentials::REQUIRED).about(first)),
         }
     }
 
     /// Answers a line that the loop never sees.
     pub(super) fn refuse(&self, wire: &Rc<Wire>, conn: ConnId, refusal: OsRefusal) {
-        tracing::debug!(conn = conn.0, code = refusal.code, why = refusal.message, "a line was refused");
+        // Who may not is worth a line of the log, who mistypes is not.
+        match refusal.code {
+            401 | 403 => {
+                tracing::warn!(
+                    conn = conn.0,
+                    code = refusal.code,
+                    why = refusal.message,
+                    "a message was refused"
+                );
+            }
+            code => tracing::debug!(conn = conn.0, code, why = refusal.message, "a line was refused"),
+        }
         self.counts.refused_line();
         let (id, timestamp) = self.mint.stamp();
         let error = refusal.into_message(id, timestamp);

@@ -114,28 +114,33 @@ impl Reader {
     }
 
     async fn message(&mut self, message: OsMessage) {
-        let admin = match &self.admitted {
-            Some(admitted) => admitted.admin,
+        let rights = match &self.admitted {
+            Some(admitted) if !admitted.is_valid() => {
+                return self.send_away(OsRefusal::new(401, credentials::REVOKED).about(&message)).await;
+            }
+            Some(admitted) => admitted.rights,
             None => match self.edge.admit(&message) {
                 Ok(admitted) => {
-                    let (by, admin) = (admitted.by.clone(), admitted.admin);
+                    let (by, rights) = (admitted.by.clone(), admitted.rights);
                     self.edge.ear.tell(Input::Open { conn: self.conn, by });
                     self.admitted = Some(admitted);
-                    admin
+                    rights
                 }
-                Err(refusal) => {
-                    self.edge.refuse(&self.wire, self.conn, refusal);
-                    self.wire.finish();
-                    // Nothing more is read; the writer ends the connection.
-                    return pending().await;
-                }
+                Err(refusal) => return self.send_away(refusal).await,
             },
         };
-        if !admin && credentials::needs_admin(&message) {
-            return self.refuse(OsRefusal::new(403, credentials::ADMIN_ONLY).about(&message)).await;
+        if let Some(why) = rights.refuse(&message) {
+            return self.refuse(OsRefusal::new(403, why).about(&message)).await;
         }
         self.wire.permit().await;
         self.edge.ear.tell(Input::Client { conn: self.conn, message });
+    }
+
+    /// Nothing more is read; the writer ends the connection.
+    async fn send_away(&self, refusal: OsRefusal) {
+        self.edge.refuse(&self.wire, self.conn, refusal);
+        self.wire.finish();
+        pending::<()>().await;
     }
 
     async fn refuse(&self, refusal: OsRefusal) {

@@ -54,6 +54,69 @@ fn with_a_token_the_connection_is_its_agents_and_only_admins_stop_the_server() {
 }
 
 #[test]
+fn what_a_token_may_not_ask_its_timers_may_not_ask_either() {
+    let server = strict(&[]);
+    let mut worker = Client::of(&server);
+    worker.reply("command", "Syscall.Authenticate", &json!({"token": "worker-secret"}));
+    let publish = json!({"topic": "t", "payload": 1});
+    assert_eq!(worker.refused("command", "Bus.Publish", &publish).0, 403, "it has no scope publish");
+    for (ty, data) in [("Syscall.Shutdown", json!({})), ("Bus.Publish", publish)] {
+        let template = json!({"kind": "command", "type": ty, "data": data});
+        let once = json!({"delayMs": 0, "message": template});
+        assert_eq!(worker.refused("command", "Timer.Set", &once).0, 403, "{ty}");
+        let nested = json!({"delayMs": 0, "message": {"kind": "command", "type": "Timer.Set", "data": once}});
+        assert_eq!(worker.refused("command", "Timer.Set", &nested).0, 403, "{ty}, nested");
+    }
+    worker.still_works();
+}
+
+/// A list is asked about whoever set the timer, or sent the command and hung up.
+#[test]
+fn access_lists_hold_for_timers_and_for_those_who_hang_up() {
+    const WITH_LIST: &str = "[[auth.tokens]]\ntoken = \"eve-secret\"\nagent = \"eve\"\nscopes = [\"os\", \"publish\"]\n\
+                             [[auth.tokens]]\ntoken = \"boss-secret\"\nagent = \"boss\"\nscopes = [\"admin\", \"subscribe\"]\n";
+    let server = Server::with_config(WITH_LIST, &["--socket", "os.sock", "--require-auth"]);
+    let made =
+        server.request_as("boss-secret", "POST", "/topics", &json!({"topic": "t", "publishACL": ["boss"]}));
+    assert!(made.0 < 300, "{made:?}");
+    let publish = json!({"topic": "t", "payload": 1});
+    let mut eve = Client::of(&server);
+    eve.reply("command", "Syscall.Authenticate", &json!({"token": "eve-secret"}));
+    assert_eq!(eve.refused("command", "Bus.Publish", &publish).0, 403);
+    let template = json!({"kind": "command", "type": "Bus.Publish", "data": publish});
+    eve.reply("command", "Timer.Set", &json!({"delayMs": 0, "message": template}));
+    let mut gone = Client::of(&server);
+    gone.reply("command", "Syscall.Authenticate", &json!({"token": "eve-secret"}));
+    for _ in 0..300 {
+        gone.send("query", "Syscall.Ping", &json!({"payload": 1}));
+    }
+    gone.send("command", "Bus.Publish", &publish);
+    drop(gone);
+    // Behind both in the lanes.
+    for _ in 0..50 {
+        eve.still_works();
+    }
+    let (_, page) = server.request_as("boss-secret", "GET", "/topics/t/offsets", &json!(null));
+    assert_eq!(page["partitions"][0]["next"], 1, "nothing was published: {page}");
+}
+
+#[test]
+fn a_token_that_is_taken_away_is_noticed_on_the_socket() {
+    let server = strict(&[]);
+    let mut worker = Client::of(&server);
+    worker.reply("command", "Syscall.Authenticate", &json!({"token": "worker-secret"}));
+    let rest = TOKENS.split_once("[[auth.tokens]]\ntoken = \"boss").expect("three tokens").1;
+    let config = format!("[[auth.tokens]]\ntoken = \"boss{rest}");
+    std::fs::write(server.folder().join("millrace.toml"), config).expect("a file");
+    let mut boss = Client::of(&server);
+    boss.reply("command", "Syscall.Authenticate", &json!({"token": "boss-secret"}));
+    boss.reply("command", "Syscall.Reload", &json!({}));
+    assert_eq!(worker.refused("query", "Syscall.Ping", &json!({"payload": 1})).0, 401);
+    worker.ends();
+    boss.still_works();
+}
+
+#[test]
 fn whoever_says_nothing_is_not_waited_for_for_ever() {
     let server = strict(&["--os-auth-ms-max", "50"]);
     Client::of(&server).ends();

@@ -67,7 +67,7 @@ fn a_limit_of_the_bus_is_429() {
 #[test]
 fn access_lists_are_asked_about_whoever_sent_the_command() {
     let config = "[[auth.tokens]]\ntoken = \"boss-secret\"\nagent = \"boss\"\nscopes = [\"*\"]\n\
-                  [[auth.tokens]]\ntoken = \"ann-secret\"\nagent = \"ann\"\nscopes = [\"os\"]\n";
+                  [[auth.tokens]]\ntoken = \"ann-secret\"\nagent = \"ann\"\nscopes = [\"os\", \"publish\"]\n";
     let server = Server::with_config(config, &["--socket", "os.sock", "--require-auth"]);
     let list = json!({"topic": "t", "publishACL": ["boss"]});
     assert_eq!(server.request_as("boss-secret", "POST", "/topics", &list).0, 201);

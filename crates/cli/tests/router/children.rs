@@ -89,6 +89,27 @@ fn the_examples_do_what_they_say() {
     assert_eq!(client.reply("query", "Ledger.Total", &json!({})), json!({"total": 12, "payments": 2}));
 }
 
+/// At the start children are there before timers fire.
+#[test]
+fn a_timer_that_was_due_while_the_server_was_down_reaches_a_child() {
+    let scripts = Scripts::new();
+    let config = scripts.write("A", &json!({}), "answer('reply', 'done')");
+    let mut server = serve(&config, &[]);
+    let mut client = Client::of(&server);
+    let template = json!({"kind": "query", "type": "A.Do", "data": 1});
+    let set = client.send("command", "Timer.Set", &json!({"delayMs": 150, "message": template}));
+    assert_eq!(client.next()["kind"], "reply");
+    server.kill_and_restart();
+    let mut client = Client::of(&server);
+    eventually("the child has answered", || {
+        let found = client.reply("query", "Syscall.Trace", &json!({"id": set}));
+        found["records"].as_array().is_some_and(|records| {
+            assert!(records.iter().all(|record| record["step"] != "refused"), "{records:?}");
+            records.iter().any(|record| record["kind"] == "reply" && record["from"] == "A")
+        })
+    });
+}
+
 #[test]
 fn a_crash_costs_the_request_in_hand_and_four_crashes_the_capability() {
     let scripts = Scripts::new();

@@ -11,6 +11,7 @@ mod client;
 mod framing;
 mod many;
 mod memory;
+mod order;
 mod pending;
 mod place;
 #[path = "../bus/server.rs"]

@@ -20,6 +20,8 @@ pub(crate) struct Desk {
     /// Deliveries by the id of the message, the newest last.
     pub(crate) posted: Vec<(CapabilityId, DeliveryId, OsMessage)>,
     pub(crate) commits: Vec<(Token, Vec<Op>)>,
+    /// On whose behalf the last message was posted.
+    pub(crate) by: millrace_router::By,
 }
 
 pub(crate) fn manifest(name: &str, inbound: &[(OsKind, &str)], subscribes: &[&str]) -> Manifest {
@@ -66,7 +68,7 @@ impl Desk {
     pub(crate) fn bare(limits: RouterLimits) -> Desk {
         let now = Now { mono: Mono(0), wall: Timestamp(1_000_000) };
         let (ids, posted, commits) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Desk { router: Router::new(limits, 7), now, ids, posted, commits }
+        Desk { router: Router::new(limits, 7), now, ids, posted, commits, by: None }
     }
 
     pub(crate) fn install(&mut self, manifests: Vec<Manifest>) {
@@ -126,7 +128,8 @@ impl Desk {
             format!("{} {} {}{cause}", message.kind, message.ty, message.data.as_str())
         };
         Some(match effect {
-            Effect::Post { to, delivery, message, .. } => {
+            Effect::Post { to, delivery, message, by } => {
+                self.by = by;
                 let line = format!("{} gets {}", self.name(to), show(&message));
                 self.posted.push((to, delivery, (*message).clone()));
                 line
