@@ -30,6 +30,7 @@ mod route;
 mod router;
 mod sabotage;
 mod schema;
+mod schema_refs;
 mod stop;
 mod supervise;
 mod table;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_model::JsonText;
 use serde_json::Value;
 
+use crate::schema_refs::endless;
 use crate::tame::tame;
 
 /// Violations a refusal names.
@@ -47,6 +48,12 @@ impl Schema {
 
     /// Draft 2020-12 unless `$schema` says otherwise. References lead nowhere but into the document itself.
     pub fn new(document: Value) -> Result<Schema, SchemaError> {
+        if let Some(reference) = endless(&document) {
+            let why = "refers to itself or cannot be followed, and a check must end";
+            return Err(SchemaError(cut(format!(
+                "{reference} {why}: refer to parts of the document (#/...) that do not"
+            ))));
+        }
         let validator = jsonschema::options()
             .offline()
             .build(&document)
