@@ -13,6 +13,7 @@ mod counters;
 mod deadlines;
 mod effect;
 mod emit;
+mod firing;
 mod input;
 mod lanes;
 mod limits;

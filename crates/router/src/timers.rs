@@ -7,27 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_model::{
-    JsonText, Mono, Now, Op, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, Space, TICK_MS,
-};
+use millrace_model::{Mono, Now, Op, OsFault, OsMessage, OsType, Space, TICK_MS};
 use serde_json::json;
 
 use crate::deadlines::{Deadline, Deadlines};
 use crate::effect::Effect;
 use crate::input::{By, ConnId, Token};
-use crate::lanes::Task;
 use crate::note::Note;
-use crate::own::{Ask, TIMER_FIRED, text_member};
+use crate::own::{Ask, text_member};
 use crate::pending::Requester;
 use crate::router::Router;
 use crate::sabotage::Sabotage;
 use crate::template::{self, BehalfRow, SetTimer, TimerRow, When};
-use crate::trace::Party;
 
 /// Where the rows of timers are in [`Space::Kv`].
 pub const TIMER_PREFIX: &str = "router/timer/";
-/// Timers that enter the lanes in one turn: the rest in the next.
-const FIRES_PER_TURN: usize = 64;
 
 /// Who set a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,20 +33,20 @@ pub(crate) enum Owner {
 }
 
 #[derive(Debug)]
-struct Timer {
-    name: Arc<str>,
-    row: TimerRow,
-    owner: Owner,
-    durable: bool,
+pub(crate) struct Timer {
+    pub(crate) name: Arc<str>,
+    pub(crate) row: TimerRow,
+    pub(crate) owner: Owner,
+    pub(crate) durable: bool,
     /// Where it stands in the queue; `None` while it is being stored or after it fired.
-    armed: Option<Deadline>,
+    pub(crate) armed: Option<Deadline>,
     /// `Timer.Fired` was sent.
-    announced: bool,
+    pub(crate) announced: bool,
 }
 
 /// What a commit was for.
 #[derive(Debug)]
-enum Stored {
+pub(crate) enum Stored {
     Set { timer: u64, at: Mono, ask: Ask },
     Cancel { timer: u64, at: Mono, ask: Ask },
     Forget { timer: Arc<str> },
@@ -60,11 +54,11 @@ enum Stored {
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    all: BTreeMap<u64, Timer>,
+    pub(crate) all: BTreeMap<u64, Timer>,
     by_name: BTreeMap<Arc<str>, u64>,
-    queue: Deadlines<u64>,
+    pub(crate) queue: Deadlines<u64>,
     commits: BTreeMap<Token, Stored>,
-    next: u64,
+    pub(crate) next: u64,
     next_token: u64,
 }
 
@@ -85,14 +79,14 @@ impl Timers {
         self.all.get(&timer).map_or(Owner::Before, |one| one.owner)
     }
 
-    fn arm(&mut self, timer: u64, at: Mono) {
+    pub(crate) fn arm(&mut self, timer: u64, at: Mono) {
         let deadline = self.queue.set(at, timer);
         if let Some(one) = self.all.get_mut(&timer) {
             one.armed = Some(deadline);
         }
     }
 
-    fn token(&mut self, stored: Stored) -> Token {
+    pub(crate) fn token(&mut self, stored: Stored) -> Token {
         self.next_token += 1;
         let token = Token(self.next_token);
         self.commits.insert(token, stored);
@@ -196,7 +190,7 @@ impl Router {
         number
     }
 
-    fn put_timer(&mut self, number: u64, timer: Timer) {
+    pub(crate) fn put_timer(&mut self, number: u64, timer: Timer) {
         if let Owner::Client(conn) = timer.owner
             && let Some(conn) = self.conns.get_mut(&conn)
         {
@@ -206,7 +200,7 @@ impl Router {
         self.timers.all.insert(number, timer);
     }
 
-    fn drop_timer(&mut self, number: u64) -> Option<Timer> {
+    pub(crate) fn drop_timer(&mut self, number: u64) -> Option<Timer> {
         let timer = self.timers.all.remove(&number)?;
         self.timers.by_name.remove(&timer.name);
         if let Some(deadline) = timer.armed {
@@ -276,137 +270,10 @@ impl Router {
         }
     }
 
-    /// Those whose time has come, `Timer.Fired` first, then what they send.
-    pub(crate) fn fire_due(&mut self, now: Now) {
-        for _ in 0..FIRES_PER_TURN {
-            if !self.lanes.user_has_room() || !self.lanes.system_has_room() {
-                return;
-            }
-            let Some(number) = self.timers.queue.pop_due(now.mono) else { return };
-            let Some(timer) = self.timers.all.get_mut(&number) else { continue };
-            timer.armed = None;
-            // The wall clock may have stepped back, and a time of day was asked for.
-            if timer.row.absolute && now.wall < timer.row.due {
-                let at = now.mono_at(timer.row.due);
-                self.timers.arm(number, at);
-                continue;
-            }
-            self.fire(now, number);
-        }
-    }
-
-    fn fire(&mut self, now: Now, number: u64) {
-        let Some(timer) = self.timers.all.get_mut(&number) else { return };
-        let announced = std::mem::replace(&mut timer.announced, true);
-        let name = timer.name.clone();
-        let (message, fired) = match (template::message(&timer.row, now), fired_event(timer, now)) {
-            (Ok(message), Ok(fired)) => (message, fired),
-            (Err(why), _) | (_, Err(why)) => {
-                self.note(now, Note::TimerLost { timer: name.to_string(), reason: why });
-                self.forget_timer(number);
-                return;
-            }
-        };
-        if !announced {
-            self.counters.timers_fired += 1;
-            self.lanes.push_user(Task::Own { message: fired });
-            self.tell(now, Note::TimerFired { timer: name.to_string() });
-        }
-        let task = Task::Fired { timer: number, message };
-        match &task {
-            Task::Fired { message, .. } if message.ty.is_sys() => {
-                self.lanes.push_system(task);
-            }
-            _ => self.lanes.push_user(task),
-        }
-    }
-
-    /// What a timer sends is routed like anything else.
-    pub(crate) fn route_fired(&mut self, now: Now, timer: u64, message: OsMessage) {
-        if message.kind == OsKind::Event {
-            match self.fan_out(now, Party::Timer, message) {
-                true => self.forget_timer(timer),
-                false => self.retry_timer(now, timer),
-            }
-            return;
-        }
-        self.counters.internal_requests += 1;
-        if self.sabotaged(Sabotage::ForgetRow) {
-            self.forget_timer(timer);
-        }
-        // On behalf of whoever set it: what they may not do, their timer may not do either.
-        let by = self.timers.all.get(&timer).and_then(|one| one.row.by.as_ref()).map(BehalfRow::principal);
-        self.request(now, Requester::Timer(timer), by.map(Arc::new), message);
-    }
-
-    /// Nobody waits for the answer; it only tells that the timer has done its work.
-    pub(crate) fn timer_answered(&mut self, _now: Now, timer: u64, _answer: &OsMessage) {
-        self.forget_timer(timer);
-    }
-
-    /// It could not be taken just now.
-    pub(crate) fn retry_timer(&mut self, now: Now, timer: u64) {
-        let at = now.mono + self.limits.timer_retry_ms;
-        self.timers.arm(timer, at);
-    }
-
-    fn forget_timer(&mut self, number: u64) {
-        let Some(timer) = self.drop_timer(number) else { return };
-        if timer.durable {
-            let key = format!("{TIMER_PREFIX}{}", timer.name);
-            let token = self.timers.token(Stored::Forget { timer: timer.name });
-            self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
-        }
-    }
-
-    pub(crate) fn restore_timers(&mut self, now: Now, rows: Vec<(String, Bytes)>) {
-        let mut timers = Vec::new();
-        for (key, value) in rows {
-            let name = key.strip_prefix(TIMER_PREFIX).unwrap_or(&key).to_owned();
-            match serde_json::from_slice::<TimerRow>(&value) {
-                Ok(row) => timers.push((row, name)),
-                // Left where it is: whoever looks after the store can still read it.
-                Err(error) => {
-                    self.note(now, Note::TimerLost { timer: name, reason: format!("its row: {error}") });
-                }
-            }
-        }
-        timers.sort_by(|(a, a_name), (b, b_name)| (a.due, a.order, a_name).cmp(&(b.due, b.order, b_name)));
-        self.timers.next = timers.iter().map(|(row, _)| row.order).fold(self.timers.next, u64::max);
-        for (mut row, name) in timers {
-            // Only the wall clock knows how long the process was away.
-            row.absolute = true;
-            let at = now.mono_at(row.due);
-            self.timers.next += 1;
-            let number = self.timers.next;
-            let owner = Owner::Before;
-            let name = Arc::from(name);
-            self.put_timer(number, Timer { name, row, owner, durable: true, armed: None, announced: false });
-            self.timers.arm(number, at);
-        }
-    }
-
     /// Of interest to subscribers only: a log line per timer would be noise.
-    fn tell(&mut self, now: Now, note: Note) {
+    pub(crate) fn tell(&mut self, now: Now, note: Note) {
         if OsType::new(note.ty()).is_ok_and(|ty| !self.table.listeners(&ty).is_empty()) {
             self.note(now, note);
         }
     }
-}
-
-fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, String> {
-    let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());
-    let data = json!({ "timerId": &*timer.name }).to_string();
-    Ok(OsMessage {
-        kind: OsKind::Event,
-        ty: OsType::new(TIMER_FIRED).map_err(|error| error.to_string())?,
-        data: JsonText::from_stored(data.into()),
-        metadata: OsMetadata {
-            id: id(&timer.row.fired_id)?,
-            timestamp: now.wall,
-            correlation: timer.row.correlation.as_deref().map(id).transpose()?,
-            causation: Some(id(&timer.row.set_by)?),
-            other: None,
-        },
-    })
 }
