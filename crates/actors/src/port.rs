@@ -109,13 +109,29 @@ impl Port {
     /// capability was retired.
     pub async fn next_outcome(&self) -> Option<Arc<OsMessage>> {
         loop {
-            if let Some(outcome) = self.mailbox.outcomes.borrow_mut().pop_front() {
+            if let Some(outcome) = self.try_next_outcome() {
                 return Some(outcome);
             }
             if self.mailbox.closed.get() {
                 return None;
             }
             self.mailbox.outcome_arrived.notified().await;
+        }
+    }
+
+    /// Another outcome, if one waits.
+    pub(crate) fn try_next_outcome(&self) -> Option<Arc<OsMessage>> {
+        self.mailbox.outcomes.borrow_mut().pop_front()
+    }
+
+    pub(crate) fn outcomes_waiting(&self) -> usize {
+        self.mailbox.outcomes.borrow().len()
+    }
+
+    /// Waits until the capability was retired. Not beside [`Port::next`]: each of them may be woken for the other.
+    pub(crate) async fn retired(&self) {
+        while !self.mailbox.closed.get() {
+            self.mailbox.arrived.notified().await;
         }
     }
 

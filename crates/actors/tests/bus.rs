@@ -187,6 +187,42 @@ async fn while_a_capability_is_unhealthy_its_events_wait_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up() {
+    let bus_limits = BusLimits { ack_timeout_ms: 500, max_attempts: 4, ..BusLimits::default() };
+    let mut desk = Desk::with(limits(), bus_limits, Vec::new()).await;
+    let manifest = json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Wait"}, {"kind": "query", "type": "A.Seen"}],
+        "bus": [{"topic": "t", "from": "earliest"}]});
+    let body = "if message['type'] == 'A.Wait':\n    \
+                    seen = []\n    \
+                    while not os.path.exists(message['data']): time.sleep(0.01)\n    \
+                    answer('reply', None)\n\
+                elif message['type'] == 'A.Seen':\n    \
+                    answer('reply', seen)\n\
+                else:\n    \
+                    seen.append(message['data']['payload'])\n    \
+                    answer('reply', None)";
+    desk.run(vec![desk.script("A", &manifest, body)]).await;
+    let (mut client, mut waiting) = (desk.client().await, desk.client().await);
+    let go = desk.path("go");
+    waiting.send("query", "A.Wait", &json!(go.to_str().unwrap())).await;
+    for n in 0..6 {
+        publish(&mut client, json!({"topic": "t", "payload": n})).await;
+    }
+    // Their leases expire more often than they may be delivered.
+    tokio::time::sleep(Duration::from_millis(4000)).await;
+    assert_eq!(desk.committed("t", "os.A").await, 0, "none was given up");
+    waiting.send("query", "A.Seen", &json!(1)).await;
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(waiting.answer().await["kind"], "reply");
+    // What was in the mailbox before it was asked: the window.
+    assert_eq!(waiting.answer().await["data"], json!([0, 1]));
+    until_committed(&desk, "t", "os.A", 6).await;
+    client.send("command", "Bus.Publish", &json!({"topic": "t.DLQ", "payload": 1})).await;
+    let letters = client.answer().await;
+    assert_eq!(letters["data"]["offset"], 1, "there are no dead letters: {letters}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_event_whose_handler_fails_is_given_back_and_comes_again_later() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();
     let ear = Capability::new("Ear", "Listens").on_bus(vec![topic("t", "g")], move |_, message| {

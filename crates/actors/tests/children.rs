@@ -3,7 +3,7 @@
 mod desk;
 
 use desk::{Client, Desk, command, doer, example, fault, limits, python};
-use millrace_actors::{Child, ChildLimits, ChildSettings};
+use millrace_actors::{Capability, Child, ChildLimits, ChildSettings};
 use millrace_bus::BusLimits;
 use serde_json::{Value, json};
 
@@ -70,6 +70,20 @@ async fn an_answer_said_with_the_last_breath_counts() {
     desk.run(vec![desk.script("A", &doer("A"), "answer('reply', 1)\nos._exit(0)")]).await;
     let mut client = desk.client().await;
     assert_eq!(client.query("A.Do", &json!(1)).await, json!(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_last_line_without_its_lf_counts_if_it_is_whole() {
+    let mut desk = Desk::new().await;
+    let body = "text = json.dumps({'kind': 'reply', 'type': 'A.Do', 'data': 1, 'metadata': {'causation': message['metadata']['id']}})\n\
+                sys.stdout.write(text[:message['data']])\n\
+                sys.stdout.flush()\n\
+                os._exit(0)";
+    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
+    let mut client = desk.client().await;
+    assert_eq!(client.query("A.Do", &json!(1000)).await, json!(1));
+    let half = client.refused("A.Do", &json!(30)).await;
+    assert_eq!(half, (500, "Capability 'A' ended before it answered".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,6 +169,121 @@ async fn a_child_asks_another_capability_and_gets_the_outcome() {
     assert_eq!(reply, json!(["reply", {"payload": 5}, "mine"]));
     let error = client.query("A.Do", &json!("No.Body")).await;
     assert_eq!((&error[0], &error[1]["code"]), (&json!("error"), &json!(404)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_request_with_an_id_is_refused_and_the_first_gets_its_outcome() {
+    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
+    let opened = gate.clone();
+    let slow = Capability::new("Slow", "Waits").query("Slow.Do", "Waits", json!({}), move |ctx, _| {
+        let opened = opened.clone();
+        async move {
+            opened.notified().await;
+            ctx.reply(&json!("late"))
+        }
+    });
+    let opens = Capability::new("Gate", "Opens").on_event("Gate.Open", move |_, _| {
+        gate.notify_one();
+        async { Ok(()) }
+    });
+    let mut desk = Desk::with(limits(), BusLimits::default(), vec![slow, opens]).await;
+    let body = "if message['kind'] == 'query':\n    \
+                    asker, got = message, []\n    \
+                    for _ in range(2): say({'kind': 'query', 'type': 'Slow.Do', 'data': 1, 'metadata': {'id': 'same'}})\n    \
+                    continue\n\
+                got.append([message['kind'], message['data']])\n\
+                if len(got) == 1: say({'kind': 'event', 'type': 'Gate.Open', 'data': 1})\n\
+                message = asker\n\
+                if len(got) == 2: answer('reply', got)";
+    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
+    let got = desk.client().await.query("A.Do", &json!(1)).await;
+    assert_eq!((&got[0][0], &got[0][1]["code"]), (&json!("error"), &json!(409)));
+    assert_eq!(got[1], json!(["reply", "late"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_asks_and_does_not_read_is_stopped_and_then_killed() {
+    let impatient = ChildLimits { answer_ms: 5000, ..limits() };
+    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
+    let (path, all) = (desk.path("flood.py"), desk.path("all"));
+    // Its outcomes are many times what may wait for it.
+    let text = "import json, sys\n\
+                print('{\"name\":\"A\",\"inbound\":[{\"kind\":\"query\",\"type\":\"A.Do\"}]}', flush=True)\n\
+                for n in range(30000):\n    \
+                    print(json.dumps({'kind': 'query', 'type': 'Syscall.Ping', 'data': 'p' * 200, 'metadata': {'id': str(n)}}))\n\
+                sys.stdout.flush()\n\
+                open(sys.argv[1], 'w')\n\
+                sys.stdin.read()";
+    std::fs::write(&path, text).unwrap();
+    let mut flood = ChildSettings { restart: false, ..python("A", &path) };
+    flood.command.push(all.to_str().unwrap().to_owned());
+    desk.run(vec![flood]).await;
+    let mut client = desk.client().await;
+    // It may have been written to it before everything else: then it is in its hands when it is killed.
+    client.refused("A.Do", &json!(1)).await;
+    let (code, text) = client.refused("A.Do", &json!(1)).await;
+    assert!(code == 503 && text.contains("it read nothing of what was written to it"), "{code} {text}");
+    assert!(!all.exists(), "it was listened to until its last request");
+}
+
+/// A child that says its manifest, tells its number and never reads, with more written to it than a pipe holds.
+async fn hang(desk: &mut Desk, restart: bool) -> (Client, u64) {
+    let (path, pid) = (desk.path("hang.py"), desk.path("pid"));
+    let manifest =
+        json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Do"}], "subscribes": ["Big.Event"]});
+    let text = format!(
+        "import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\nprint({:?}, flush=True)\ntime.sleep(1000)",
+        manifest.to_string()
+    );
+    std::fs::write(&path, text).expect("a script");
+    let mut settings = ChildSettings { restart, ..python("A", &path) };
+    settings.command.push(pid.to_str().expect("UTF-8").to_owned());
+    desk.run(vec![settings]).await;
+    let mut client = desk.client().await;
+    client.send("event", "Big.Event", &json!("x".repeat(1 << 20))).await;
+    let pid = std::fs::read_to_string(&pid).expect("it runs").parse().expect("a number");
+    (client, pid)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_does_not_read_is_killed_and_counts_as_crashed() {
+    let impatient = ChildLimits { answer_ms: 500, ..limits() };
+    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
+    let (mut client, pid) = hang(&mut desk, false).await;
+    let expected = "Capability 'A' is unhealthy: it ended (killed: it read nothing of what was written to it for \
+                    500 ms) and is not to be started again";
+    assert_eq!(client.refused("A.Do", &json!(1)).await, (503, expected.to_owned()));
+    assert!(!is_alive(pid));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_does_not_read_ends_when_it_is_replaced() {
+    let impatient = ChildLimits { answer_ms: 3000, ..limits() };
+    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
+    let (mut client, pid) = hang(&mut desk, true).await;
+    let id = client.send("query", "A.Do", &json!("old")).await;
+    // The loop has routed both once it has answered this.
+    client.query("Syscall.Ping", &json!({"payload": 1})).await;
+    desk.run(vec![desk.script("A", &doer("A"), "answer('reply', 'new')")]).await;
+    assert_eq!(client.query("A.Do", &json!(1)).await, "new");
+    let answer = client.answer().await;
+    assert_eq!(answer["metadata"]["causation"], *id);
+    assert_eq!(fault(&answer).0, 503, "{answer}");
+    assert!(!is_alive(pid));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_a_child_has_started_ends_with_it() {
+    let mut desk = Desk::new().await;
+    let body = "import subprocess\n\
+                other = subprocess.Popen(['sleep', '1000'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n\
+                answer('reply', other.pid)\n\
+                os._exit(0)";
+    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
+    let pid = desk.client().await.query("A.Do", &json!(1)).await.as_u64().unwrap();
+    while is_alive(pid) {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@
 //! capability takes nothing (it is unhealthy, or its mailbox is full) the feed leaves the group: nobody's attempts are
 //! used up by waiting.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,10 @@ use tokio::sync::{oneshot, watch};
 use crate::builtin::faults;
 use crate::inbox::LoopLink;
 
-/// Events in the capability's mailbox, or on their way to it, at a time. The rest waits in the log.
-const WINDOW: u32 = 32;
+/// Events in the capability's mailbox, or on their way to it, at a time. The rest waits in the log. Their leases run while
+/// they wait, and a capability handles one message at a time: the more of them, the sooner a slow one gets them twice. One
+/// in its hands and one ready, so that it does not wait for the bus.
+const WINDOW: u32 = 2;
 /// Before an event that could not be processed is delivered again: doubled with each attempt.
 const RETRY_MS: u64 = 1000;
 const RETRY_MS_MAX: u64 = 30_000;
@@ -123,8 +126,12 @@ impl Feeding {
 
     async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<End, Ended> {
         let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
+        // Credits, because the window of the group has room again as soon as a lease expires, the mailbox has not.
+        at.ask(Request::Flow { credits: WINDOW.into() }).await?;
         at.ask(self.subscribe(&at.key)).await?;
         let mut settling = FuturesUnordered::new();
+        // What the capability has, and the credits that were spent on it.
+        let mut handed = BTreeMap::<_, u64>::new();
         let mut items = Vec::new();
         let mut ending: Option<End> = None;
         loop {
@@ -142,7 +149,12 @@ impl Feeding {
                     for item in items.drain(..) {
                         match item {
                             Item::Delivery { event, attempts, .. } => {
-                                settling.push(hand_over(&self.link, &self.plan, event, attempts));
+                                let spent = handed.entry((event.stream.partition, event.offset)).or_default();
+                                *spent += 1;
+                                // Its lease has expired meanwhile. It has it already, and what comes of that counts.
+                                if *spent == 1 {
+                                    settling.push(hand_over(&self.link, &self.plan, event, attempts));
+                                }
                             }
                             Item::Reply { reply, .. } => {
                                 if let Some(why) = self.answered(reply, pause_ms) {
@@ -157,6 +169,7 @@ impl Feeding {
                 }
                 Some(settled) = settling.next() => {
                     let Settled { event, attempts, result } = settled;
+                    let credits = handed.remove(&(event.stream.partition, event.offset)).unwrap_or(1);
                     match result {
                         Ok(Ok(())) => at.ask(self.ack(&event)).await?,
                         // Nobody has seen it: it stays leased until this connection closes.
@@ -171,6 +184,9 @@ impl Feeding {
                             outlive(link).await;
                             return Ok(End::ForGood);
                         }
+                    }
+                    if ending.is_none() {
+                        at.ask(Request::Flow { credits }).await?;
                     }
                 }
                 _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {

@@ -1,6 +1,6 @@
 //! One life of a child: lines out, lines in, one message in its hands at a time.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::Duration;
 
@@ -18,8 +18,11 @@ use crate::port::{Delivery, Port};
 
 /// Read at once.
 const READ_BYTES: usize = 16 << 10;
-/// Outcomes of requests of the child wait while more than this waits to be written to it.
+/// Outcomes of requests of the child wait while more than this waits to be written to it, and it is not listened to: one
+/// that asks and does not read stops by itself, at its full stdout.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// It is not listened to either while more outcomes wait than this: reading would be faster than writing to it.
+const OUTCOMES_MAX: usize = 128;
 /// For the rest of its stdout after it has ended, and for its end after that of its stdout.
 const END_MS: u64 = 500;
 
@@ -29,6 +32,8 @@ pub(super) enum LifeEnd {
         why: String,
         /// What it had in its hands.
         begun: Vec<DeliveryId>,
+        /// It ran, but it did not read.
+        hung: bool,
     },
 }
 
@@ -39,8 +44,11 @@ pub(super) struct Life<'a> {
     /// Lines on their way to the child, and how much of them it has.
     out: Vec<u8>,
     sent: usize,
-    /// Requests of this life whose outcome has not come. What its predecessor asked for it would not understand.
-    asked: BTreeSet<OsId>,
+    /// When it last read some of them, or there were none.
+    took_at: Instant,
+    /// Requests of this life whose outcome has not come, how many of each id: the second of one id is refused while the
+    /// first waits. What its predecessor asked for it would not understand.
+    asked: BTreeMap<OsId, usize>,
     splitter: LineSplitter,
 }
 
@@ -51,6 +59,9 @@ enum Woken {
     Delivery(Option<Delivery>),
     Outcome(Option<std::sync::Arc<OsMessage>>),
     GiveUp,
+    /// It has read nothing for too long.
+    Hung,
+    Retired,
     /// The process has ended, or it is too long since it has.
     Exited,
 }
@@ -68,16 +79,18 @@ impl<'a> Life<'a> {
             hand: None,
             out: Vec::new(),
             sent: 0,
-            asked: BTreeSet::new(),
+            took_at: Instant::now(),
+            asked: BTreeMap::new(),
             splitter: LineSplitter::new(limits.line_bytes_max),
         };
         let (mut stdin, mut stdout, read_ahead) = match pipes.open() {
             Ok(open) => open,
-            Err(error) => return LifeEnd::Ended { why: error.to_string(), begun: Vec::new() },
+            Err(error) => return LifeEnd::Ended { why: error.to_string(), begun: Vec::new(), hung: false },
         };
         life.hear(&read_ahead).await;
         let mut buffer = vec![0; READ_BYTES];
         let mut exited: Option<(String, Instant)> = None;
+        let mut hung = false;
         loop {
             match life.wake(&mut stdin, &mut stdout, &mut buffer, &mut process, &mut exited).await {
                 // Its stdout has ended: it has nothing more to say.
@@ -85,23 +98,32 @@ impl<'a> Life<'a> {
                 Woken::Read(Ok(bytes)) => life.hear(&buffer[..bytes]).await,
                 Woken::Wrote(wrote) => life.wrote(&wrote),
                 Woken::Delivery(Some(delivery)) => life.begin(&delivery),
-                Woken::Outcome(Some(outcome)) => life.outcome(&outcome),
-                Woken::Delivery(None) | Woken::Outcome(None) => {
+                Woken::Outcome(Some(outcome)) => life.outcomes(&outcome),
+                Woken::Delivery(None) | Woken::Outcome(None) | Woken::Retired => {
                     process.end(stdin, stdout, limits.end_ms).await;
                     return LifeEnd::Retired;
                 }
                 Woken::GiveUp => life.give_up(),
+                Woken::Hung => {
+                    hung = true;
+                    break;
+                }
             }
         }
+        life.last_line().await;
         let mut why = match exited {
             Some((status, _)) => status,
+            None if hung => {
+                process.kill_and_wait().await;
+                format!("killed: it read nothing of what was written to it for {} ms", limits.answer_ms)
+            }
             None => process.wait_or_kill(END_MS).await,
         };
         let words = process.words.last().await;
         if !words.is_empty() {
             why = format!("{why}; its last words: {words}");
         }
-        LifeEnd::Ended { why, begun: life.hand.iter().map(|hand| hand.delivery).collect() }
+        LifeEnd::Ended { why, begun: life.hand.iter().map(|hand| hand.delivery).collect(), hung }
     }
 
     /// Waits for whatever comes first. Everything in it can be cut short without losing anything.
@@ -116,31 +138,45 @@ impl<'a> Life<'a> {
         let unsent = &self.out[self.sent..];
         let until = self.hand.as_ref().and_then(|hand| hand.until);
         let is_idle = self.hand.is_none() && self.out.is_empty();
+        let has_room = self.out.len() < UNSENT_BYTES_MAX;
+        let listens = has_room && self.port.outcomes_waiting() < OUTCOMES_MAX;
+        let hung_at = self.deadline(self.took_at).filter(|_| !self.out.is_empty());
         loop {
             let last_words = exited.as_ref().map(|(_, at)| *at + Duration::from_millis(END_MS));
             tokio::select! {
-                read = stdout.read(buffer) => return Woken::Read(read),
+                read = stdout.read(buffer), if listens => return Woken::Read(read),
                 () = at(last_words) => return Woken::Exited,
                 status = process.wait(), if exited.is_none() => *exited = Some((status, Instant::now())),
                 wrote = stdin.write(unsent), if !unsent.is_empty() => return Woken::Wrote(wrote),
-                outcome = self.port.next_outcome(), if self.out.len() < UNSENT_BYTES_MAX => {
-                    return Woken::Outcome(outcome);
-                }
+                outcome = self.port.next_outcome(), if has_room => return Woken::Outcome(outcome),
                 delivery = self.port.next(), if is_idle && exited.is_none() => return Woken::Delivery(delivery),
+                () = self.port.retired(), if !is_idle => return Woken::Retired,
                 () = at(until) => return Woken::GiveUp,
+                () = at(hung_at) => return Woken::Hung,
             }
         }
     }
 
     /// Hands a message over.
     fn begin(&mut self, delivery: &Delivery) {
+        self.hand = Some(Hand::take(delivery, self.deadline(Instant::now())));
+        self.write(&delivery.message);
+    }
+
+    fn deadline(&self, from: Instant) -> Option<Instant> {
         let answer_ms = self.limits.answer_ms;
-        let until = (answer_ms > 0).then(|| Instant::now() + Duration::from_millis(answer_ms));
-        self.hand = Some(Hand::take(delivery, until));
-        encode(&delivery.message, &mut self.out);
+        (answer_ms > 0).then(|| from + Duration::from_millis(answer_ms))
+    }
+
+    fn write(&mut self, message: &OsMessage) {
+        if self.out.is_empty() {
+            self.took_at = Instant::now();
+        }
+        encode(message, &mut self.out);
     }
 
     fn wrote(&mut self, wrote: &std::io::Result<usize>) {
+        self.took_at = Instant::now();
         match wrote {
             Ok(bytes) if *bytes > 0 => self.sent += bytes,
             // It does not read any more. The end of its stdout is what ends it.
@@ -155,11 +191,24 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn outcome(&mut self, outcome: &OsMessage) {
-        let is_mine = outcome.metadata.causation.as_ref().is_some_and(|cause| self.asked.remove(cause));
-        if is_mine {
-            encode(outcome, &mut self.out);
+    /// This one, and those that wait behind it.
+    fn outcomes(&mut self, first: &OsMessage) {
+        self.outcome(first);
+        while self.out.len() < UNSENT_BYTES_MAX
+            && let Some(next) = self.port.try_next_outcome()
+        {
+            self.outcome(&next);
         }
+    }
+
+    fn outcome(&mut self, outcome: &OsMessage) {
+        let Some(cause) = &outcome.metadata.causation else { return };
+        let Some(count) = self.asked.get_mut(cause) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.asked.remove(cause);
+        }
+        self.write(outcome);
     }
 
     /// The requester has its 504 from the engine by now; the next message must not wait for this one.
@@ -177,6 +226,15 @@ impl<'a> Life<'a> {
             self.said(said).await;
         }
         self.splitter = splitter;
+    }
+
+    /// What it said last may lack its LF. Then it counts if it is a message, else it was cut short.
+    async fn last_line(&mut self) {
+        let mut splitter = std::mem::replace(&mut self.splitter, LineSplitter::new(0));
+        let said = splitter.finish().and_then(|line| self.read(line).ok());
+        if let Some(message) = said {
+            self.said(Ok(message)).await;
+        }
     }
 
     fn read(&self, line: Line<'_>) -> Result<OsMessage, OsFault> {
@@ -213,7 +271,7 @@ impl<'a> Life<'a> {
                 });
                 let is_request = message.kind.is_request();
                 if is_request {
-                    self.asked.insert(message.metadata.id.clone());
+                    *self.asked.entry(message.metadata.id.clone()).or_default() += 1;
                 }
                 self.port.emit(during, message, is_request).await;
             }

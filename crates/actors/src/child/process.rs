@@ -17,7 +17,7 @@ use crate::child::words::Words;
 pub(super) struct Process {
     child: tokio::process::Child,
     /// Its own group, so that those it started end with it and a Ctrl-C at the terminal is for the server alone. `None`
-    /// once it has been waited for: the number may be somebody else's then.
+    /// once it has been waited for and its group killed: the number may be somebody else's then.
     group: Option<Pid>,
     pub(super) words: Words,
 }
@@ -61,6 +61,9 @@ impl Process {
     /// How it ended, for people.
     pub(super) async fn wait(&mut self) -> String {
         let status = self.child.wait().await;
+        // Those it started live on without it, and nobody else would end them. Their group keeps its number as long as
+        // one of them is there.
+        self.kill();
         self.group = None;
         match status {
             Ok(status) => status.to_string(),
@@ -73,6 +76,10 @@ impl Process {
         if let Ok(status) = tokio::time::timeout(Duration::from_millis(ms), self.wait()).await {
             return status;
         }
+        self.kill_and_wait().await
+    }
+
+    pub(super) async fn kill_and_wait(&mut self) -> String {
         self.kill();
         self.wait().await
     }
@@ -87,8 +94,7 @@ impl Process {
         let ended = async { tokio::join!(drained, self.wait()) };
         if tokio::time::timeout(Duration::from_millis(ms), ended).await.is_err() {
             tracing::warn!("a child did not end within {ms} ms of the end of its stdin and is killed");
-            self.kill();
-            self.wait().await;
+            self.kill_and_wait().await;
         }
     }
 

@@ -33,7 +33,8 @@ pub struct ChildLimits {
     pub manifest_ms: u64,
     /// One line it says: the request in hand is answered with 413.
     pub line_bytes_max: usize,
-    /// A request or event of the bus in its hands: given up, and the next one is handed over. 0 = never.
+    /// A request or event of the bus in its hands: given up, and the next one is handed over. Something written to it
+    /// of which it reads nothing: it is killed, which counts as a crash. 0 = never.
     pub answer_ms: u64,
     /// Starts after the first one within the window: then it is unhealthy.
     pub restarts_max: usize,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use millrace_model::OsFault;
-use millrace_router::Manifest;
+use millrace_router::{Manifest, Takes};
 use tokio::time::Instant;
 
 use crate::child::life::{Life, LifeEnd};
@@ -25,17 +25,18 @@ pub(super) async fn run(
     let mut supervisor = Supervisor { port, settings, limits, manifest, restarts: VecDeque::new() };
     let mut living = Some((process, pipes));
     while let Some((process, pipes)) = living.take() {
-        let why = match Life::live(&supervisor.port, &supervisor.limits, process, pipes).await {
+        let next = match Life::live(&supervisor.port, &supervisor.limits, process, pipes).await {
             LifeEnd::Retired => return,
-            LifeEnd::Ended { why, begun } => {
+            LifeEnd::Ended { why, begun, hung } => {
                 let name = supervisor.port.name();
                 let fault = OsFault::new(500, format!("Capability '{name}' ended before it answered"));
                 tracing::warn!(capability = %name, "it ended: {why}");
                 supervisor.port.crashed(begun, fault);
-                why
+                // Its successor has been started already, and the next life would hang as well.
+                if hung && supervisor.is_to_go().await { Err(why) } else { supervisor.next_life(why).await }
             }
         };
-        match supervisor.next_life(why).await {
+        match next {
             Ok(next) => {
                 supervisor.port.healthy();
                 living = Some(next);
@@ -82,6 +83,13 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// Whether it is to end as soon as its mailbox is empty.
+    async fn is_to_go(&self) -> bool {
+        let id = self.port.capability();
+        let takes = self.port.link().look(move |router| router.takes(id)).await;
+        matches!(takes, Ok(Takes::Never) | Err(_))
     }
 
     async fn give_up(&self, reason: String) {
