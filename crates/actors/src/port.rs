@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use millrace_model::{OsFault, OsMessage};
-use millrace_router::{By, CapabilityId, DeliveryId, Input};
+use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
 use tokio::sync::Notify;
 
 use crate::ear::Ear;
@@ -133,6 +133,12 @@ impl Port {
         while !self.mailbox.closed.get() {
             self.mailbox.arrived.notified().await;
         }
+    }
+
+    /// Whether it is to end as soon as its mailbox is empty.
+    pub(crate) async fn is_to_go(&self) -> bool {
+        let id = self.capability;
+        matches!(self.link.look(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
     }
 
     /// Says something. `during` is the delivery it follows from, if the actor can tell. With `wait` the outcome of a

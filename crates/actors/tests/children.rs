@@ -273,6 +273,28 @@ async fn a_child_that_does_not_read_ends_when_it_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_answers_nothing_ends_when_it_is_replaced() {
+    let impatient = ChildLimits { answer_ms: 500, ..limits() };
+    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
+    desk.run(vec![desk.script("A", &doer("A"), "pass")]).await;
+    let mut client = desk.client().await;
+    // One after the other they would take longer than they may wait.
+    for n in 0..200 {
+        client.send("query", "A.Do", &json!(n)).await;
+    }
+    let other = ChildSettings {
+        env: [("N".to_owned(), "1".to_owned())].into(),
+        ..desk.script("A", &doer("A"), "pass")
+    };
+    desk.run(vec![other]).await;
+    let mut last = 504;
+    for _ in 0..200 {
+        last = fault(&client.answer().await).0;
+    }
+    assert_eq!(last, 503);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whoever_a_child_has_started_ends_with_it() {
     let mut desk = Desk::new().await;
     let body = "import subprocess\n\

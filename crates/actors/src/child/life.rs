@@ -32,7 +32,7 @@ pub(super) enum LifeEnd {
         why: String,
         /// What it had in its hands.
         begun: Vec<DeliveryId>,
-        /// It ran, but it did not read.
+        /// It ran, but it did not read, or did not answer when it was to go.
         hung: bool,
     },
 }
@@ -50,6 +50,8 @@ pub(super) struct Life<'a> {
     /// first waits. What its predecessor asked for it would not understand.
     asked: BTreeMap<OsId, usize>,
     splitter: LineSplitter,
+    /// It was to go when a message was given up last.
+    was_to_go: bool,
 }
 
 /// What woke it.
@@ -82,6 +84,7 @@ impl<'a> Life<'a> {
             took_at: Instant::now(),
             asked: BTreeMap::new(),
             splitter: LineSplitter::new(limits.line_bytes_max),
+            was_to_go: false,
         };
         let (mut stdin, mut stdout, read_ahead) = match pipes.open() {
             Ok(open) => open,
@@ -90,7 +93,7 @@ impl<'a> Life<'a> {
         life.hear(&read_ahead).await;
         let mut buffer = vec![0; READ_BYTES];
         let mut exited: Option<(String, Instant)> = None;
-        let mut hung = false;
+        let mut hung = None;
         loop {
             match life.wake(&mut stdin, &mut stdout, &mut buffer, &mut process, &mut exited).await {
                 // Its stdout has ended: it has nothing more to say.
@@ -103,27 +106,37 @@ impl<'a> Life<'a> {
                     process.end(stdin, stdout, limits.end_ms).await;
                     return LifeEnd::Retired;
                 }
-                Woken::GiveUp => life.give_up(),
+                Woken::GiveUp => {
+                    life.give_up();
+                    if life.is_overdue().await {
+                        hung = Some("it was to end and answered nothing");
+                        break;
+                    }
+                }
                 Woken::Hung => {
-                    hung = true;
+                    hung = Some("it read nothing of what was written to it");
                     break;
                 }
             }
         }
         life.last_line().await;
-        let mut why = match exited {
-            Some((status, _)) => status,
-            None if hung => {
+        let mut why = match (exited, hung) {
+            (Some((status, _)), _) => status,
+            (None, Some(hung)) => {
                 process.kill_and_wait().await;
-                format!("killed: it read nothing of what was written to it for {} ms", limits.answer_ms)
+                format!("killed: {hung} for {} ms", limits.answer_ms)
             }
-            None => process.wait_or_kill(END_MS).await,
+            (None, None) => process.wait_or_kill(END_MS).await,
         };
         let words = process.words.last().await;
         if !words.is_empty() {
             why = format!("{why}; its last words: {words}");
         }
-        LifeEnd::Ended { why, begun: life.hand.iter().map(|hand| hand.delivery).collect(), hung }
+        LifeEnd::Ended {
+            why,
+            begun: life.hand.iter().map(|hand| hand.delivery).collect(),
+            hung: hung.is_some(),
+        }
     }
 
     /// Waits for whatever comes first. Everything in it can be cut short without losing anything.
@@ -216,6 +229,13 @@ impl<'a> Life<'a> {
         if let Some(hand) = self.hand.take() {
             hand.fail(self.port, OsFault::new(504, "Request timed out"));
         }
+    }
+
+    /// Nothing came into its mailbox since it is to go. So when it was given a message after that and did not answer
+    /// it, whoever waits for the others has had 504 as well.
+    async fn is_overdue(&mut self) -> bool {
+        let is_to_go = self.port.is_to_go().await;
+        std::mem::replace(&mut self.was_to_go, is_to_go) && is_to_go
     }
 
     async fn hear(&mut self, mut input: &[u8]) {

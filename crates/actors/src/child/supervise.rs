@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use millrace_model::OsFault;
-use millrace_router::{Manifest, Takes};
+use millrace_router::Manifest;
 use tokio::time::Instant;
 
 use crate::child::life::{Life, LifeEnd};
@@ -33,7 +33,11 @@ pub(super) async fn run(
                 tracing::warn!(capability = %name, "it ended: {why}");
                 supervisor.port.crashed(begun, fault);
                 // Its successor has been started already, and the next life would hang as well.
-                if hung && supervisor.is_to_go().await { Err(why) } else { supervisor.next_life(why).await }
+                if hung && supervisor.port.is_to_go().await {
+                    Err(why)
+                } else {
+                    supervisor.next_life(why).await
+                }
             }
         };
         match next {
@@ -83,13 +87,6 @@ impl Supervisor {
                 }
             }
         }
-    }
-
-    /// Whether it is to end as soon as its mailbox is empty.
-    async fn is_to_go(&self) -> bool {
-        let id = self.port.capability();
-        let takes = self.port.link().look(move |router| router.takes(id)).await;
-        matches!(takes, Ok(Takes::Never) | Err(_))
     }
 
     async fn give_up(&self, reason: String) {
