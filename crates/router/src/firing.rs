@@ -75,6 +75,11 @@ impl Router {
             }
             return;
         }
+        let to = self.table.handler(message.kind, &message.ty);
+        if let Some(until) = to.and_then(|to| self.timers.held.get(&to)).filter(|until| **until > now.mono) {
+            self.timers.arm(timer, *until);
+            return;
+        }
         self.counters.internal_requests += 1;
         if self.sabotaged(Sabotage::ForgetRow) {
             self.forget_timer(timer);
@@ -93,6 +98,14 @@ impl Router {
     pub(crate) fn retry_timer(&mut self, now: Now, timer: u64) {
         let at = now.mono + self.limits.timer_retry_ms;
         self.timers.arm(timer, at);
+    }
+
+    /// The same of a request: those behind it wait with it, so that they stay in order.
+    pub(crate) fn hold_timer(&mut self, now: Now, timer: u64, message: &OsMessage) {
+        if let Some(to) = self.table.handler(message.kind, &message.ty) {
+            self.timers.held.insert(to, now.mono + self.limits.timer_retry_ms);
+        }
+        self.retry_timer(now, timer);
     }
 
     fn forget_timer(&mut self, number: u64) {

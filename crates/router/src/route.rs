@@ -49,7 +49,9 @@ impl Router {
         match (self.try_request(now, requester, by, &message), requester) {
             (Ok(()), _) => {}
             // A timer is patient: what it sends is not lost because somebody has no room just now.
-            (Err(fault), Requester::Timer(timer)) if fault.code == 503 => self.retry_timer(now, timer),
+            (Err(fault), Requester::Timer(timer)) if fault.code == 503 => {
+                self.hold_timer(now, timer, &message);
+            }
             (Err(fault), _) => self.refuse(now, requester, &message, &fault),
         }
     }

@@ -82,6 +82,7 @@ impl Router {
             self.table.get(id).is_some_and(|one| one.retiring && one.waiting == 0 && one.asked == 0);
         if finished && !self.pending.all().any(|(_, pending)| pending.to == id) {
             self.table.forget(id);
+            self.timers.held.remove(&id);
             self.effects.push(Effect::Retired { capability: id });
         }
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::deadlines::{Deadline, Deadlines};
 use crate::effect::Effect;
-use crate::input::{By, ConnId, Token};
+use crate::input::{By, CapabilityId, ConnId, Token};
 use crate::note::Note;
 use crate::own::{Ask, text_member};
 use crate::pending::Requester;
@@ -57,6 +57,8 @@ pub(crate) struct Timers {
     pub(crate) all: BTreeMap<u64, Timer>,
     by_name: BTreeMap<Arc<str>, u64>,
     pub(crate) queue: Deadlines<u64>,
+    /// Until when what timers send to a capability waits: one of them found no room there, and none may pass it.
+    pub(crate) held: BTreeMap<CapabilityId, Mono>,
     commits: BTreeMap<Token, Stored>,
     pub(crate) next: u64,
     next_token: u64,

@@ -231,6 +231,34 @@ fn what_a_timer_sends_waits_while_nobody_has_room_for_it() {
     assert_eq!(desk.run(), ["Echo gets command Echo.Do 1 <s"], "and Timer.Fired is not said twice");
 }
 
+/// A full mailbox does not let a younger one pass.
+#[test]
+fn what_waits_for_room_stays_in_order() {
+    let limits = RouterLimits { mailbox_max: 3, durable_timers: false, ..RouterLimits::default() };
+    let mut desk = Desk::with(limits);
+    for n in 0..40 {
+        desk.client(1, set(&format!("s{n}"), 10, &command(json!(n))));
+    }
+    desk.run();
+    desk.pass(11);
+    let mut got = Vec::new();
+    for _ in 0..60 {
+        let told = desk.run();
+        got.extend(told.into_iter().filter(|line| line.starts_with("Echo gets")));
+        // One place is free again before the rest has had its turn.
+        let busy: Vec<_> = desk.posted.drain(..).filter(|(to, _, _)| *to == desk.ids["Echo"]).collect();
+        for (at, (from, delivery, _)) in busy.into_iter().enumerate() {
+            desk.give(Input::Done { from, delivery, result: Ok(()) });
+            if at == 0 {
+                desk.router.turn(desk.now);
+            }
+        }
+        desk.pass(500);
+    }
+    let expected: Vec<String> = (0..40).map(|n| format!("Echo gets command Echo.Do {n} <s{n}")).collect();
+    assert_eq!(got, expected);
+}
+
 #[test]
 fn a_timer_may_end_a_request_of_whoever_set_it_with_system_priority() {
     let mut desk = Desk::with(RouterLimits { durable_timers: false, ..RouterLimits::default() });

@@ -14,14 +14,16 @@ use crate::inbox::Ended;
 struct Asks {
     name: Option<String>,
     capabilities: Option<Vec<String>>,
+    after: Option<String>,
 }
 
-pub(super) async fn describe(ctx: &Context) -> Result<JsonText, OsFault> {
+/// `page_bytes` is what fits into an answer: the rest is asked for with `after`.
+pub(super) async fn describe(ctx: &Context, page_bytes: usize) -> Result<JsonText, OsFault> {
     let asks: Asks = ctx.data()?;
     let Some(name) = asks.name else {
         let wanted: BTreeSet<String> = asks.capabilities.unwrap_or_default().into_iter().collect();
         let schemas = ctx.link().look(move |router| schemas(router, &wanted)).await.map_err(ended)?;
-        return ctx.reply(&json!({ "schemas": schemas }));
+        return ctx.reply(&page(schemas, asks.after.as_deref(), page_bytes));
     };
     let asked = name.clone();
     let found = ctx.link().look(move |router| one(router, &asked)).await.map_err(ended)?;
@@ -36,6 +38,24 @@ pub(super) async fn list(ctx: &Context) -> Result<JsonText, OsFault> {
     };
     let syscalls = ctx.link().look(types).await.map_err(ended)?;
     ctx.reply(&json!({ "syscalls": syscalls }))
+}
+
+/// In the order of types, at least one, so that pages come to an end.
+fn page(schemas: BTreeMap<String, Value>, after: Option<&str>, page_bytes: usize) -> Value {
+    let (mut shown, mut bytes, mut next) = (serde_json::Map::new(), 0, None::<String>);
+    let mut rest = schemas.into_iter().filter(|(ty, _)| after.is_none_or(|after| ty.as_str() > after));
+    for (ty, schema) in rest.by_ref() {
+        bytes += ty.len() + schema.to_string().len() + 4;
+        if bytes > page_bytes && !shown.is_empty() {
+            next = shown.keys().next_back().cloned();
+            break;
+        }
+        shown.insert(ty, schema);
+    }
+    match next {
+        Some(next) => json!({ "schemas": shown, "next": next }),
+        None => json!({ "schemas": shown }),
+    }
 }
 
 /// By type or by the name of a capability; whatever is unknown is left out.

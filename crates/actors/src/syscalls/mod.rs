@@ -15,6 +15,9 @@ use crate::credentials::CheckToken;
 use crate::settings::LoopSettings;
 use crate::start::Asked;
 
+/// What the envelope of a reply may take, with three ids of the longest kind in it, every byte escaped.
+const ENVELOPE_BYTES: usize = 6 * 1024;
+
 pub(crate) fn all(
     settings: &Arc<LoopSettings>,
     check_token: Option<CheckToken>,
@@ -25,4 +28,9 @@ pub(crate) fn all(
         syscall::reload(asked.clone()),
         trace::trace(settings.line_bytes_max),
     ]
+}
+
+/// What of an answer is left for data that comes in pages.
+fn page_bytes(line_bytes_max: usize) -> usize {
+    line_bytes_max.saturating_sub(ENVELOPE_BYTES)
 }

@@ -19,6 +19,7 @@ pub(super) fn syscall(
     asked: mpsc::Sender<Asked>,
 ) -> Capability {
     let require_auth = settings.require_auth;
+    let page_bytes = super::page_bytes(settings.line_bytes_max);
     Capability::new("Syscall", "The loop's own commands")
         .place(Place::Loop)
         // Any data comes back byte for byte, so nothing is checked about it.
@@ -41,10 +42,11 @@ pub(super) fn syscall(
                         "items": { "type": "string" },
                         "description": "Types or names of capabilities; \"*\" for all",
                     },
+                    "after": { "type": ["string", "null"], "description": "`next` of the page before" },
                 },
                 "anyOf": [{ "required": ["name"] }, { "required": ["capabilities"] }],
             }),
-            |ctx, _| async move { describe(&ctx).await },
+            move |ctx, _| async move { describe(&ctx, page_bytes).await },
         )
         .answers(json!({ "type": "object" }))
         .query(

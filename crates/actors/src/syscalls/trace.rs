@@ -10,8 +10,6 @@ use crate::context::Context;
 
 /// Records looked at for one page.
 const PAGE_RECORDS_MAX: usize = 256;
-/// What the envelope of the reply may take, with three ids of the longest kind in it, every byte escaped.
-const ENVELOPE_BYTES: usize = 6 * 1024;
 
 #[derive(Deserialize)]
 struct Asks {
@@ -21,7 +19,7 @@ struct Asks {
 }
 
 pub(super) fn trace(line_bytes_max: usize) -> Capability {
-    let page_bytes = line_bytes_max.saturating_sub(ENVELOPE_BYTES);
+    let page_bytes = super::page_bytes(line_bytes_max);
     Capability::new("Trace", "What the loop saw lately").place(Place::Loop).query(
         "Syscall.Trace",
         "The messages of a correlation, or those that followed from one message, oldest first",

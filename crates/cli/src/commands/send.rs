@@ -45,6 +45,7 @@ pub(super) fn command() -> Command {
                 .default_value("60000")
                 .help("How long to wait for outcomes after the last line was sent"),
         )
+        .arg(token_arg())
         .arg(json_flag().help("Accepted for symmetry: outcomes are JSON anyway"))
         .args(args(&[Scope::Socket]))
 }
@@ -69,7 +70,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         tokio::select! {
-            result = exchange(&path, message, wait) => result,
+            result = exchange(&path, &config.token, message, wait) => result,
             () = interrupted() => Err(Failure::Interrupted(None)),
         }
     });
@@ -83,16 +84,17 @@ fn one_line_if_json(text: &str) -> String {
     JsonText::parse(text.trim()).map_or_else(|_| text.into(), |json| json.as_str().into())
 }
 
-async fn exchange(path: &Path, message: Option<String>, wait: Duration) -> Result<(), Failure> {
+async fn exchange(path: &Path, token: &str, message: Option<String>, wait: Duration) -> Result<(), Failure> {
     let stream = UnixStream::connect(path)
         .await
         .map_err(|error| Failure::Unreachable(format!("cannot reach {}: {error}", path.display())))?;
     let (reader, writer) = stream.into_split();
-    let tally = RefCell::new(Tally::default());
+    let (greeting, greeting_id) = greeting(token);
+    let tally = RefCell::new(Tally { greeting: greeting_id, ..Tally::default() });
     let sending = async {
         match message {
-            Some(text) => send(text.as_bytes(), writer, &tally).await,
-            None => send(stdin(), writer, &tally).await,
+            Some(text) => send(greeting.chain(text.as_bytes()), writer, &tally).await,
+            None => send(greeting.chain(stdin()), writer, &tally).await,
         }
     };
     let receiving = receive(reader, &tally);
@@ -166,9 +168,10 @@ async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<()
                     "the server sent a line of more than {LINE_BYTES_MAX} bytes"
                 )));
             };
-            lines.extend_from_slice(line);
-            lines.push(b'\n');
-            tally.borrow_mut().outcome(line);
+            if tally.borrow_mut().outcome(line) {
+                lines.extend_from_slice(line);
+                lines.push(b'\n');
+            }
         }
         out.write_all(&lines).await.map_err(|error| Failure::output(&error))?;
         out.flush().await.map_err(|error| Failure::output(&error))?;
@@ -182,6 +185,8 @@ async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<()
 /// What was asked and what came back.
 #[derive(Default)]
 struct Tally {
+    /// The id of the message that shows the token: its reply is nobody's business.
+    greeting: Option<OsId>,
     /// Requests without an outcome, by id; the same id may have been sent twice.
     open: BTreeMap<OsId, u64>,
     requests: u64,
@@ -195,9 +200,7 @@ impl Tally {
         let Line::Whole(line) = line else {
             return Err(Failure::Failed(format!("a line of stdin is longer than {LINE_BYTES_MAX} bytes")));
         };
-        let now = Timestamp(
-            std::time::UNIX_EPOCH.elapsed().map_or(0, |since_epoch| since_epoch.as_millis() as u64),
-        );
+        let now = now();
         let Some(id) = new_id(now) else {
             return Err(Failure::Failed("cannot make an id".into()));
         };
@@ -221,22 +224,27 @@ impl Tally {
         Ok(())
     }
 
-    fn outcome(&mut self, line: &[u8]) {
-        self.outcomes += 1;
+    /// Whether it is to be shown.
+    fn outcome(&mut self, line: &[u8]) -> bool {
         let Ok(message) = parse(line, None) else {
+            self.outcomes += 1;
             self.errors += 1;
-            return;
+            return true;
         };
+        let greeted = self.greeting.is_some() && message.metadata.causation == self.greeting;
+        let shown = !greeted || message.kind == OsKind::Error;
+        self.outcomes += u64::from(shown);
         if message.kind == OsKind::Error {
             self.errors += 1;
         }
-        let Some(causation) = message.metadata.causation else { return };
+        let Some(causation) = message.metadata.causation else { return shown };
         if let Some(count) = self.open.get_mut(&causation) {
             *count -= 1;
             if *count == 0 {
                 self.open.remove(&causation);
             }
         }
+        shown
     }
 
     fn verdict(&self, end: &str) -> Result<(), Failure> {
@@ -250,6 +258,33 @@ impl Tally {
         }
         Ok(())
     }
+}
+
+/// The line that shows the token, and its id.
+fn greeting(token: &str) -> (std::io::Cursor<Vec<u8>>, Option<OsId>) {
+    let mut line = Vec::new();
+    let id = (!token.is_empty()).then(|| new_id(now())).flatten();
+    if let Some(id) = &id {
+        let data = serde_json::json!({ "token": token });
+        let metadata = serde_json::json!({ "id": id.as_str(), "timestamp": now().0 });
+        let message = serde_json::json!({
+            "kind": "command", "type": "Syscall.Authenticate", "data": data, "metadata": metadata,
+        });
+        line = format!("{message}\n").into_bytes();
+    }
+    (std::io::Cursor::new(line), id)
+}
+
+fn now() -> Timestamp {
+    Timestamp(std::time::UNIX_EPOCH.elapsed().map_or(0, |since_epoch| since_epoch.as_millis() as u64))
+}
+
+/// For servers with `--require-auth`.
+pub(super) fn token_arg() -> Arg {
+    Arg::new("token")
+        .long("token")
+        .value_name("TOKEN")
+        .help("Shown to the server first, for one with --require-auth [env: MILLRACE_TOKEN]")
 }
 
 fn new_id(now: Timestamp) -> Option<OsId> {

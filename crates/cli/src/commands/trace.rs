@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::commands::connect::loop_socket;
 use crate::commands::events::open_existing;
+use crate::commands::send::token_arg;
 use crate::commands::{json_flag, text};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -39,6 +40,7 @@ pub(super) fn command() -> Command {
                 .help("Read what a server with --trace-store kept in the store (--store)"),
         )
         .args(args(&[Scope::Socket, Scope::Store]))
+        .arg(token_arg())
         .arg(json_flag().help("Print each record as one line of JSON"))
 }
 
@@ -56,7 +58,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             .enable_all()
             .build()
             .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        runtime.block_on(asked(path, &query))?
+        runtime.block_on(asked(path, &config.token, &query))?
     };
     let mut out = Output::new();
     if matches.get_flag("json") {
@@ -103,12 +105,15 @@ impl Query {
 }
 
 /// Page by page, because an answer is one line.
-async fn asked(path: PathBuf, query: &Query) -> Result<Vec<Value>, Failure> {
+async fn asked(path: PathBuf, token: &str, query: &Query) -> Result<Vec<Value>, Failure> {
     let failed = |error: OsClientError| match error {
         OsClientError::Unreachable { .. } => Failure::Unreachable(error.to_string()),
         error => Failure::Failed(error.to_string()),
     };
     let client = OsClient::connect(OsOptions::new(path)).await.map_err(failed)?;
+    if !token.is_empty() {
+        client.command("Syscall.Authenticate", &json!({ "token": token })).await.map_err(failed)?;
+    }
     let (mut records, mut after) = (Vec::new(), None);
     loop {
         let page = client.query("Syscall.Trace", &query.data(after)).await.map_err(failed)?;

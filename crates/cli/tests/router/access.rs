@@ -117,6 +117,29 @@ fn a_token_that_is_taken_away_is_noticed_on_the_socket() {
 }
 
 #[test]
+fn send_and_trace_show_a_token() {
+    let server = strict(&[]);
+    let run = |args: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(args)
+            .args(["--socket", &crate::client::path(&server).to_string_lossy()])
+            .output()
+            .expect("the binary runs")
+    };
+    let ping = ping("a", "1");
+    let sent = run(&["send", &ping, "--token", "worker-secret"]);
+    let shown = String::from_utf8_lossy(&sent.stdout).into_owned();
+    assert_eq!((sent.status.code(), shown.lines().count()), (Some(0), 1), "{sent:?}");
+    assert!(shown.contains(r#""causation":"a""#), "the answer to the message, not to the token: {shown}");
+    let traced = run(&["trace", "--id", "a", "--token", "worker-secret"]);
+    assert!(String::from_utf8_lossy(&traced.stdout).contains("query Syscall.Ping a"), "{traced:?}");
+    for args in [&["send", ping.as_str()][..], &["send", &ping, "--token", "guess"], &["trace", "--id", "a"]]
+    {
+        assert_eq!(run(args).status.code(), Some(1), "{args:?}");
+    }
+}
+
+#[test]
 fn whoever_says_nothing_is_not_waited_for_for_ever() {
     let server = strict(&["--os-auth-ms-max", "50"]);
     Client::of(&server).ends();
