@@ -19,8 +19,7 @@ impl Ids {
     pub(crate) fn draw(&mut self, at: Timestamp) -> OsId {
         self.drawn += 1;
         let nonce = self.nonce.wrapping_add(self.drawn >> 32);
-        let text = EventId::mint(at, nonce, self.drawn as u32).to_string();
-        OsId::new(&text).unwrap_or_else(|_| unreachable!("a UUID has 36 bytes"))
+        OsId::of_event(&EventId::mint(at, nonce, self.drawn as u32))
     }
 }
 

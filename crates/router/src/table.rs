@@ -7,16 +7,14 @@ use std::sync::Arc;
 use millrace_model::{OsKind, OsType};
 
 use crate::input::CapabilityId;
-use crate::manifest::{Branch, Manifest};
+use crate::manifest::{Branch, CAPABILITY_NAME_BYTES_MAX, Manifest};
 
-/// Longest name of a capability.
-const NAME_BYTES_MAX: usize = 100;
 /// What the engine answers itself; nobody else may.
 const OWN_DOMAINS: [&str; 2] = ["Sys.", "Timer."];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootError {
-    #[error("capability name {0:?}: give 1 to {NAME_BYTES_MAX} characters of A-Z a-z 0-9 . _ -")]
+    #[error("capability name {0:?}: give 1 to {CAPABILITY_NAME_BYTES_MAX} characters of A-Z a-z 0-9 . _ -")]
     BadName(String),
     #[error("two capabilities are named {0:?}: rename one")]
     NameTaken(String),
@@ -176,9 +174,11 @@ fn requests(manifest: &Manifest) -> impl Iterator<Item = &Branch> {
 }
 
 fn check_name(name: &str) -> Result<(), BootError> {
-    let fine = (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    if fine { Ok(()) } else { Err(BootError::BadName(name.chars().take(NAME_BYTES_MAX).collect())) }
+    if Manifest::name_is_legal(name) {
+        return Ok(());
+    }
+    // Cut, because the text may be of any length and ends up in a log.
+    Err(BootError::BadName(name.chars().take(CAPABILITY_NAME_BYTES_MAX).collect()))
 }
 
 fn check_requests<'a>(

@@ -8,6 +8,7 @@ use crate::check::{Checkers, Violation};
 use crate::claims::{ClaimsWorld, INVARIANTS};
 use crate::fault::FaultCounts;
 use crate::router::{INVARIANTS as ROUTER_INVARIANTS, RouterWorld};
+use crate::trace::Trace;
 use crate::world::World;
 
 /// Steps of a seed before the calm, unless told otherwise.
@@ -33,18 +34,34 @@ pub struct Report {
     pub tail: Vec<String>,
 }
 
+impl Report {
+    /// What a world leaves behind, whichever it was.
+    fn of(
+        seed: u64,
+        steps: u64,
+        simulated_ms: u64,
+        trace: &Trace,
+        faults: &FaultCounts,
+        verdict: Result<(), Violation>,
+    ) -> Report {
+        let (trace_hash, tail) = (trace.hash(), trace.tail());
+        Report {
+            seed,
+            steps,
+            simulated_ms,
+            trace_hash,
+            faults: faults.clone(),
+            violation: verdict.err(),
+            tail,
+        }
+    }
+}
+
 pub fn run(options: &Options) -> Report {
     let mut world = World::new(options.seed, options.sabotage, options.print_trace);
     let verdict = caught(|| world.run(options.steps));
-    Report {
-        seed: options.seed,
-        steps: world.steps,
-        simulated_ms: world.simulated_ms(),
-        trace_hash: world.trace.hash(),
-        faults: world.faults.clone(),
-        violation: verdict.err(),
-        tail: world.trace.tail(),
-    }
+    let (steps, simulated_ms) = (world.steps, world.simulated_ms());
+    Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
 /// A seed of the world of workers.
@@ -59,15 +76,8 @@ pub struct ClaimsOptions {
 pub fn run_claims(options: &ClaimsOptions) -> Report {
     let mut world = ClaimsWorld::new(options.seed, options.sabotage, options.print_trace);
     let verdict = caught(|| world.run(options.steps));
-    Report {
-        seed: options.seed,
-        steps: world.steps,
-        simulated_ms: world.simulated_ms(),
-        trace_hash: world.trace.hash(),
-        faults: world.faults.clone(),
-        violation: verdict.err(),
-        tail: world.trace.tail(),
-    }
+    let (steps, simulated_ms) = (world.steps, world.simulated_ms());
+    Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
 /// A seed of the world of the loop.
@@ -82,15 +92,8 @@ pub struct RouterOptions {
 pub fn run_router(options: &RouterOptions) -> Report {
     let mut world = RouterWorld::new(options.seed, options.sabotage, options.print_trace);
     let verdict = caught(|| world.run(options.steps));
-    Report {
-        seed: options.seed,
-        steps: world.steps,
-        simulated_ms: world.simulated_ms(),
-        trace_hash: world.trace.hash(),
-        faults: world.faults.clone(),
-        violation: verdict.err(),
-        tail: world.trace.tail(),
-    }
+    let (steps, simulated_ms) = (world.steps, world.simulated_ms());
+    Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
 /// An engine that panics has failed its seed like any other; the steps that led there are still worth showing.
