@@ -39,7 +39,9 @@ mod syscalls;
 pub use builtin::{Feeds, MemoryLimits, Shelf, bus, memory};
 pub use capability::{ActorFuture, Capability, CapabilityError, Place};
 pub use change::{BusFeed, ChangeError};
-pub use child::{Changed, Child, ChildError, ChildLimits, ChildSettings, Children, ReloadError};
+pub use child::{
+    Changed, Child, ChildError, ChildLimits, ChildSettings, Children, Guard, ReloadError, become_guarded,
+};
 pub use commits::Commit;
 pub use context::Context;
 pub use counts::ShellCounts;

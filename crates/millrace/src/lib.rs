@@ -150,7 +150,7 @@ pub use millrace_session::{
 pub mod os {
     pub use millrace_actors::{
         BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
-        Children, Context, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault, OsMessage,
-        OsReceiver, OsSender, Place, PlaceError, SocketPlace, default_path,
+        Children, Context, Guard, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault,
+        OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketPlace, become_guarded, default_path,
     };
 }

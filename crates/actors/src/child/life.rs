@@ -32,8 +32,10 @@ pub(super) enum LifeEnd {
         why: String,
         /// What it had in its hands.
         begun: Vec<DeliveryId>,
-        /// It ran, but it did not read, or did not answer when it was to go.
+        /// It ran, but it did not read, or did not answer.
         hung: bool,
+        /// It was given up over a request, and had answered nothing before that either.
+        silent: bool,
     },
 }
 
@@ -52,6 +54,12 @@ pub(super) struct Life<'a> {
     splitter: LineSplitter,
     /// It was to go when a message was given up last.
     was_to_go: bool,
+    /// It gets another life when it does not answer.
+    restarts: bool,
+    /// It has answered something.
+    answered: bool,
+    /// A request was given up.
+    gave_up: bool,
 }
 
 /// What woke it.
@@ -72,6 +80,7 @@ impl<'a> Life<'a> {
     pub(super) async fn live(
         port: &'a Port,
         limits: &'a ChildLimits,
+        restarts: bool,
         mut process: Process,
         pipes: Pipes,
     ) -> LifeEnd {
@@ -85,10 +94,16 @@ impl<'a> Life<'a> {
             asked: BTreeMap::new(),
             splitter: LineSplitter::new(limits.line_bytes_max),
             was_to_go: false,
+            restarts,
+            answered: false,
+            gave_up: false,
         };
         let (mut stdin, mut stdout, read_ahead) = match pipes.open() {
             Ok(open) => open,
-            Err(error) => return LifeEnd::Ended { why: error.to_string(), begun: Vec::new(), hung: false },
+            Err(error) => {
+                let (why, begun) = (error.to_string(), Vec::new());
+                return LifeEnd::Ended { why, begun, hung: false, silent: false };
+            }
         };
         life.hear(&read_ahead).await;
         let mut buffer = vec![0; READ_BYTES];
@@ -108,8 +123,8 @@ impl<'a> Life<'a> {
                 }
                 Woken::GiveUp => {
                     life.give_up();
-                    if life.is_overdue().await {
-                        hung = Some("it was to end and answered nothing");
+                    hung = life.is_over().await;
+                    if hung.is_some() {
                         break;
                     }
                 }
@@ -136,6 +151,7 @@ impl<'a> Life<'a> {
             why,
             begun: life.hand.iter().map(|hand| hand.delivery).collect(),
             hung: hung.is_some(),
+            silent: hung.is_some() && life.gave_up && !life.answered,
         }
     }
 
@@ -227,15 +243,24 @@ impl<'a> Life<'a> {
     /// The requester has its 504 from the engine by now; the next message must not wait for this one.
     fn give_up(&mut self) {
         if let Some(hand) = self.hand.take() {
+            self.gave_up |= hand.ends == Ends::Outcome;
             hand.fail(self.port, OsFault::new(504, "Request timed out"));
         }
     }
 
-    /// Nothing came into its mailbox since it is to go. So when it was given a message after that and did not answer
-    /// it, whoever waits for the others has had 504 as well.
-    async fn is_overdue(&mut self) -> bool {
+    /// Whether it is to be killed for what it did not answer, and why.
+    ///
+    /// It may be at it still: the next message would be a second one in its hands, or wait as long as this one did. So
+    /// its next life gets that. One that is to go has no next life: it gets the rest of its mailbox all the same. Nothing
+    /// came into that since it is to go, so when it was given a message after that and did not answer it, whoever waits
+    /// for the others has had 504 as well.
+    async fn is_over(&mut self) -> Option<&'static str> {
         let is_to_go = self.port.is_to_go().await;
-        std::mem::replace(&mut self.was_to_go, is_to_go) && is_to_go
+        let was_to_go = std::mem::replace(&mut self.was_to_go, is_to_go);
+        match is_to_go {
+            true => was_to_go.then_some("it was to end and answered nothing"),
+            false => self.restarts.then_some("it did not answer"),
+        }
     }
 
     async fn hear(&mut self, mut input: &[u8]) {
@@ -276,7 +301,10 @@ impl<'a> Life<'a> {
         };
         match message.kind {
             OsKind::Reply | OsKind::Error => match self.hand.take_if(|hand| hand.is_answered_by(&message)) {
-                Some(hand) => hand.finish(self.port, message),
+                Some(hand) => {
+                    self.answered = true;
+                    hand.finish(self.port, message);
+                }
                 None if message.kind == OsKind::Reply && message.metadata.causation.is_none() => {
                     let (name, ty) = (self.port.name(), &message.ty);
                     let why = format!("Capability '{name}' emitted a reply {ty} without metadata.causation");

@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
-use crate::child::settings::ChildSettings;
+use crate::child::nursery;
+use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::words::Words;
 
 /// Runs. Dropping it kills it with everybody it started.
@@ -32,11 +33,19 @@ pub(super) struct Pipes {
 }
 
 impl Process {
-    pub(super) async fn spawn(settings: &ChildSettings) -> io::Result<(Process, ChildStdin, ChildStdout)> {
-        let program = settings.command.first().map(String::as_str).unwrap_or_default();
-        let mut command = Command::new(program);
+    pub(super) async fn spawn(
+        settings: &ChildSettings,
+        limits: &ChildLimits,
+    ) -> io::Result<(Process, ChildStdin, ChildStdout)> {
+        let mut command = match &limits.guard {
+            Some(guard) => Command::from(guard.wrap(&settings.command)),
+            None => {
+                let mut command = Command::new(settings.command.first().map_or("", String::as_str));
+                command.args(settings.command.iter().skip(1));
+                command
+            }
+        };
         command
-            .args(settings.command.iter().skip(1))
             .envs(&settings.env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -46,15 +55,13 @@ impl Process {
         if let Some(cwd) = &settings.cwd {
             command.current_dir(cwd);
         }
-        // Elsewhere: starting a process takes milliseconds, and this may be the loop's own thread.
-        let mut child =
-            tokio::task::spawn_blocking(move || command.spawn()).await.map_err(io::Error::other)??;
+        let mut child = nursery::spawn(command).await?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let missing = || io::Error::other("a pipe is missing");
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let stderr = child.stderr.take().ok_or_else(missing)?;
-        let words = Words::listen(&settings.name, stderr);
+        let words = Words::listen(&settings.name, limits.log_lines_max, stderr);
         Ok((Process { child, group, words }, stdin, stdout))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::child::guard::Guard;
 use millrace_wire::os::LINE_BYTES_MAX;
 
 /// One `[[capability]]` of the configuration.
@@ -33,16 +34,22 @@ pub struct ChildLimits {
     pub manifest_ms: u64,
     /// One line it says: the request in hand is answered with 413.
     pub line_bytes_max: usize,
-    /// A request or event of the bus in its hands: given up, and the next one is handed over. Something written to it
-    /// of which it reads nothing: it is killed, which counts as a crash. 0 = never.
+    /// A request or event of the bus in its hands: given up, and it is killed, which counts as a crash (one that is not to
+    /// be restarted is handed the next one). Something written to it of which it reads nothing: the same. 0 = never.
     pub answer_ms: u64,
-    /// Starts after the first one within the window: then it is unhealthy.
+    /// Starts after the first one within the window, or after as many lives in a row that answered nothing: then it is
+    /// unhealthy.
     pub restarts_max: usize,
     pub restart_window_ms: u64,
     /// Between its end and the next start.
     pub restart_pause_ms: u64,
     /// From the end of its stdin until it is killed.
     pub end_ms: u64,
+    /// Lines of its stderr that are logged in a second: the rest is left out and counted.
+    pub log_lines_max: usize,
+    /// By way of whom it is started. `None` = directly: then one that ignores the end of its stdin lives on when this
+    /// process is killed.
+    pub guard: Option<Guard>,
 }
 
 impl Default for ChildLimits {
@@ -55,6 +62,8 @@ impl Default for ChildLimits {
             restart_window_ms: 60_000,
             restart_pause_ms: 1000,
             end_ms: 900,
+            log_lines_max: 200,
+            guard: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::ChildStdout;
 
 use crate::capability::{Capability, Declared};
+use crate::child::guard;
 use crate::child::process::{Pipes, Process};
 use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::supervise;
@@ -89,10 +90,11 @@ async fn begin(
     settings: &ChildSettings,
     limits: &ChildLimits,
 ) -> Result<(Manifest, Process, Pipes), StartError> {
-    let (mut process, stdin, mut stdout) = Process::spawn(settings).await.map_err(|error| {
+    let cannot = |error| {
         let program = settings.command.first().cloned().unwrap_or_default();
         StartError::Spawn { program, error }
-    })?;
+    };
+    let (mut process, stdin, mut stdout) = Process::spawn(settings, limits).await.map_err(cannot)?;
     let first =
         tokio::time::timeout(Duration::from_millis(limits.manifest_ms), first_line(&mut stdout)).await;
     let (line, read_ahead) = match first {
@@ -108,6 +110,9 @@ async fn begin(
         }
         Err(_) => return Err(StartError::Silent(limits.manifest_ms)),
     };
+    if let Some(error) = limits.guard.as_ref().and_then(|_| guard::failure(&line)) {
+        return Err(cannot(error));
+    }
     let text = String::from_utf8_lossy(&line);
     let manifest = Manifest::parse(&text)?;
     if *manifest.name != *settings.name {

@@ -22,12 +22,15 @@ pub(super) async fn run(
     process: Process,
     pipes: Pipes,
 ) {
-    let mut supervisor = Supervisor { port, settings, limits, manifest, restarts: VecDeque::new() };
+    let mut supervisor =
+        Supervisor { port, settings, limits, manifest, restarts: VecDeque::new(), silent: 0 };
     let mut living = Some((process, pipes));
     while let Some((process, pipes)) = living.take() {
-        let next = match Life::live(&supervisor.port, &supervisor.limits, process, pipes).await {
+        let Supervisor { port, limits, settings, .. } = &supervisor;
+        let next = match Life::live(port, limits, settings.restart, process, pipes).await {
             LifeEnd::Retired => return,
-            LifeEnd::Ended { why, begun, hung } => {
+            LifeEnd::Ended { why, begun, hung, silent } => {
+                supervisor.silent = if silent { supervisor.silent + 1 } else { 0 };
                 let name = supervisor.port.name();
                 let fault = OsFault::new(500, format!("Capability '{name}' ended before it answered"));
                 tracing::warn!(capability = %name, "it ended: {why}");
@@ -57,6 +60,8 @@ struct Supervisor {
     manifest: Manifest,
     /// Within the window.
     restarts: VecDeque<Instant>,
+    /// Lives in a row without one answer. A request takes so long to be given up that the window would forget them.
+    silent: usize,
 }
 
 impl Supervisor {
@@ -64,6 +69,10 @@ impl Supervisor {
     async fn next_life(&mut self, mut why: String) -> Result<(Process, Pipes), String> {
         if !self.settings.restart {
             return Err(format!("it ended ({why}) and is not to be started again"));
+        }
+        if self.silent > self.limits.restarts_max {
+            let silent = self.silent;
+            return Err(format!("it answered nothing in {silent} lives ({why})"));
         }
         loop {
             let ChildLimits { restarts_max, restart_window_ms, restart_pause_ms, .. } = self.limits;

@@ -7,9 +7,12 @@ use millrace_wire::os::{Line, LineSplitter};
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 /// A longer line is dropped, and said to be.
 const LINE_BYTES_MAX: usize = 8192;
+/// In which lines are counted.
+const WINDOW: Duration = Duration::from_secs(1);
 /// For the rest of what a child that has ended had to say.
 const LAST_WORDS_MS: u64 = 500;
 
@@ -20,9 +23,10 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub(super) fn listen(name: &str, stderr: ChildStderr) -> Words {
+    /// No more than `lines_max` lines a second are logged; what is left out is counted.
+    pub(super) fn listen(name: &str, lines_max: usize, stderr: ChildStderr) -> Words {
         let last = Arc::new(Mutex::new(String::new()));
-        let task = tokio::spawn(log(name.to_owned(), stderr, last.clone()));
+        let task = tokio::spawn(log(name.to_owned(), lines_max, stderr, last.clone()));
         Words { last, task }
     }
 
@@ -34,25 +38,85 @@ impl Words {
     }
 }
 
-async fn log(name: String, mut stderr: ChildStderr, last: Arc<Mutex<String>>) {
+/// How much is logged. A child in a loop must not fill the disk with its complaints.
+struct Meter {
+    lines_max: usize,
+    until: Instant,
+    lines: usize,
+    left_out: u64,
+}
+
+impl Meter {
+    fn new(lines_max: usize) -> Meter {
+        Meter { lines_max, until: Instant::now() + WINDOW, lines: 0, left_out: 0 }
+    }
+
+    /// Whether one more is logged.
+    fn takes(&mut self, name: &str) -> bool {
+        if Instant::now() >= self.until {
+            self.turn(name);
+        }
+        let takes = self.lines < self.lines_max;
+        match takes {
+            true => self.lines += 1,
+            false => self.left_out += 1,
+        }
+        takes
+    }
+
+    /// The next window begins.
+    fn turn(&mut self, name: &str) {
+        let Meter { lines_max, left_out, .. } = *self;
+        if left_out > 0 {
+            tracing::warn!(
+                capability = %name,
+                left_out,
+                "lines of its stderr were left out: it said more than {lines_max} in {} ms (capability-log-lines-max)",
+                WINDOW.as_millis()
+            );
+        }
+        *self = Meter::new(lines_max);
+    }
+}
+
+async fn log(name: String, lines_max: usize, mut stderr: ChildStderr, last: Arc<Mutex<String>>) {
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut buffer = vec![0; 4096];
-    let note = |line: Line<'_>| match line {
-        Line::Whole(line) => {
-            let line = String::from_utf8_lossy(line).into_owned();
-            tracing::info!(capability = %name, "{line}");
-            *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
+    let mut meter = Meter::new(lines_max);
+    let note = |line: Line<'_>, meter: &mut Meter| {
+        let logged = meter.takes(&name);
+        match line {
+            Line::Whole(line) => {
+                let line = String::from_utf8_lossy(line).into_owned();
+                if logged {
+                    tracing::info!(capability = %name, "{line}");
+                }
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
+            }
+            Line::TooLong if logged => {
+                tracing::info!(capability = %name, "(a line of more than {LINE_BYTES_MAX} bytes)");
+            }
+            Line::TooLong => {}
         }
-        Line::TooLong => tracing::info!(capability = %name, "(a line of more than {LINE_BYTES_MAX} bytes)"),
     };
-    // An error reads like the end: there is nothing more to be had.
-    while let Ok(bytes @ 1..) = stderr.read(&mut buffer).await {
+    loop {
+        let read = tokio::select! {
+            read = stderr.read(&mut buffer) => read,
+            // What was left out is told also of a child that says nothing more.
+            () = sleep_until(meter.until), if meter.left_out > 0 => {
+                meter.turn(&name);
+                continue;
+            }
+        };
+        // An error reads like the end: there is nothing more to be had.
+        let Ok(bytes @ 1..) = read else { break };
         let mut input = &buffer[..bytes];
         while let Some(line) = splitter.next(&mut input) {
-            note(line);
+            note(line, &mut meter);
         }
     }
     if let Some(line) = splitter.finish() {
-        note(line);
+        note(line, &mut meter);
     }
+    meter.turn(&name);
 }

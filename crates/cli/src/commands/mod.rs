@@ -11,6 +11,7 @@ mod dead_letters;
 mod doctor;
 mod events;
 mod feed;
+mod guard;
 mod offline;
 mod openapi;
 mod progress;
@@ -54,6 +55,7 @@ pub(crate) fn command() -> Command {
             openapi::command(),
             completions::command(),
             bench::command(),
+            guard::command(),
         ])
 }
 
@@ -75,6 +77,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("openapi", _)) => openapi::run(),
         Some(("completions", matches)) => completions::run(matches),
         Some(("bench", matches)) => bench::run(matches),
+        Some((guard::NAME, matches)) => guard::run(matches),
         _ => Err(Failure::Usage("no such command: see `millrace --help`".into())),
     }
 }

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Command};
 use millrace_server::{
-    Changed, Reload, Reloaded, Reloader, ServeError, Server, SocketPlace, TlsFiles, default_path,
+    Changed, Guard, Reload, Reloaded, Reloader, ServeError, Server, SocketPlace, TlsFiles, default_path,
 };
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrl, open_store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::commands::guard;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
@@ -89,6 +90,7 @@ impl Plan {
             )));
         }
         config.server.tls = tls_files(&config)?;
+        config.server.child.guard = Guard::this_program([guard::NAME]);
         if others_reach && config.server.tls.is_none() && !config.server.tokens.is_empty() {
             tracing::warn!(
                 "tokens and events cross the network in plain text: give --tls-cert and --tls-key"

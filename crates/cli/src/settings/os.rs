@@ -235,6 +235,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         0,
         "From the end of its stdin until a child process is killed"
     ),
+    bound!(
+        "capability-log-lines-max",
+        server.child.log_lines_max,
+        usize,
+        0,
+        "Lines of a child process's stderr that are logged in a second: the rest is left out and counted"
+    ),
     bound!("memory-keys-max", server.memory.keys_max, usize, 1, "Paths that hold a value in Memory: 503"),
     bound!("memory-bytes-max", server.memory.bytes_max, usize, 1, "Paths and values of Memory together: 503"),
     bound!("memory-key-bytes-max", server.memory.key_bytes_max, usize, 1, "One path of Memory: 422"),

@@ -10,19 +10,19 @@ use crate::client::{Client, fault, message};
 use crate::server::{Server, eventually};
 
 /// Scripts that live as long as the test.
-struct Scripts(TempDir);
+pub struct Scripts(TempDir);
 
 impl Scripts {
-    fn new() -> Scripts {
+    pub fn new() -> Scripts {
         Scripts(TempDir::new().expect("a folder"))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// A child in Python that handles the query `NAME.Do` and whatever `more` of the manifest asks for.
-    fn write(&self, name: &str, more: &Value, body: &str) -> String {
+    pub fn write(&self, name: &str, more: &Value, body: &str) -> String {
         let mut manifest =
             json!({"name": name, "inbound": [{"kind": "query", "type": format!("{name}.Do")}]});
         for (key, value) in more.as_object().expect("an object") {
@@ -44,7 +44,7 @@ impl Scripts {
     }
 }
 
-fn table(name: &str, command: &[&str]) -> String {
+pub fn table(name: &str, command: &[&str]) -> String {
     format!("[[capability]]\nname = {name:?}\ncommand = {command:?}\n")
 }
 
@@ -53,7 +53,7 @@ fn example(name: &str, program: &str, path: &str) -> String {
     table(name, &[program, &path])
 }
 
-fn serve(config: &str, flags: &[&str]) -> Server {
+pub fn serve(config: &str, flags: &[&str]) -> Server {
     Server::with_log_level(config, &[&["--socket", "os.sock"], flags].concat(), "info")
 }
 
@@ -63,7 +63,7 @@ fn reload(server: &Server, config: &str) -> Value {
     Client::of(server).ask("command", "Syscall.Reload", &json!({}))
 }
 
-fn is_alive(pid: &Value) -> bool {
+pub fn is_alive(pid: &Value) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with('Z'))
 }

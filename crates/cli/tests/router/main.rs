@@ -9,6 +9,7 @@ mod bus;
 mod children;
 mod client;
 mod framing;
+mod lives;
 mod many;
 mod memory;
 mod order;
