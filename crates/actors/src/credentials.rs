@@ -1,10 +1,13 @@
 //! Who a client of the loop is, and what only some may ask.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use millrace_model::{OsMessage, Principal};
+use millrace_model::{Namespace, OsMessage, Principal};
 use millrace_router::scheduled;
 use serde_json::Value;
+
+use crate::builtin::{Where, place_of};
 
 pub(crate) const AUTHENTICATE: &str = "Syscall.Authenticate";
 pub(crate) const SHUTDOWN: &str = "Syscall.Shutdown";
@@ -13,8 +16,7 @@ pub(crate) const RELOAD: &str = "Syscall.Reload";
 pub(crate) const REQUIRED: &str =
     "Authentication required: First message must be Syscall.Authenticate with a valid token";
 const ADMIN_ONLY: &str = "Forbidden: this needs a token with the scope admin";
-const PUBLISH_ONLY: &str =
-    "Forbidden: Bus.Publish needs a token with the scope publish, for the namespace default";
+const PUBLISH_ONLY: &str = "Forbidden: Bus.Publish needs a token with the scope publish";
 pub(crate) const REVOKED: &str = "Authentication required: the token is no longer valid, come in again";
 const PUBLISH: &str = "Bus.Publish";
 const TIMER_SET: &str = "Timer.Set";
@@ -38,34 +40,49 @@ impl std::fmt::Debug for Credentials {
 }
 
 /// What somebody may ask of the loop's own capabilities besides talking to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Stop the server, make it read its configuration again.
     pub admin: bool,
     /// `Bus.Publish`.
     pub publish: bool,
+    /// Where to; `None` = everywhere.
+    pub namespaces: Option<Arc<[Namespace]>>,
 }
 
 impl Rights {
-    pub const ALL: Rights = Rights { admin: true, publish: true };
+    pub const ALL: Rights = Rights { admin: true, publish: true, namespaces: None };
 
     /// What a message asks for and this does not hold, as the sentence of a 403. What a timer is to send counts, and
     /// what a timer is to send that a timer is to set.
-    pub fn refuse(self, message: &OsMessage) -> Option<&'static str> {
-        if self == Rights::ALL {
+    pub fn refuse(&self, message: &OsMessage) -> Option<Cow<'static, str>> {
+        if *self == Rights::ALL {
             return None;
         }
         let mut ty = message.ty.clone();
         let mut data = message.data.clone();
         loop {
             match ty.as_str() {
-                SHUTDOWN | RELOAD if !self.admin => return Some(ADMIN_ONLY),
-                PUBLISH if !self.publish => return Some(PUBLISH_ONLY),
+                SHUTDOWN | RELOAD if !self.admin => return Some(ADMIN_ONLY.into()),
+                PUBLISH if !self.publish => return Some(PUBLISH_ONLY.into()),
+                // What cannot be read goes nowhere: the capability reads it the same way.
+                PUBLISH => return self.refuse_namespace(&place_of(&data).ok()?),
                 // Read as the engine will read it: what it refuses sets no timer.
                 TIMER_SET => (ty, data) = scheduled(&data)?,
                 _ => return None,
             }
         }
+    }
+
+    fn refuse_namespace(&self, at: &Where) -> Option<Cow<'static, str>> {
+        let allowed = self.namespaces.as_ref()?;
+        let default = Namespace::default();
+        let named = at.namespace.as_deref().unwrap_or(default.as_str());
+        let is_allowed = |name: &Namespace| name.as_str() == named;
+        if allowed.iter().any(is_allowed) {
+            return None;
+        }
+        Some(format!("Forbidden: the token is not for namespace {named:.255}").into())
     }
 }
 
@@ -90,7 +107,7 @@ mod tests {
         let text = format!(r#"{{"kind":"command",{text},"metadata":{{"id":"a","timestamp":1}}}}"#);
         let message = millrace_wire::os::parse(text.as_bytes(), None).unwrap();
         assert!(Rights::ALL.refuse(&message).is_none());
-        Rights { admin: false, publish: false }.refuse(&message).is_some()
+        Rights { admin: false, publish: false, namespaces: None }.refuse(&message).is_some()
     }
 
     #[test]
@@ -108,5 +125,28 @@ mod tests {
         assert!(!refused(r#""type":"Timer.Set","data":7"#));
         let odd = r#""type":"Timer.Set","data":{"delayMs":1,"odd":[1e400,"\ud800"],"message":{"kind":"command",INNER}}"#;
         assert!(refused(&odd.replace("INNER", stop)), "numbers no program can hold hide nothing");
+    }
+
+    #[test]
+    fn a_publish_goes_where_the_token_is_good() {
+        let blue = Namespace::new("blue").unwrap();
+        let rights = Rights { admin: false, publish: true, namespaces: Some([blue].into()) };
+        let publish = |data: &str| {
+            let text = format!(
+                r#"{{"kind":"command","type":"Bus.Publish","data":{data},"metadata":{{"id":"a","timestamp":1}}}}"#
+            );
+            let message = millrace_wire::os::parse(text.as_bytes(), None).unwrap();
+            rights.refuse(&message).map(Cow::into_owned)
+        };
+        assert_eq!(publish(r#"{"topic":"t","payload":1,"namespace":"blue"}"#), None);
+        let elsewhere = "Forbidden: the token is not for namespace ";
+        for (data, at) in [
+            (r#"{"topic":"t","payload":1}"#, "default"),
+            (r#"{"topic":"t","payload":1,"namespace":null}"#, "default"),
+            (r#"{"topic":"t","payload":1,"namespace":"red"}"#, "red"),
+            (r#"{"topic":"t","payload":1e400,"namespace":"r\u0065d"}"#, "red"),
+        ] {
+            assert_eq!(publish(data), Some(format!("{elsewhere}{at}")));
+        }
     }
 }

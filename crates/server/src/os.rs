@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_actors::{
-    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Rights,
-    Shelf, bus as bus_capability, memory,
+    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Shelf,
+    bus as bus_capability, memory,
 };
 use millrace_bus::{PublishBatch, Reply, Request};
-use millrace_model::{EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey};
+use millrace_model::{EventBody, JsonText, NewEvent, Op, Space, TRACE_TOPIC, TopicKey};
 use millrace_router::TIMER_PREFIX;
 use millrace_runtime::Handle;
 use millrace_store::{KeyRange, Store, StoreError};
 use rand::RngCore;
 use tokio::sync::mpsc;
 
-use crate::access::{Grant, Scope, Tokens};
+use crate::access::{Scope, Tokens};
 use crate::server::ServeError;
 use crate::settings::ServerSettings;
 
@@ -130,17 +130,11 @@ fn timers(store: &dyn Store) -> Result<Vec<(String, Bytes)>, StoreError> {
     }
 }
 
-/// What a token is good for in the loop. Its capabilities know the namespace `default` only.
-pub(crate) fn rights(grant: &Grant) -> Rights {
-    let in_default = grant.namespaces.allows(Namespace::default().as_str());
-    Rights { admin: grant.has(Scope::Admin), publish: grant.has(Scope::Publish) && in_default }
-}
-
 /// A token of the bus counts for the loop if it has the scope.
 fn check_token(tokens: Arc<Tokens>) -> CheckToken {
     Arc::new(move |token| {
         let grant = tokens.find(token).filter(|grant| grant.has(Scope::Os))?;
-        let (by, rights) = (grant.principal.clone(), rights(&grant));
+        let (by, rights) = (grant.principal.clone(), grant.rights.clone());
         Some(Credentials { by, rights, valid: Arc::new(move || !grant.is_revoked()) })
     })
 }

@@ -8,6 +8,7 @@ mod memory;
 mod shelf;
 
 pub use bus::bus;
+pub(crate) use bus::{Where, place_of};
 pub(crate) use feed::BUS_MESSAGE;
 pub use feeds::Feeds;
 pub use memory::memory;

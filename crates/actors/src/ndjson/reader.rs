@@ -114,22 +114,22 @@ impl Reader {
     }
 
     async fn message(&mut self, message: OsMessage) {
-        let rights = match &self.admitted {
+        let refused = match &self.admitted {
             Some(admitted) if !admitted.is_valid() => {
                 return self.send_away(OsRefusal::new(401, credentials::REVOKED).about(&message)).await;
             }
-            Some(admitted) => admitted.rights,
+            Some(admitted) => admitted.rights.refuse(&message),
             None => match self.edge.admit(&message) {
                 Ok(admitted) => {
-                    let (by, rights) = (admitted.by.clone(), admitted.rights);
+                    let (by, refused) = (admitted.by.clone(), admitted.rights.refuse(&message));
                     self.edge.ear.tell(Input::Open { conn: self.conn, by });
                     self.admitted = Some(admitted);
-                    rights
+                    refused
                 }
                 Err(refusal) => return self.send_away(refusal).await,
             },
         };
-        if let Some(why) = rights.refuse(&message) {
+        if let Some(why) = refused {
             return self.refuse(OsRefusal::new(403, why).about(&message)).await;
         }
         self.wire.permit().await;

@@ -16,7 +16,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some(shell) = matches.get_one::<Shell>("shell") else { return Ok(()) };
     // Into memory first, because the generator panics when a pipe closes under it.
     let mut script = Vec::new();
-    generate(*shell, &mut super::command(), "millrace", &mut script);
+    generate(*shell, &mut super::for_people(), "millrace", &mut script);
     let mut out = Output::new();
     out.line(String::from_utf8_lossy(&script).trim_end())?;
     out.flush()

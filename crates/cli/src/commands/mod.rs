@@ -30,6 +30,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::failure::Failure;
 
 pub(crate) fn command() -> Command {
+    // Not for people, so not in what completes their words either.
+    for_people().subcommand(guard::command())
+}
+
+fn for_people() -> Command {
     Command::new("millrace")
         .version(clap::crate_version!())
         .about("A durable event broker: acked means it is on disk")
@@ -55,7 +60,6 @@ pub(crate) fn command() -> Command {
             openapi::command(),
             completions::command(),
             bench::command(),
-            guard::command(),
         ])
 }
 

@@ -70,12 +70,17 @@ impl Server {
 
     /// Under a limit on the size of files: a disk that becomes full, without needing a disk of its own.
     pub fn with_file_blocks(blocks: u64) -> Server {
+        Server::with_file_blocks_and(blocks, &[])
+    }
+
+    pub fn with_file_blocks_and(blocks: u64, flags: &[&str]) -> Server {
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut shell = Command::new("sh");
         let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
-        shell.arg("-c").arg(script).arg(program()).args(serve_args(&[]));
+        shell.arg("-c").arg(script).arg(program()).args(serve_args(&flags));
         let (child, ready) = spawn(folder.path(), shell);
-        Server { folder, flags: Vec::new(), child, ready }
+        Server { folder, flags, child, ready }
     }
 
     pub fn folder(&self) -> &Path {

@@ -9,5 +9,6 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
         for word in ["millrace", "serve", "topics", "ack-timeout-ms"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
+        assert!(!script.contains("capability-guard"), "{shell}: nobody calls it by hand");
     }
 }

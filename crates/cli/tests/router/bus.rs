@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::client::{Client, serve};
 use crate::server::Server;
+use crate::socket::Socket;
 
 #[test]
 fn a_command_reaches_a_subscriber_of_the_websocket_and_survives_sigkill() {
@@ -84,4 +85,77 @@ fn access_lists_are_asked_about_whoever_sent_the_command() {
     let mut boss = Client::of(&server);
     boss.reply("command", "Syscall.Authenticate", &json!({"token": "boss-secret"}));
     assert_eq!(boss.reply("command", "Bus.Publish", &event)["offset"], 1);
+}
+
+/// As everywhere else: the token says where it is good, the message says where it wants to go.
+#[test]
+fn a_token_publishes_to_the_namespaces_it_is_good_for() {
+    let config = "[[auth.tokens]]\ntoken = \"boss-secret\"\nagent = \"boss\"\nscopes = [\"*\"]\nnamespaces = [\"*\"]\n\
+                  [[auth.tokens]]\ntoken = \"bea-secret\"\nagent = \"bea\"\nscopes = [\"os\", \"publish\"]\n\
+                  namespaces = [\"blue\", \"green\"]\n";
+    let server = Server::with_config(config, &["--socket", "os.sock", "--require-auth"]);
+    let event = |namespace: Option<&str>| json!({"topic": "t", "payload": 1, "namespace": namespace});
+    let mut bea = Client::of(&server);
+    bea.reply("command", "Syscall.Authenticate", &json!({"token": "bea-secret"}));
+    for (namespace, offset) in [("blue", 1), ("blue", 2), ("green", 1)] {
+        assert_eq!(bea.reply("command", "Bus.Publish", &event(Some(namespace)))["offset"], offset);
+    }
+    let refused = |name: &str| (403, format!("Forbidden: the token is not for namespace {name}"));
+    for (namespace, name) in [(None, "default"), (Some("default"), "default"), (Some("red"), "red")] {
+        assert_eq!(bea.refused("command", "Bus.Publish", &event(namespace)), refused(name));
+        let template = json!({"kind": "command", "type": "Bus.Publish", "data": event(namespace)});
+        let timer = json!({"delayMs": 0, "message": template});
+        assert_eq!(bea.refused("command", "Timer.Set", &timer), refused(name), "nor by a timer");
+    }
+    let mut browser =
+        Socket::open_as(&(server.ws_url() + "os?namespace=blue"), "bea-secret").expect("a socket");
+    for (namespace, kind) in [("blue", "reply"), ("red", "error")] {
+        let data = event(Some(namespace)).to_string();
+        browser.send_text(&crate::client::message("command", "Bus.Publish", &data, namespace));
+        let answer = browser.next();
+        assert_eq!(answer["kind"], kind, "{answer}");
+    }
+    let mut boss = Client::of(&server);
+    boss.reply("command", "Syscall.Authenticate", &json!({"token": "boss-secret"}));
+    for namespace in [None, Some("red")] {
+        assert_eq!(boss.reply("command", "Bus.Publish", &event(namespace))["offset"], 1);
+    }
+    for (namespace, next) in [("default", 2), ("blue", 4), ("green", 2), ("red", 2)] {
+        let path = format!("/topics/t/offsets?namespace={namespace}");
+        let (_, offsets) = server.request_as("boss-secret", "GET", &path, &json!(null));
+        assert_eq!(offsets["partitions"][0]["next"], next, "{namespace}: {offsets}");
+    }
+}
+
+#[test]
+fn what_the_bus_cannot_hold_is_413() {
+    let server = serve(&["--os-line-bytes-max", "33554432"]);
+    let mut client = Client::of(&server);
+    let large = json!({"topic": "t", "payload": "x".repeat(13 << 20)});
+    let (code, text) = client.refused("command", "Bus.Publish", &large);
+    assert_eq!(code, 413, "{text}");
+    assert_eq!(client.reply("command", "Bus.Publish", &json!({"topic": "t", "payload": 1}))["offset"], 1);
+    client.still_works();
+}
+
+/// A disk that becomes full: what the reply confirmed is there, what was refused was not promised.
+#[test]
+fn a_store_that_failed_is_503() {
+    let mut server = Server::with_file_blocks_and(4 << 10, &["--socket", "os.sock"]);
+    let mut client = Client::of(&server);
+    let event = json!({"topic": "t", "payload": "x".repeat(12 << 10)});
+    let mut confirmed = 0;
+    let refused = loop {
+        let answer = client.ask("command", "Bus.Publish", &event);
+        match answer["kind"].as_str() {
+            Some("reply") => confirmed = answer["data"]["offset"].as_u64().expect("an offset"),
+            _ => break crate::client::fault(&answer),
+        }
+    };
+    assert!(refused.0 == 503 && confirmed > 0, "{confirmed} confirmed, then {refused:?}");
+    assert_eq!(client.refused("command", "Bus.Publish", &json!({"topic": "u", "payload": 1})).0, 503);
+    client.still_works();
+    server.kill_and_restart();
+    let (_, page) = server.get(&format!("/topics/t/events?from={confirmed}&limit=1"));
+    assert_eq!(page["events"][0]["offset"], confirmed);
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use millrace_actors::Rights;
 use millrace_model::{Actor, Namespace, Principal};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -76,6 +77,8 @@ pub(crate) struct Grant {
     pub(crate) principal: Arc<Principal>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) namespaces: NamespaceRule,
+    /// The same for the loop, whose messages name their namespace themselves.
+    pub(crate) rights: Rights,
     /// All connections with the token pay from it.
     pub(crate) meter: Meter,
     /// The token was taken away or changed: whoever came in with it must come in again.
@@ -88,7 +91,7 @@ impl Grant {
     }
 
     pub(crate) fn has(&self, needed: Scope) -> bool {
-        self.scopes.iter().any(|scope| scope.covers(needed))
+        has(&self.scopes, needed)
     }
 }
 
@@ -152,15 +155,28 @@ impl Tokens {
     }
 }
 
+fn has(scopes: &[Scope], needed: Scope) -> bool {
+    scopes.iter().any(|scope| scope.covers(needed))
+}
+
 fn grant(token: &TokenSettings, rate: Rate) -> Arc<Grant> {
     // Lists may name a scope as if it were a role: «whoever may administrate».
     let scopes = token.scopes.iter().filter_map(|scope| Actor::new(scope.as_str()).ok());
     let principal =
         Principal { agent: token.agent.clone(), roles: token.roles.iter().cloned().chain(scopes).collect() };
+    let rights = Rights {
+        admin: has(&token.scopes, Scope::Admin),
+        publish: has(&token.scopes, Scope::Publish),
+        namespaces: match &token.namespaces {
+            NamespaceRule::All => None,
+            NamespaceRule::Only(names) => Some(names.as_slice().into()),
+        },
+    };
     Arc::new(Grant {
         principal: Arc::new(principal),
         scopes: token.scopes.clone(),
         namespaces: token.namespaces.clone(),
+        rights,
         meter: Meter::new(token.rate.unwrap_or(rate)),
         revoked: AtomicBool::new(false),
     })

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use millrace_actors::{OsReceiver, OsSender, Rights};
+use millrace_actors::{OsReceiver, OsSender};
 use millrace_bus::BusError;
 use millrace_model::{OsId, OsMessage, Timestamp};
 use millrace_wire::os::{Lenient, OsRefusal, encode, parse};
@@ -190,8 +190,8 @@ impl Reader<'_> {
         if let Err(too_soon) = self.caller.charge(1) {
             return self.refuse(OsRefusal::new(429, too_soon.to_string()).about(&message)).await;
         }
-        let rights = self.caller.grant.as_deref().map_or(Rights::ALL, crate::os::rights);
-        if let Some(why) = rights.refuse(&message) {
+        let grant = self.caller.grant.as_deref();
+        if let Some(why) = grant.and_then(|grant| grant.rights.refuse(&message)) {
             return self.refuse(OsRefusal::new(403, why).about(&message)).await;
         }
         self.sender.send(message).await.map_err(|_| End::Stopping)
