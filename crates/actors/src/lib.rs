@@ -36,7 +36,7 @@ mod shell;
 mod start;
 mod syscalls;
 
-pub use builtin::{Feeds, MemoryLimits, Shelf, bus, memory};
+pub use builtin::{FeedLimits, Feeds, MemoryLimits, Shelf, bus, memory};
 pub use capability::{ActorFuture, Capability, CapabilityError, Place};
 pub use change::{BusFeed, ChangeError};
 pub use child::{

@@ -2,7 +2,12 @@
 
 use std::io::{BufWriter, StdoutLock, Write, stdout};
 
+use tokio::io::AsyncWriteExt;
+
 use crate::failure::Failure;
+
+/// Held before it is written.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Collects lines and writes them when told to.
 pub(crate) struct Output {
@@ -11,7 +16,7 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new() -> Output {
-        Output { out: BufWriter::with_capacity(64 << 10, stdout().lock()) }
+        Output { out: BufWriter::with_capacity(BUFFER_BYTES, stdout().lock()) }
     }
 
     pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
@@ -34,6 +39,34 @@ impl Output {
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))
+    }
+}
+
+/// The same for commands that listen for signals: when nobody reads stdout, only whoever prints waits. [`Output`] would
+/// hold up everything, and the signals with it.
+pub(crate) struct Printer {
+    out: tokio::io::Stdout,
+    lines: Vec<u8>,
+}
+
+impl Printer {
+    pub(crate) fn new() -> Printer {
+        Printer { out: tokio::io::stdout(), lines: Vec::new() }
+    }
+
+    pub(crate) async fn line(&mut self, text: &str) -> Result<(), Failure> {
+        self.lines.extend_from_slice(text.as_bytes());
+        self.lines.push(b'\n');
+        if self.lines.len() < BUFFER_BYTES { Ok(()) } else { self.flush().await }
+    }
+
+    pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
+        let lines = std::mem::take(&mut self.lines);
+        let written = async {
+            self.out.write_all(&lines).await?;
+            self.out.flush().await
+        };
+        written.await.map_err(|error| Failure::output(&error))
     }
 }
 

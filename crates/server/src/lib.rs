@@ -33,8 +33,8 @@ mod ws;
 pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
 pub use http::openapi::document as openapi;
 pub use millrace_actors::{
-    Capability, Changed, ChildLimits, ChildSettings, Guard, LoopHandle, LoopSettings, MemoryLimits,
-    PlaceError, SocketPlace, become_guarded, default_path,
+    Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
+    MemoryLimits, PlaceError, SocketPlace, become_guarded, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};

@@ -15,6 +15,9 @@ use crate::app::SharedApp;
 use crate::host;
 use crate::refusal::Refusal;
 
+/// Headers that pages of allowed origins may send.
+const HEADERS: [&str; 4] = ["authorization", "content-type", "traceparent", "tracestate"];
+
 pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     if let Err(refusal) = host::check(request.headers(), app.listen.ip(), &app.settings) {
         return refusal.into_response();
@@ -30,18 +33,46 @@ pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: 
     }
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let allowed = is_preflight.then(|| allowed_headers(request.headers()));
     let mut response =
         if is_preflight { StatusCode::NO_CONTENT.into_response() } else { next.run(request).await };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::VARY, HeaderValue::from_static("origin"));
+    // Where the next page begins, and when to come again: a page sees no header that is not named here.
+    headers.insert(
+        header::ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("millrace-next, retry-after"),
+    );
     if is_preflight {
         let methods = HeaderValue::from_static("GET, POST, PATCH, DELETE");
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-        let allowed = HeaderValue::from_static("authorization, content-type, traceparent, tracestate");
+        headers.insert(header::VARY, HeaderValue::from_static("origin, access-control-request-headers"));
+    }
+    if let Some(allowed) = allowed {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }
     response
+}
+
+/// Which headers a page may send: ours, and those attributes of a CloudEvent that it asks for. The names of extensions are
+/// their authors', so no list could hold them.
+fn allowed_headers(headers: &HeaderMap) -> HeaderValue {
+    let asked = headers
+        .get_all(header::ACCESS_CONTROL_REQUEST_HEADERS)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let attributes = asked
+        .flat_map(|names| names.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .filter(|name| {
+            let attribute = name.strip_prefix("ce-").unwrap_or_default();
+            !attribute.is_empty()
+                && attribute.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        });
+    let ours = HEADERS.iter().map(|name| (*name).to_owned());
+    let all = ours.chain(attributes).collect::<Vec<_>>().join(", ");
+    HeaderValue::from_str(&all).unwrap_or(HeaderValue::from_static("content-type"))
 }
 
 /// The scheme does not matter: a proxy may speak TLS for us.
@@ -83,6 +114,16 @@ mod tests {
         {
             assert!(!same_host(origin, "127.0.0.1:7070"), "{origin}");
         }
+    }
+
+    #[test]
+    fn a_page_may_send_the_attributes_of_a_cloud_event_and_nothing_else_of_its_own() {
+        let mut headers = HeaderMap::new();
+        let ours = "authorization, content-type, traceparent, tracestate";
+        assert_eq!(allowed_headers(&headers), ours);
+        let asked = "content-type, CE-Id,ce-myext1, x-mine, ce-, ce-a-b, ce-a_b, *, cookie";
+        headers.insert(header::ACCESS_CONTROL_REQUEST_HEADERS, HeaderValue::from_static(asked));
+        assert_eq!(allowed_headers(&headers), format!("{ours}, ce-id, ce-myext1").as_str());
     }
 
     #[test]

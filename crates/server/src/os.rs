@@ -42,7 +42,7 @@ pub(crate) async fn start(
     let read = tokio::task::spawn_blocking(read).await;
     let (timers, shelf) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
     let runtime = tokio::runtime::Handle::current();
-    let feeds = Feeds::new(bus.clone(), runtime.clone());
+    let feeds = Feeds::new(bus.clone(), runtime.clone(), settings.feeds.clone());
     let parts = LoopParts {
         settings: settings.os.clone(),
         nonce: rand::rng().next_u64(),

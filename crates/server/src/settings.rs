@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use millrace_actors::{ChildLimits, ChildSettings, LoopSettings, MemoryLimits};
+use millrace_actors::{ChildLimits, ChildSettings, FeedLimits, LoopSettings, MemoryLimits};
 use millrace_runtime::RuntimeSettings;
 
 use crate::access::{Rate, TokenSettings};
@@ -92,6 +92,8 @@ pub struct ServerSettings {
     /// Child processes of the loop.
     pub capabilities: Vec<ChildSettings>,
     pub child: ChildLimits,
+    /// Topics of the bus that are fed to capabilities.
+    pub feeds: FeedLimits,
 }
 
 impl Default for ServerSettings {
@@ -134,6 +136,7 @@ impl Default for ServerSettings {
             memory: MemoryLimits::default(),
             capabilities: Vec::new(),
             child: ChildLimits::default(),
+            feeds: FeedLimits::default(),
         }
     }
 }

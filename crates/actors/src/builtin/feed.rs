@@ -20,15 +20,9 @@ use millrace_runtime::{Ended, Handle, Item, Link, Taken};
 use tokio::sync::{oneshot, watch};
 
 use crate::builtin::faults;
+use crate::builtin::feeds::FeedLimits;
 use crate::inbox::LoopLink;
 
-/// Events in the capability's mailbox, or on their way to it, at a time. The rest waits in the log. Their leases run while
-/// they wait, and a capability handles one message at a time: the more of them, the sooner a slow one gets them twice. One
-/// in its hands and one ready, so that it does not wait for the bus.
-const WINDOW: u32 = 2;
-/// Before an event that could not be processed is delivered again: doubled with each attempt.
-const RETRY_MS: u64 = 1000;
-const RETRY_MS_MAX: u64 = 30_000;
 const TAKE_ITEMS_MAX: usize = 64;
 const TAKE_BYTES_MAX: usize = 1 << 20;
 
@@ -59,10 +53,11 @@ impl Feed {
         bus: Handle,
         link: LoopLink,
         plan: Plan,
+        limits: FeedLimits,
         placed: Option<Placed>,
     ) -> Feed {
         let (stop, stopped) = watch::channel(());
-        runtime.spawn(Feeding { bus, link, plan, stopped, placed }.run());
+        runtime.spawn(Feeding { bus, link, plan, limits, stopped, placed }.run());
         Feed { _stop: stop }
     }
 }
@@ -71,6 +66,7 @@ struct Feeding {
     bus: Handle,
     link: LoopLink,
     plan: Plan,
+    limits: FeedLimits,
     stopped: watch::Receiver<()>,
     placed: Option<Placed>,
 }
@@ -87,7 +83,7 @@ enum End {
 
 impl Feeding {
     async fn run(mut self) {
-        let mut pause_ms = RETRY_MS;
+        let mut pause_ms = self.limits.retry_ms;
         loop {
             let end = match self.bus.open(self.plan.namespace.clone()) {
                 Ok(link) => self.serve(&link, &mut pause_ms).await.unwrap_or(End::ForGood),
@@ -104,7 +100,7 @@ impl Feeding {
             if !self.wait(pause_ms).await {
                 return;
             }
-            pause_ms = (2 * pause_ms).min(RETRY_MS_MAX);
+            pause_ms = pause_ms.saturating_mul(2).min(self.limits.retry_ms_max);
         }
     }
 
@@ -127,7 +123,7 @@ impl Feeding {
     async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<End, Ended> {
         let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
         // Credits, because the window of the group has room again as soon as a lease expires, the mailbox has not.
-        at.ask(Request::Flow { credits: WINDOW.into() }).await?;
+        at.ask(Request::Flow { credits: self.limits.window.into() }).await?;
         at.ask(self.subscribe(&at.key)).await?;
         let mut settling = FuturesUnordered::new();
         // What the capability has, and the credits that were spent on it.
@@ -202,7 +198,7 @@ impl Feeding {
     fn answered(&mut self, reply: Reply, pause_ms: &mut u64) -> Option<String> {
         match reply {
             reply @ Reply::Subscribed { .. } => {
-                *pause_ms = RETRY_MS;
+                *pause_ms = self.limits.retry_ms;
                 self.tell_placed(Ok(reply));
                 None
             }
@@ -230,7 +226,7 @@ impl Feeding {
             group: self.plan.topic.group.clone(),
             from: self.plan.topic.from_earliest.then_some(From::Earliest),
             reset: false,
-            max_inflight: Some(WINDOW),
+            max_inflight: Some(self.limits.window),
             ack_mode: AckMode::Individual,
             filter: Filter::default(),
         })
@@ -247,6 +243,7 @@ impl Feeding {
     }
 
     fn nack(&self, event: &Event, attempts: u32, fault: OsFault) -> Request {
+        let FeedLimits { retry_ms, retry_ms_max, .. } = self.limits;
         let doublings = attempts.saturating_sub(1).min(16);
         Request::Nack(Nack {
             topic: event.stream.topic.clone(),
@@ -254,7 +251,7 @@ impl Feeding {
             group: self.plan.topic.group.clone(),
             offset: event.offset,
             reason: Some(fault.message),
-            delay_ms: Some((RETRY_MS << doublings).min(RETRY_MS_MAX)),
+            delay_ms: Some(retry_ms.saturating_mul(1 << doublings).min(retry_ms_max)),
             confirm: false,
         })
     }

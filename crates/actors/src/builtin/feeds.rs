@@ -9,18 +9,38 @@ use millrace_router::{BusTopic, CapabilityId, Manifest};
 use millrace_runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::builtin::feed::{Feed, Plan};
+use crate::builtin::feed::{Feed, Placed, Plan};
 use crate::change::BusFeed;
 use crate::inbox::LoopLink;
 
-/// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
-const FEEDS_MAX: usize = 64;
+/// Bounds on feeds.
+#[derive(Clone, Debug)]
+pub struct FeedLimits {
+    /// Events of a topic in the capability's mailbox, or on their way to it, at a time. The rest waits in the log. Their
+    /// leases run while they wait, and a capability handles one message at a time: the more of them, the sooner a slow one
+    /// gets them twice. 2 = one in its hands and one ready, so that it does not wait for the bus.
+    pub window: u32,
+    /// Before an event that could not be processed is delivered again, doubled with each attempt, and before a feed that
+    /// was refused tries again.
+    pub retry_ms: u64,
+    /// The most that doubling makes of it.
+    pub retry_ms_max: u64,
+    /// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
+    pub topics_max: usize,
+}
+
+impl Default for FeedLimits {
+    fn default() -> Self {
+        FeedLimits { window: 2, retry_ms: 1000, retry_ms_max: 30_000, topics_max: 64 }
+    }
+}
 
 /// Everything that is fed with events of the bus.
 #[derive(Debug)]
 pub struct Feeds {
     bus: Handle,
     runtime: tokio::runtime::Handle,
+    limits: FeedLimits,
     /// By command; what manifests ask for ends with their capability.
     asked: Mutex<Asked>,
 }
@@ -29,8 +49,8 @@ type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
 
 impl Feeds {
     /// Feeds run on `runtime`.
-    pub fn new(bus: Handle, runtime: tokio::runtime::Handle) -> Arc<Feeds> {
-        Arc::new(Feeds { bus, runtime, asked: Mutex::default() })
+    pub fn new(bus: Handle, runtime: tokio::runtime::Handle, limits: FeedLimits) -> Arc<Feeds> {
+        Arc::new(Feeds { bus, runtime, limits, asked: Mutex::default() })
     }
 
     /// For the loop: what manifests ask for.
@@ -47,7 +67,7 @@ impl Feeds {
                 namespace: Namespace::default(),
                 topic: topic.clone(),
             };
-            Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, None)
+            self.start(link, plan, None)
         };
         manifest.bus.iter().map(start).collect()
     }
@@ -65,10 +85,11 @@ impl Feeds {
             let feeds = asked.entry(to).or_default();
             // Asked again is asked anew: whoever restarted cannot know what its predecessor asked for.
             feeds.retain(|(topic, of, _)| (topic, of) != (&key, &group));
-            if feeds.len() >= FEEDS_MAX {
-                return Err(OsFault::new(429, format!("The limit of {FEEDS_MAX} subscriptions is reached")));
+            let max = self.limits.topics_max;
+            if feeds.len() >= max {
+                return Err(OsFault::new(429, format!("The limit of {max} subscriptions is reached")));
             }
-            let feed = Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, Some(placed));
+            let feed = self.start(link, plan, Some(placed));
             feeds.push((key.clone(), group.clone(), feed));
         }
         let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
@@ -77,6 +98,10 @@ impl Feeds {
             asked.entry(to).or_default().retain(|(topic, of, _)| (topic, of) != (&key, &group));
         }
         answer
+    }
+
+    fn start(&self, link: &LoopLink, plan: Plan, placed: Option<Placed>) -> Feed {
+        Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, self.limits.clone(), placed)
     }
 
     pub(super) fn bus(&self) -> &Handle {

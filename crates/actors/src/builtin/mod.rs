@@ -10,6 +10,6 @@ mod shelf;
 pub use bus::bus;
 pub(crate) use bus::{Where, place_of};
 pub(crate) use feed::BUS_MESSAGE;
-pub use feeds::Feeds;
+pub use feeds::{FeedLimits, Feeds};
 pub use memory::memory;
 pub use shelf::{MemoryLimits, Shelf};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_actors::{
-    Capability, ChildLimits, ChildSettings, Children, Feeds, LoopHandle, LoopParts, LoopSettings, OsReceiver,
-    OsSender, bus,
+    Capability, ChildLimits, ChildSettings, Children, FeedLimits, Feeds, LoopHandle, LoopParts, LoopSettings,
+    OsReceiver, OsSender, bus,
 };
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_model::OsMessage;
@@ -38,7 +38,7 @@ impl Desk {
     pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, mut more: Vec<Capability>) -> Desk {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let runtime = Runtime::start(RuntimeSettings::default(), &store, bus_limits).expect("a bus");
-        let feeds = Feeds::new(runtime.handle(), Handle::current());
+        let feeds = Feeds::new(runtime.handle(), Handle::current(), FeedLimits::default());
         let parts = LoopParts {
             settings: LoopSettings::default(),
             nonce: 7,

@@ -16,7 +16,7 @@ use crate::commands::progress::Progress;
 use crate::commands::tally::{Tally, events};
 use crate::commands::{json_flag, name_and_value, text};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::Printer;
 use crate::settings::{Scope, args, resolve};
 
 /// Publishes on their way at a time.
@@ -134,7 +134,7 @@ impl Plan {
 
     async fn publish(self, client: &Client, tally: &Rc<Tally>) -> Result<(), Failure> {
         let mut run = Run {
-            out: Output::new(),
+            out: Printer::new(),
             progress: Progress::new(self.count),
             json: self.json,
             tally: tally.clone(),
@@ -156,9 +156,9 @@ impl Plan {
                     start.elapsed().as_secs_f64()
                 ),
             };
-            written = out.line(&summary);
+            written = out.line(&summary).await;
         }
-        let ended = sent.and(written).and(out.flush());
+        let ended = sent.and(written).and(out.flush().await);
         match ended {
             Ok(()) => Ok(()),
             // Everything is published and the reader has seen enough, as with any other command.
@@ -208,7 +208,7 @@ impl Plan {
 
 /// What is on its way and what has been confirmed.
 struct Run {
-    out: Output,
+    out: Printer,
     progress: Progress,
     json: bool,
     tally: Rc<Tally>,
@@ -245,7 +245,7 @@ impl Run {
         if self.json {
             let mut line = String::new();
             Published { rid: None, ..published.clone() }.write(&mut line);
-            self.out.line(&line)?;
+            self.out.line(&line).await?;
         }
         self.last = Some(published);
         Ok(())

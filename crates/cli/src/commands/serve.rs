@@ -89,6 +89,14 @@ impl Plan {
                 listen.port()
             )));
         }
+        if config.server.os.require_auth && config.server.tokens.is_empty() {
+            // A reload cannot change it: to close an open server takes a restart.
+            return Err(Failure::Usage(
+                "require-auth is set and no token is configured, so nobody could enter: add one to the file of --config, \
+                 [[auth.tokens]] with token = \"...\", agent = \"NAME\" and scopes = [\"os\"], or leave require-auth out"
+                    .into(),
+            ));
+        }
         config.server.tls = tls_files(&config)?;
         config.server.child.guard = Guard::this_program([guard::NAME]);
         if others_reach && config.server.tls.is_none() && !config.server.tokens.is_empty() {

@@ -8,7 +8,7 @@ use millrace_client::{
 use crate::commands::connect::with_client;
 use crate::commands::{json_flag, name_and_value, text};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::Printer;
 use crate::settings::{Scope, args};
 
 /// Deliveries printed before they are acknowledged together.
@@ -132,10 +132,10 @@ impl Reader {
             client.flow(count).await?;
         }
         let mut subscription = client.subscribe(self.options.clone()).await?;
-        let mut out = Output::new();
+        let mut out = Printer::new();
         while self.left != Some(0) {
             let turn = self.print_turn(&mut subscription, &mut out).await?;
-            out.flush()?;
+            out.flush().await?;
             if self.ack {
                 self.ack_all(&turn).await?;
             }
@@ -147,12 +147,12 @@ impl Reader {
     async fn print_turn(
         &mut self,
         subscription: &mut Subscription,
-        out: &mut Output,
+        out: &mut Printer,
     ) -> Result<Vec<Delivery>, Failure> {
         let mut turn = Vec::new();
         let mut next = Some(subscription.next().await?);
         while let Some(delivery) = next {
-            out.line(&self.shown(&delivery))?;
+            out.line(&self.shown(&delivery)).await?;
             turn.push(delivery);
             self.left = self.left.map(|left| left - 1);
             next = if self.left == Some(0) || turn.len() == TURN_MAX {

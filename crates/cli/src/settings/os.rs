@@ -242,6 +242,30 @@ pub(super) static SETTINGS: &[Setting] = &[
         0,
         "Lines of a child process's stderr that are logged in a second: the rest is left out and counted"
     ),
+    bound!(
+        "feed-window",
+        server.feeds.window,
+        u32,
+        1,
+        4096,
+        &[],
+        "Events of a topic on their way to a capability or in its mailbox: the rest waits in the log"
+    ),
+    bound!(
+        "feed-retry-ms",
+        server.feeds.retry_ms,
+        u64,
+        1,
+        "Before an event that a capability could not process comes again; doubled with each attempt"
+    ),
+    bound!("feed-retry-ms-max", server.feeds.retry_ms_max, u64, 1, "The most that doubling makes of it"),
+    bound!(
+        "feed-topics-max",
+        server.feeds.topics_max,
+        usize,
+        0,
+        "Topics one capability may be fed from by Bus.Subscribe: 429"
+    ),
     bound!("memory-keys-max", server.memory.keys_max, usize, 1, "Paths that hold a value in Memory: 503"),
     bound!("memory-bytes-max", server.memory.bytes_max, usize, 1, "Paths and values of Memory together: 503"),
     bound!("memory-key-bytes-max", server.memory.key_bytes_max, usize, 1, "One path of Memory: 422"),

@@ -151,3 +151,46 @@ fn bad_cloud_events_get_one_clear_problem_and_store_nothing() {
     }
     assert_eq!(read(&server, ""), json!([]));
 }
+
+#[test]
+fn a_page_of_an_allowed_origin_may_send_a_binary_event() {
+    let server = Server::with(&["--allow-origin", "https://app.example"]);
+    let origin = ("origin", "https://app.example".to_owned());
+    let preflight = [
+        origin.clone(),
+        ("access-control-request-method", "POST".to_owned()),
+        (
+            "access-control-request-headers",
+            "ce-id,ce-myext,ce-source,ce-specversion,ce-type,content-type,x-other".to_owned(),
+        ),
+    ];
+    let answer = server.send("OPTIONS", "/topics/t/events", &preflight, Vec::new());
+    assert_eq!(answer.status().as_u16(), 204);
+    let header = |name: &str| answer.headers()[name].to_str().expect("text").to_owned();
+    assert_eq!(header("access-control-allow-origin"), "https://app.example");
+    let allowed = header("access-control-allow-headers");
+    let allowed: Vec<&str> = allowed.split(", ").collect();
+    for name in
+        ["ce-id", "ce-myext", "ce-source", "ce-specversion", "ce-type", "content-type", "authorization"]
+    {
+        assert!(allowed.contains(&name), "{name} is not in {allowed:?}");
+    }
+    assert!(!allowed.contains(&"x-other"));
+    let event = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "1"),
+        ("ce-source", "/page"),
+        ("ce-type", "made"),
+        ("ce-myext", "x"),
+    ];
+    let headers: Vec<(&str, String)> =
+        event.iter().map(|(name, value)| (*name, (*value).to_owned())).chain([origin]).collect();
+    let answer = server.send("POST", "/topics/t/events", &headers, b"{}".to_vec());
+    assert_eq!(answer.status().as_u16(), 200);
+    assert_eq!(answer.headers()["access-control-allow-origin"], "https://app.example");
+    assert_eq!(read(&server, "")[0]["myext"], "x");
+    // Elsewhere nothing changes.
+    let stranger =
+        [("origin", "https://evil.example".to_owned()), ("access-control-request-method", "POST".to_owned())];
+    assert_eq!(server.send("OPTIONS", "/topics/t/events", &stranger, Vec::new()).status().as_u16(), 403);
+}

@@ -140,3 +140,46 @@ fn a_server_that_hangs_is_three() {
     ran.refused(3, &["cannot reach", "no answer within 10 s"]);
     assert!(start.elapsed() < Duration::from_secs(30));
 }
+
+/// Who prints waits for its reader, who sends a signal does not.
+#[test]
+fn a_signal_ends_a_sub_whose_output_nobody_reads() {
+    let server = Server::start();
+    let url = server.ws_url();
+    // More than any pipe holds.
+    let large = format!("\"{}\"\n", "x".repeat(900_000));
+    let ran = crate::run::run_with_stdin(&["pub", "t", "-", "--url", &url], &large);
+    ran.ok();
+    for name in ["-INT", "-TERM"] {
+        let mut child = start(&["sub", "t", "--group", &name[1..], "--from", "earliest", "--url", &url]);
+        let mut stdout = child.stdout.take().unwrap();
+        let mut first = [0];
+        stdout.read_exact(&mut first).unwrap();
+        signal(name, child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
+        drop(stdout);
+    }
+    // Printed is not said for what nobody read: it is there still.
+    let again = run(&["sub", "t", "--group", "INT", "--count", "1", "--url", &url]).ok();
+    assert_eq!(again, large);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_ends_a_pub_whose_output_nobody_reads() {
+    let server = Server::start();
+    for name in ["-INT", "-TERM"] {
+        let mut child = start(&["pub", "t", "1", "--count", "100000", "--json", "--url", &server.ws_url()]);
+        eventually("it waits for its reader", || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+            tasks.filter_map(Result::ok).any(|task| {
+                std::fs::read_to_string(task.path().join("wchan")).is_ok_and(|at| at.contains("pipe_write"))
+            })
+        });
+        signal(name, child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("interrupted: ") && said.contains(" of 100000 events confirmed"), "{said}");
+    }
+}

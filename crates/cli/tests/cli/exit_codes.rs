@@ -30,6 +30,9 @@ fn wrong_usage_is_two() {
     run(&["topics", "create", "a/b"]).refused(2, &["topic contains '/'"]);
     run(&["topics", "create", "a", "--partitions", "2000"]).refused(2, &["2000"]);
     run(&["completions", "tcsh"]).refused(2, &["tcsh"]);
+    let nobody =
+        ["serve", "--require-auth", "--listen", "127.0.0.1:0", "--store", "memory:", "--socket", "none"];
+    run(&nobody).refused(2, &["require-auth", "nobody could enter", "[[auth.tokens]]", "scopes = [\"os\"]"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::run::{Ran, command, run, run_in, run_with_stdin};
+use crate::server::Server;
 
 struct Fake {
     folder: TempDir,
@@ -171,4 +172,22 @@ fn the_environment_names_the_socket() {
     assert_eq!(ran.ok().lines().count(), 1);
     let help = command(&["send", "--help"]).output().unwrap();
     assert!(String::from_utf8_lossy(&help.stdout).contains("Metadata that is absent is added"));
+}
+
+/// The server cannot say whose error it is, but it is one: the request was answered.
+#[test]
+fn a_line_that_is_too_long_is_told_from_an_answer_that_is_missing() {
+    let server = Server::with(&["--socket", "os.sock"]);
+    let path = server.folder().join("os.sock");
+    let socket = path.to_str().unwrap();
+    let ping = |payload: &str| {
+        format!(r#"{{"kind":"query","type":"Syscall.Ping","data":{{"payload":"{payload}"}}}}"#)
+    };
+    let ran = run_with_stdin(
+        &["send", "-", "--socket", socket],
+        &(ping(&"x".repeat(20_000)) + "\n" + &ping("fine")),
+    );
+    failed(&ran, "1 of 2 outcomes are errors");
+    assert!(ran.stdout.contains("Message exceeds maximum line length of 16KB"), "{}", ran.stdout);
+    assert_eq!(ran.stdout.lines().count(), 2);
 }

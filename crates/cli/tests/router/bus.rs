@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
+use crate::children::{self, Scripts};
 use crate::client::{Client, serve};
-use crate::server::Server;
+use crate::server::{Server, eventually};
 use crate::socket::Socket;
 
 #[test]
@@ -158,4 +159,39 @@ fn a_store_that_failed_is_503() {
     server.kill_and_restart();
     let (_, page) = server.get(&format!("/topics/t/events?from={confirmed}&limit=1"));
     assert_eq!(page["events"][0]["offset"], confirmed);
+}
+
+#[test]
+fn the_bounds_of_feeds_are_settings() {
+    let scripts = Scripts::new();
+    let holds = scripts.write("Holds", &json!({"bus": [{"topic": "t", "from": "earliest"}]}), "pass");
+    let body = "if message['kind'] == 'query':\n    \
+                    asker, got = message, []\n    \
+                    for topic in 'ab': say({'kind': 'command', 'type': 'Bus.Subscribe', 'data': {'topic': topic}, 'metadata': {'id': topic}})\n    \
+                    continue\n\
+                got.append(message['data'].get('code'))\n\
+                message = asker\n\
+                if len(got) == 2: answer('reply', got)";
+    let fails = "with open(SEEN, 'a') as seen: print(message['data'].get('attempts', 1), file=seen)\nanswer('error', {'code': 500, 'message': 'no'})"
+        .replace("SEEN", &format!("{:?}", scripts.path("seen")));
+    let config = holds
+        + &scripts.write("Asks", &json!({}), body)
+        + &scripts.write("Fails", &json!({"bus": [{"topic": "u", "from": "earliest"}]}), &fails);
+    let flags =
+        ["--feed-window", "3", "--feed-topics-max", "1", "--feed-retry-ms", "1", "--feed-retry-ms-max", "2"];
+    let server = children::serve(&config, &flags);
+    let mut client = Client::of(&server);
+    for n in 0..5 {
+        client.reply("command", "Bus.Publish", &json!({"topic": "t", "payload": n}));
+    }
+    let inflight =
+        || server.get("/topics/t/offsets").1["partitions"][0]["groups"]["os.Holds"]["inflight"].clone();
+    eventually("the window is full", || inflight() == 3);
+    let codes = client.reply("query", "Asks.Do", &json!(1));
+    assert!([json!([null, 429]), json!([429, null])].contains(&codes), "one of the two: {codes}");
+    // With the usual pauses it would take 15 s.
+    client.reply("command", "Bus.Publish", &json!({"topic": "u", "payload": 1}));
+    eventually("it is a dead letter", || server.committed("u", "os.Fails", 0) == 1);
+    assert_eq!(std::fs::read_to_string(scripts.path("seen")).expect("a file"), "1\n2\n3\n4\n5\n");
+    assert_eq!(inflight(), 3);
 }
