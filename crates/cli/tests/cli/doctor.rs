@@ -99,3 +99,40 @@ fn a_flipped_byte_of_a_payload_is_found() {
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(ran.stdout.contains("its checksum does not match"), "{}", ran.stdout);
 }
+
+/// SQLite takes a broken frame for the end of its log and says nothing.
+#[test]
+fn commits_behind_a_broken_frame_of_the_log_are_told() {
+    let mut server = Server::start();
+    let notes = |server: &Server| {
+        let seen: Value = serde_json::from_str(&doctor(server, &["--json"]).stdout).unwrap();
+        let notes = seen["notes"].as_array().unwrap().clone();
+        notes.into_iter().filter(|note| note["place"].as_str().unwrap().ends_with("-wal")).collect::<Vec<_>>()
+    };
+    // Whatever a kill leaves of it is no reason for a note, nor what a new server then writes over.
+    for _ in 0..5 {
+        let mut socket = server.socket();
+        for n in 0..40 {
+            socket.publish("t", &json!(n));
+        }
+        for n in 0..40 {
+            socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": "x".repeat(100 * n)}));
+        }
+        assert_eq!(notes(&server), Vec::<Value>::new(), "while it is served");
+        server.kill();
+        assert_eq!(notes(&server), Vec::<Value>::new(), "after a kill");
+        server.restart();
+    }
+    server.kill();
+    let wal = server.folder().join("test.db-wal");
+    let mut bytes = std::fs::read(&wal).unwrap();
+    // In the page of the third frame.
+    let at = 32 + 2 * (24 + 4096) + 1000;
+    bytes[at] ^= 1;
+    std::fs::write(&wal, bytes).unwrap();
+    let found = notes(&server);
+    let what = found.first().and_then(|note| note["what"].as_str()).unwrap_or_default();
+    assert!(what.contains("whole commits behind frame 3, which is damaged"), "{found:?}");
+    let shown = doctor(&server, &[]).stdout;
+    assert!(shown.contains("note: ") && shown.contains("SQLite reads none of them"), "{shown}");
+}

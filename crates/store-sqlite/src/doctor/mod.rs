@@ -8,6 +8,7 @@ mod events;
 mod file;
 mod handlers;
 mod streams;
+mod wal;
 
 use std::path::{Path, PathBuf};
 
@@ -51,6 +52,7 @@ impl Doctor {
         let mut examined = Examined::default();
         let findings = &mut examined.findings;
         file::locks(&self.path, findings);
+        wal::check(&self.path, findings);
         examined.schema_version = file::version(&self.conn, findings);
         if examined.schema_version.is_none() {
             return examined;

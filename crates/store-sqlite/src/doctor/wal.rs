@@ -1,0 +1,205 @@
+//! The write-ahead log: whether it goes on behind the place where SQLite stops reading it.
+//!
+//! SQLite takes the first frame whose checksum is wrong for the end of the log and says nothing. Most often it is: a crash
+//! leaves frames of a commit that was never finished, and starting over leaves frames of the round before, which other
+//! salts tell. Whole commits behind a broken frame are neither. Each checksum follows from the one before it, as it stands
+//! in the file, so whether a frame is whole can be told also behind a broken one.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use millrace_model::Findings;
+
+use crate::locks;
+
+const HEAD_BYTES: usize = 32;
+const FRAME_HEAD_BYTES: usize = 24;
+/// The lowest bit of the magic number says which end comes first in the words of checksums.
+const MAGIC: u32 = 0x377f_0682;
+const PAGE_BYTES_MAX: u32 = 65_536;
+/// One commit behind a broken frame may be the very one that a power failure tore: nobody was told that it is done.
+const COMMITS_MIN: u64 = 2;
+
+/// Looks only when nobody has the store open: frames that are being written look like broken ones.
+pub(super) fn check(path: &Path, findings: &mut Findings) {
+    let wal = locks::beside(path, "-wal");
+    let Ok(Some(_alone)) = alone(path) else { return };
+    // None, or one that cannot be read, which SQLite will say better.
+    let Ok(file) = File::open(&wal) else { return };
+    let Ok(Some(Behind { frame, commits })) = behind(BufReader::new(file)) else { return };
+    let broken = if frame == 0 { "its head".to_owned() } else { format!("frame {frame}") };
+    findings.note(
+        wal.display().to_string(),
+        format!(
+            "has {commits} whole commits behind {broken}, which is damaged: SQLite reads none of them. What the database \
+             does not have of them is lost, unless the machine lost power before they were confirmed"
+        ),
+        "copy the three files away before the store is opened again, and compare with a backup",
+    );
+}
+
+/// Both locks while they live. A store without lock files was never opened by a server.
+fn alone(path: &Path) -> io::Result<Option<Vec<File>>> {
+    let folder = locks::folder(path);
+    if !fs::exists(&folder)? {
+        return Ok(Some(Vec::new()));
+    }
+    let (gate, open) = (File::open(folder.join("gate"))?, File::open(folder.join("open"))?);
+    gate.lock()?;
+    Ok(open.try_lock().is_ok().then(|| vec![gate, open]))
+}
+
+/// Whole commits that SQLite does not read, and the frame it stops at, counted from 1; 0 is the head.
+#[derive(Debug, PartialEq, Eq)]
+struct Behind {
+    frame: u64,
+    commits: u64,
+}
+
+fn behind(mut wal: impl Read) -> io::Result<Option<Behind>> {
+    let mut head = [0; HEAD_BYTES];
+    if !fill(&mut wal, &mut head)? {
+        return Ok(None);
+    }
+    let (magic, page_bytes) = (word(&head, 0), word(&head, 2));
+    if magic & !1 != MAGIC || !page_bytes.is_power_of_two() || !(512..=PAGE_BYTES_MAX).contains(&page_bytes) {
+        // Then how to read the rest is not known either.
+        return Ok(None);
+    }
+    let sums = Sums { big_endian: magic & 1 == 1 };
+    let is_head_whole = sums.of((0, 0), &head[..24]) == pair(&head, 6);
+    let mut salts = is_head_whole.then(|| pair(&head, 4));
+    let mut broken_at = (!is_head_whole).then_some(0);
+    let mut sum = pair(&head, 6);
+    let mut frame = vec![0; FRAME_HEAD_BYTES + page_bytes as usize];
+    let (mut number, mut commits) = (0, 0);
+    while fill(&mut wal, &mut frame)? {
+        number += 1;
+        // Behind a broken head the first frame says which round it is.
+        if *salts.get_or_insert(pair(&frame, 2)) != pair(&frame, 2) {
+            break;
+        }
+        let stored = pair(&frame, 4);
+        let expected = sums.of(sums.of(sum, &frame[..8]), &frame[FRAME_HEAD_BYTES..]);
+        let is_whole = expected == stored;
+        if !is_whole && broken_at.is_none() {
+            broken_at = Some(number);
+        }
+        // The second word is the size of the database for the last frame of a commit, else 0.
+        if is_whole && broken_at.is_some() && word(&frame, 1) != 0 {
+            commits += 1;
+        }
+        sum = stored;
+    }
+    let found = broken_at.filter(|_| commits >= COMMITS_MIN);
+    Ok(found.map(|frame| Behind { frame, commits }))
+}
+
+/// The checksum of SQLite's file format, section 4.2.
+struct Sums {
+    big_endian: bool,
+}
+
+impl Sums {
+    fn of(&self, from: (u32, u32), bytes: &[u8]) -> (u32, u32) {
+        let read = |at: &[u8]| {
+            let four = [at[0], at[1], at[2], at[3]];
+            if self.big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
+        };
+        bytes.chunks_exact(8).fold(from, |(mut one, mut two), eight| {
+            one = one.wrapping_add(read(&eight[..4])).wrapping_add(two);
+            two = two.wrapping_add(read(&eight[4..])).wrapping_add(one);
+            (one, two)
+        })
+    }
+}
+
+/// The word at this place of a head, which is big-endian always.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let four = bytes.get(4 * at..4 * at + 4).and_then(|four| four.try_into().ok());
+    four.map_or(0, u32::from_be_bytes)
+}
+
+fn pair(bytes: &[u8], at: usize) -> (u32, u32) {
+    (word(bytes, at), word(bytes, at + 1))
+}
+
+/// False at the end, or when less than a whole one is left.
+fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    match from.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: usize = FRAME_HEAD_BYTES + 4096;
+
+    /// A log of eight commits, and where each of them ends.
+    fn log() -> (Vec<u8>, Vec<usize>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        conn.pragma_update(None, "journal_mode", "WAL").unwrap();
+        conn.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+        conn.execute_batch("CREATE TABLE t (a)").unwrap();
+        let wal = folder.path().join("x.db-wal");
+        let mut ends = Vec::new();
+        for n in 0..8 {
+            conn.execute("INSERT INTO t VALUES (zeroblob(?1))", [6000 + n]).unwrap();
+            ends.push(wal.metadata().unwrap().len() as usize);
+        }
+        (std::fs::read(&wal).unwrap(), ends)
+    }
+
+    fn found(log: &[u8]) -> Option<Behind> {
+        behind(log).unwrap()
+    }
+
+    #[test]
+    fn commits_behind_a_broken_frame_are_found() {
+        let (log, ends) = log();
+        assert_eq!(found(&log), None);
+        for at in [ends[2] + 3, ends[2] + FRAME_HEAD_BYTES, ends[2] + FRAME - 1] {
+            let mut log = log.clone();
+            log[at] ^= 1;
+            let frame = ((ends[2] - HEAD_BYTES) / FRAME) as u64 + 1;
+            assert_eq!(found(&log), Some(Behind { frame, commits: 5 }), "a flipped bit at {at}");
+        }
+        let mut torn = log.clone();
+        torn[ends[2]..ends[2] + FRAME].fill(0);
+        assert_eq!(found(&torn), None, "a frame without salts is the end");
+        let mut headless = log.clone();
+        headless[28] ^= 1;
+        assert_eq!(found(&headless).map(|found| found.frame), Some(0));
+    }
+
+    /// What crashes leave behind is nothing to worry about.
+    #[test]
+    fn an_unfinished_end_is_no_damage() {
+        let (log, ends) = log();
+        for cut in [0, 31, 32, 40, ends[0] + 1, ends[6] + FRAME, ends[7] - 1, ends[7] - FRAME] {
+            assert_eq!(found(&log[..cut]), None, "cut at {cut}");
+        }
+        // The last commit, torn by a power failure.
+        let mut torn = log.clone();
+        torn[ends[6] + 100] ^= 1;
+        assert_eq!(found(&torn), None);
+        // The round before, behind the end of this one.
+        let mut older = log.clone();
+        let mut at = ends[2];
+        while at < older.len() {
+            older[at + 8] ^= 1;
+            at += FRAME;
+        }
+        assert_eq!(found(&older), None);
+        for noise in [vec![0; 100_000], vec![0xff; 100_000]] {
+            assert_eq!(found(&noise), None);
+        }
+    }
+}
