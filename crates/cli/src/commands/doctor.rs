@@ -19,7 +19,8 @@ pub(super) fn command() -> Command {
         .about("Check a store end to end, without changing it")
         .long_about(
             "Check a store end to end, without changing it: SQLite's structure, schema version, the checksum of every \
-             event, offsets without holes, bookkeeping that agrees, positions of groups within bounds.\n\nIt may run \
+             event, offsets without holes, bookkeeping that agrees, positions of groups within bounds; and, while nobody has it \
+             open, whether the write-ahead log goes on behind a damaged place.\n\nIt may run \
              beside a server; the write-ahead log cannot shrink meanwhile. To check a backup, name it as the store.\n\n\
              Exit codes: 0 healthy, 1 problems found, 3 there is no store",
         )
