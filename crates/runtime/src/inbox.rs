@@ -311,13 +311,14 @@ impl Inbox {
         turn
     }
 
-    /// Wakes a sleeper if there is a job left for it, or if it would wake too late.
+    /// Wakes a sleeper if there is a job left for it, or if it would wake too late. Whoever decides looks for chores
+    /// itself afterwards: to be woken only to set another alarm costs as much as a turn.
     fn share(&self, lanes: MutexGuard<'_, Lanes>, backlog: &Backlog, settings: &RuntimeSettings) {
         let asked = !lanes.requests.is_empty() && backlog.requests_max(settings) > 0;
         let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
         let first = lanes.sleepers.iter().min();
         let late = first.is_some_and(|first| {
-            (!lanes.deciding && lanes.decide_at < *first) || (!lanes.writing && lanes.chores_at < *first)
+            !lanes.deciding && (lanes.decide_at < *first || (!lanes.writing && lanes.chores_at < *first))
         });
         let write = !lanes.writing && lanes.put_off == 0 && backlog.is_waiting();
         let needed = first.is_some() && (lanes.ended || turn || late || write);
