@@ -37,22 +37,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     log::start(&effective.config, "info");
     warn_of_mongo(&effective);
     let plan = Plan::of(&effective, matches)?;
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    // Tokio reads the variable itself.
-    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
-        builder.worker_threads(edge_threads());
-    }
-    let runtime =
-        builder.enable_all().build().map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(plan.serve());
     runtime.shutdown_background();
     result
-}
-
-/// Half of the cores serve sockets, the other half is for the threads that decide, commit and read. On two cores a second
-/// edge thread is mostly woken to find that the first one has done it.
-fn edge_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
 /// The source document's own store: to ignore the variable in silence would lose somebody's data elsewhere.
