@@ -74,7 +74,8 @@ impl Context {
     pub async fn emit<T: Serialize>(&self, ty: &str, data: &T) -> Result<(), OsFault> {
         let message = self.follow(OsKind::Event, ty, to_json(data)?)?;
         let from = self.hand.capability;
-        let input = Input::Emit { from, during: Some(self.hand.delivery), message, wait: false };
+        let during = Some(self.hand.delivery);
+        let input = Input::Emit { from, during, message, wait: false, vouched: true };
         self.hand.link.tell(Told::Input(input)).await.map_err(ended)
     }
 

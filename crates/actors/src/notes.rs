@@ -4,15 +4,29 @@ use millrace_model::Mono;
 use millrace_router::Note;
 
 const TARGET: &str = "millrace::loop";
-/// Warnings per second: a capability that fails at every message must not fill a disk. The next line tells how many
-/// were left out.
-const WARNINGS_MAX: u32 = 100;
+/// Warnings per second about capabilities and timers: one that fails at every message must not fill a disk. The next line
+/// tells how many were left out.
+const FAULTS_MAX: u32 = 100;
+/// The same about messages that went nowhere, which any client can cause: they must not hide the others.
+const ASTRAY_MAX: u32 = 10;
 
-#[derive(Default)]
 pub(crate) struct Log {
+    faults: Lines,
+    astray: Lines,
+}
+
+/// Some lines per second.
+struct Lines {
+    max: u32,
     second: u64,
     lines: u32,
     suppressed: u64,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { faults: Lines::new(FAULTS_MAX), astray: Lines::new(ASTRAY_MAX) }
+    }
 }
 
 impl Log {
@@ -20,20 +34,28 @@ impl Log {
         let event = note.ty();
         match note {
             Note::ActorFault { .. } | Note::CapabilityDown { .. } | Note::TimerLost { .. } => {
-                if let Some(suppressed) = self.next(at) {
+                if let Some(suppressed) = self.faults.next(at) {
                     tracing::warn!(target: TARGET, event, data = %note.data(), suppressed, "the loop says");
                 }
             }
-            Note::CapabilityUp { .. } => {
+            Note::CapabilityUp { .. } | Note::BootComplete { .. } => {
                 tracing::info!(target: TARGET, event, data = %note.data(), "the loop says");
             }
             Note::RoutingError { .. } | Note::OrphanOutcome { .. } | Note::RequestTimedOut { .. } => {
-                tracing::debug!(target: TARGET, event, data = %note.data(), "the loop says");
+                if let Some(suppressed) = self.astray.next(at) {
+                    tracing::warn!(target: TARGET, event, data = %note.data(), suppressed, "the loop says");
+                }
             }
             Note::TimerSet { .. } | Note::TimerFired { .. } | Note::TimerCancelled { .. } => {
                 tracing::trace!(target: TARGET, event, data = %note.data(), "the loop says");
             }
         }
+    }
+}
+
+impl Lines {
+    fn new(max: u32) -> Lines {
+        Lines { max, second: 0, lines: 0, suppressed: 0 }
     }
 
     /// How many lines before this one were left out; `None` if this one must be too.
@@ -42,17 +64,13 @@ impl Log {
         if second != self.second {
             (self.second, self.lines) = (second, 0);
         }
-        if self.lines >= WARNINGS_MAX {
+        if self.lines >= self.max {
             self.suppressed += 1;
             return None;
         }
         self.lines += 1;
         Some(std::mem::take(&mut self.suppressed))
     }
-}
-
-pub(crate) fn boot_complete(capabilities: usize, timers: usize) {
-    tracing::info!(target: TARGET, event = "Sys.BootComplete", capabilities, timers, "the loop says");
 }
 
 pub(crate) fn boot_failed(reason: &dyn std::fmt::Display) {

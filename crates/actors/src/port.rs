@@ -142,16 +142,18 @@ impl Port {
     }
 
     /// Says something. `during` is the delivery it follows from, if the actor can tell. With `wait` the outcome of a
-    /// request comes by [`Port::next_outcome`]. Waits while the lanes are long.
+    /// request comes by [`Port::next_outcome`]. Its causation must be a message this actor was given or has said, not
+    /// longer ago than `lineage_max` messages, or none. Waits while the lanes are long.
     pub async fn emit(&self, during: Option<DeliveryId>, message: OsMessage, wait: bool) {
         self.ear.room().await;
-        self.ear.tell(Input::Emit { from: self.capability, during, message, wait });
+        let input = Input::Emit { from: self.capability, during, message, wait, vouched: false };
+        self.ear.tell(input);
     }
 
     /// The same without waiting: for the one terminal outcome of a delivery, which is bounded by the mailbox.
     pub fn answer(&self, during: DeliveryId, message: OsMessage) {
-        let input = Input::Emit { from: self.capability, during: Some(during), message, wait: false };
-        self.ear.tell(input);
+        let (from, during) = (self.capability, Some(during));
+        self.ear.tell(Input::Emit { from, during, message, wait: false, vouched: false });
     }
 
     /// It said something that is no message, or not one it may say.

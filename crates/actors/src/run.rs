@@ -14,7 +14,6 @@ use tokio::time::{Instant, Sleep};
 use crate::ear::Ear;
 use crate::inbox::Told;
 use crate::ndjson::{self, Edge};
-use crate::notes;
 use crate::pause;
 use crate::shell::Shell;
 
@@ -105,11 +104,10 @@ impl Run {
         }
     }
 
-    /// Timers of the process before: not earlier, or one that was due meanwhile would find nobody who handles it.
+    /// `Sys.BootComplete`, and timers of the process before: not earlier, or one that was due meanwhile would find nobody
+    /// who handles it.
     fn begin(&mut self, now: Now) {
         let Some(timers) = self.timers.take() else { return };
-        let capabilities = self.shell.router.gauges().capabilities;
-        notes::boot_complete(capabilities, timers.len());
         self.shell.router.restore(now, timers);
     }
 

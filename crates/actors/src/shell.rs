@@ -75,7 +75,7 @@ impl Shell {
             Told::Input(input) => self.router.handle(now, input),
             Told::Asks { from, during, message, outcome } => {
                 self.waits.insert((from, message.metadata.id.clone()), outcome);
-                let input = Input::Emit { from, during: Some(during), message, wait: true };
+                let input = Input::Emit { from, during: Some(during), message, wait: true, vouched: true };
                 self.router.handle(now, input);
             }
             Told::Bus { to, message, settled } => {

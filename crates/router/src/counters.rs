@@ -23,6 +23,8 @@ pub struct Counters {
     pub overloads: u64,
     pub timeouts: u64,
     pub orphan_outcomes: u64,
+    /// Requests nobody handles.
+    pub routing_errors: u64,
     pub actor_faults: u64,
     pub timers_set: u64,
     pub timers_cancelled: u64,

@@ -4,27 +4,39 @@ use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::input::{CapabilityId, DeliveryId};
 use crate::lanes::{Answers, Said, Task};
+use crate::lineage::Correlation;
+use crate::make::{self, Asked};
 use crate::pending::Requester;
-use crate::router::Router;
+use crate::router::{Delivery, Router};
 use crate::sabotage::Sabotage;
 use crate::trace::{Party, Step};
+
+/// [`crate::Input::Emit`].
+pub(crate) struct Speech {
+    pub(crate) from: CapabilityId,
+    pub(crate) during: Option<DeliveryId>,
+    pub(crate) message: OsMessage,
+    pub(crate) wait: bool,
+    pub(crate) vouched: bool,
+}
 
 impl Router {
     /// What an actor says goes into the user lane. When that is full outcomes still do, because requests bound them;
     /// the rest is refused.
-    pub(crate) fn emit(
-        &mut self,
-        now: Now,
-        from: CapabilityId,
-        during: Option<DeliveryId>,
-        message: OsMessage,
-        wait: bool,
-    ) {
+    pub(crate) fn emit(&mut self, now: Now, speech: Speech) {
+        let follows = speech.vouched || self.sabotaged(Sabotage::BelieveCauses);
+        let Speech { from, during, mut message, wait, .. } = speech;
+        let follows = follows || self.follows(from, during, &mut message);
         let answers = self.answers(from, during, &message);
         let cause = message.metadata.causation.as_ref();
         let is_awaited = || cause.is_some_and(|cause| self.pending.answered(from, answers, cause).is_some());
         if self.lanes.user_has_room() || (message.kind.is_outcome() && is_awaited()) {
-            self.lanes.push_user(Task::Actor(Said { from, during, message, answers, wait }));
+            if follows && !message.kind.is_outcome() {
+                let metadata = &message.metadata;
+                self.remember(from, metadata.id.clone(), metadata.correlation.clone());
+            }
+            let at = now.mono;
+            self.lanes.push_user(Task::Actor(Said { from, during, message, answers, follows, wait, at }));
             return;
         }
         self.counters.overloads += 1;
@@ -36,6 +48,46 @@ impl Router {
         }
     }
 
+    /// Whether a message follows from what it says it follows from: something this actor was given, or said itself. It
+    /// then belongs to the same undertaking, whatever the actor forgot or made of it. What has no cause begins
+    /// something; whether it may is seen in its turn. Outcomes are joined by their cause, so those cannot lie.
+    fn follows(&mut self, from: CapabilityId, during: Option<DeliveryId>, message: &mut OsMessage) -> bool {
+        if message.kind.is_outcome() {
+            return true;
+        }
+        let Some(cause) = message.metadata.causation.clone() else { return true };
+        let Some(correlation) = self.cause(from, during, &cause) else { return false };
+        if correlation.is_some() {
+            message.metadata.correlation = correlation;
+        }
+        true
+    }
+
+    /// In hand, finished with, said by itself, or waiting in the mailbox: in which order is the actor's business.
+    fn cause(&mut self, from: CapabilityId, during: Option<DeliveryId>, id: &OsId) -> Option<Correlation> {
+        let in_hand = during.and_then(|delivery| self.deliveries.get(&(from, delivery)));
+        if let Some(one) = in_hand.filter(|one| one.id == *id) {
+            return Some(one.correlation.clone());
+        }
+        if let Some(found) = self.table.get_mut(from)?.had.find(id) {
+            return Some(found);
+        }
+        self.mailbox(from).find(|(_, one)| one.id == *id).map(|(_, one)| one.correlation.clone())
+    }
+
+    /// It had this, or said it: it may name it as a cause.
+    pub(crate) fn remember(&mut self, capability: CapabilityId, id: OsId, correlation: Correlation) {
+        if let Some(one) = self.table.get_mut(capability) {
+            one.had.remember(id, correlation, self.limits.lineage_max);
+        }
+    }
+
+    /// What it was given and has not finished with, the oldest first.
+    pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+        let all = (of, DeliveryId(0))..=(of, DeliveryId(u64::MAX));
+        self.deliveries.range(all).map(|((_, delivery), one)| (*delivery, one))
+    }
+
     /// An actor that is at something else answers the oldest message of that id it has, or one it had before.
     fn answers(&self, from: CapabilityId, during: Option<DeliveryId>, message: &OsMessage) -> Answers {
         let given_by_now = Answers::UpTo(DeliveryId(self.next_delivery));
@@ -45,35 +97,40 @@ impl Router {
         if self.sabotaged(Sabotage::IgnoreGeneration) {
             return Answers::UpTo(DeliveryId(u64::MAX));
         }
-        match during.map(|delivery| (delivery, self.deliveries.get(&delivery))) {
+        match during.map(|delivery| (delivery, self.deliveries.get(&(from, delivery)))) {
             // What it names it has finished with, or that is what it answers.
             Some((delivery, None)) => Answers::Exactly(delivery),
             Some((delivery, Some(one))) if one.id == *cause => Answers::Exactly(delivery),
             _ => {
-                let mut has = self.deliveries.iter().filter(|(_, one)| one.to == from && one.id == *cause);
-                has.next().map_or(given_by_now, |(delivery, _)| Answers::Exactly(*delivery))
+                let mut has = self.mailbox(from).filter(|(_, one)| one.id == *cause);
+                has.next().map_or(given_by_now, |(delivery, _)| Answers::Exactly(delivery))
             }
         }
     }
 
     pub(crate) fn route_actor(&mut self, now: Now, said: Said) {
-        let Said { from, during, message, answers, wait } = said;
+        let Said { from, during, message, answers, follows, wait, at } = said;
         let Some(capability) = self.table.get(from) else { return };
         let party = Party::Capability(capability.name().clone());
-        if let Err(why) = self.check_said(from, during, &message) {
+        if let Err(why) = self.check_said(from, during, follows, &message) {
             self.traced(now, party, Step::Faulty, &message);
             let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
             let in_hand = self.in_hand(during, from, answers, &message);
             self.fault(now, from, in_hand, &fault);
+            if message.kind.is_request() {
+                // Whoever waits for its outcome must not wait for ever.
+                let refusal = make::error(&mut self.ids, now, &Asked::of(&message), &fault);
+                self.give(now, Requester::Actor { capability: from, wait }, refusal);
+            }
             return;
         }
         match message.kind {
             OsKind::Event => {
-                self.fan_out(now, party, message);
+                self.fan_out(now, party, None, message);
             }
             OsKind::Command | OsKind::Query => {
                 self.counters.internal_requests += 1;
-                self.actor_request(now, from, wait, message);
+                self.actor_request(now, from, wait, at, message);
             }
             OsKind::Reply | OsKind::Error => self.outcome(now, from, answers, message),
         }
@@ -84,6 +141,7 @@ impl Router {
         &self,
         from: CapabilityId,
         during: Option<DeliveryId>,
+        follows: bool,
         message: &OsMessage,
     ) -> Result<(), String> {
         let (kind, ty) = (message.kind, &message.ty);
@@ -91,9 +149,14 @@ impl Router {
         if kind == OsKind::Reply && causation.is_none() {
             return Err(format!("emitted a reply {ty} without metadata.causation"));
         }
-        let in_hand = during.is_some_and(|delivery| self.deliveries.contains_key(&delivery));
+        let in_hand = during.is_some_and(|delivery| self.deliveries.contains_key(&(from, delivery)));
         if in_hand && causation.is_none() && kind != OsKind::Error {
             return Err(format!("emitted {kind} {ty} without metadata.causation"));
+        }
+        if let Some(cause) = causation.filter(|_| !follows) {
+            return Err(format!(
+                "emitted {kind} {ty} with metadata.causation {cause}, which it was not given and did not say"
+            ));
         }
         if kind == OsKind::Error && !is_fault(&message.data) {
             return Err(format!(
@@ -119,8 +182,9 @@ impl Router {
         answers: Answers,
         message: &OsMessage,
     ) -> Option<(OsId, DeliveryId)> {
-        let named =
-            during.and_then(|delivery| self.deliveries.get(&delivery).map(|one| (one.id.clone(), delivery)));
+        let named = during.and_then(|delivery| {
+            self.deliveries.get(&(from, delivery)).map(|one| (one.id.clone(), delivery))
+        });
         named.or_else(|| {
             let cause = message.metadata.causation.as_ref()?;
             self.pending.answered(from, answers, cause).map(|delivery| (cause.clone(), delivery))
@@ -134,7 +198,8 @@ impl Router {
         during: Option<DeliveryId>,
         fault: &OsFault,
     ) {
-        let named = during.and_then(|delivery| Some((self.deliveries.get(&delivery)?.id.clone(), delivery)));
+        let named =
+            during.and_then(|delivery| Some((self.deliveries.get(&(from, delivery))?.id.clone(), delivery)));
         self.fault(now, from, named, fault);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::effect::Effect;
 use crate::lanes::Task;
-use crate::note::Note;
+use crate::note::{Audience, Note};
 use crate::own::TIMER_FIRED;
 use crate::pending::Requester;
 use crate::router::Router;
@@ -47,15 +47,15 @@ impl Router {
         let (message, fired) = match (template::message(&timer.row, now), fired_event(timer, now)) {
             (Ok(message), Ok(fired)) => (message, fired),
             (Err(why), _) | (_, Err(why)) => {
-                self.note(now, Note::TimerLost { timer: name.to_string(), reason: why });
+                self.note(Note::TimerLost { timer: name.to_string(), reason: why }, Audience::Subscribers);
                 self.forget_timer(number);
                 return;
             }
         };
         if !announced {
             self.counters.timers_fired += 1;
-            self.lanes.push_user(Task::Own { message: fired });
-            self.tell(now, Note::TimerFired { timer: name.to_string() });
+            self.lanes.push_user(Task::Own { except: None, message: fired });
+            self.tell(Note::TimerFired { timer: name.to_string() });
         }
         let task = Task::Fired { timer: number, message };
         match &task {
@@ -69,7 +69,7 @@ impl Router {
     /// What a timer sends is routed like anything else.
     pub(crate) fn route_fired(&mut self, now: Now, timer: u64, message: OsMessage) {
         if message.kind == OsKind::Event {
-            match self.fan_out(now, Party::Timer, message) {
+            match self.fan_out(now, Party::Timer, None, message) {
                 true => self.forget_timer(timer),
                 false => self.retry_timer(now, timer),
             }
@@ -86,7 +86,7 @@ impl Router {
         }
         // On behalf of whoever set it: what they may not do, their timer may not do either.
         let by = self.timers.all.get(&timer).and_then(|one| one.row.by.as_ref()).map(BehalfRow::principal);
-        self.request(now, Requester::Timer(timer), by.map(Arc::new), message);
+        self.request(now, Requester::Timer(timer), by.map(Arc::new), now.mono, message);
     }
 
     /// Nobody waits for the answer; it only tells that the timer has done its work.
@@ -117,7 +117,8 @@ impl Router {
         }
     }
 
-    pub(crate) fn restore_timers(&mut self, now: Now, rows: Vec<(String, Bytes)>) {
+    /// How many there are.
+    pub(crate) fn restore_timers(&mut self, now: Now, rows: Vec<(String, Bytes)>) -> usize {
         let mut timers = Vec::new();
         for (key, value) in rows {
             let name = key.strip_prefix(TIMER_PREFIX).unwrap_or(&key).to_owned();
@@ -125,12 +126,14 @@ impl Router {
                 Ok(row) => timers.push((row, name)),
                 // Left where it is: whoever looks after the store can still read it.
                 Err(error) => {
-                    self.note(now, Note::TimerLost { timer: name, reason: format!("its row: {error}") });
+                    let note = Note::TimerLost { timer: name, reason: format!("its row: {error}") };
+                    self.note(note, Audience::Subscribers);
                 }
             }
         }
         timers.sort_by(|(a, a_name), (b, b_name)| (a.due, a.order, a_name).cmp(&(b.due, b.order, b_name)));
         self.timers.next = timers.iter().map(|(row, _)| row.order).fold(self.timers.next, u64::max);
+        let restored = timers.len();
         for (mut row, name) in timers {
             // Only the wall clock knows how long the process was away.
             row.absolute = true;
@@ -142,6 +145,7 @@ impl Router {
             self.put_timer(number, Timer { name, row, owner, durable: true, armed: None, announced: false });
             self.timers.arm(number, at);
         }
+        restored
     }
 }
 

@@ -36,6 +36,11 @@ pub enum Input {
         conn: ConnId,
         by: By,
     },
+    /// A client showed a token: who it is from now on. What it sent before was sent by whoever it was then.
+    Identify {
+        conn: ConnId,
+        by: By,
+    },
     /// It hung up, or could not be written to. (Who only stopped writing is still there.)
     Close {
         conn: ConnId,
@@ -53,6 +58,9 @@ pub enum Input {
         message: OsMessage,
         /// For a request: post the outcome back whatever the manifest declares, because somebody waits for it.
         wait: bool,
+        /// Causation and correlation were set by the shell, from the message the actor was given: there is nothing to
+        /// check about them, however long ago that was.
+        vouched: bool,
     },
     /// An actor said something that is no message, or not one it may say.
     BadEmit {

@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use millrace_model::{OsId, OsMessage};
+use millrace_model::{Mono, OsId, OsMessage};
 
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
-use crate::note::Note;
+use crate::note::{Audience, Note};
 
 /// One macrotask.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub(crate) enum Task {
     Client {
         conn: ConnId,
         by: By,
+        /// When it arrived: its patience counts from there.
+        at: Mono,
         message: OsMessage,
     },
     Actor(Said),
@@ -32,6 +34,8 @@ pub(crate) enum Task {
     },
     /// `Timer.Fired`, or an event of the loop about itself.
     Own {
+        /// Who gave rise to it and is not told.
+        except: Option<CapabilityId>,
         message: OsMessage,
     },
     /// A request's time is up: the loop's own `Sys.RequestTimeout`, as a job and not as a message (point 14 of the
@@ -51,7 +55,10 @@ pub(crate) struct Said {
     /// For an outcome: what it answers. Found out when it was said, because what the actor has in hand may be
     /// something else by the time this has its turn.
     pub(crate) answers: Answers,
+    /// Whether it follows from what it names as its cause. Found out when it was said, like `answers`.
+    pub(crate) follows: bool,
     pub(crate) wait: bool,
+    pub(crate) at: Mono,
 }
 
 /// Which use of a request id an outcome is meant for.
@@ -69,7 +76,7 @@ pub(crate) enum Answers {
 pub(crate) enum Microtask {
     Answer { conn: ConnId, message: OsMessage },
     Release { conn: ConnId },
-    Note(Note),
+    Note { note: Note, to: Audience },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

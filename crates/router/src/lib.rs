@@ -17,6 +17,7 @@ mod firing;
 mod input;
 mod lanes;
 mod limits;
+mod lineage;
 mod look;
 mod make;
 mod manifest;

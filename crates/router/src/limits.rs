@@ -15,7 +15,7 @@ pub struct RouterLimits {
     pub system_lane_max: usize,
     /// Requests that wait for their outcome, of everybody: 503.
     pub pending_max: usize,
-    /// A request without an outcome after this long is answered with 504; 0 = never.
+    /// A request without an outcome this long after it arrived is answered with 504; 0 = never.
     pub request_timeout_ms: u64,
     /// Timers set and not yet fired, of everybody: 503.
     pub timers_max: usize,
@@ -25,6 +25,9 @@ pub struct RouterLimits {
     pub timer_retry_ms: u64,
     /// Requests an actor has emitted and that wait for their outcome: 503 to the actor.
     pub actor_requests_max: usize,
+    /// Messages one capability had or said that it may still name as a cause once it has finished with them. The oldest
+    /// is forgotten; naming it after that is like naming what it never had: a fault of the capability.
+    pub lineage_max: usize,
     /// Capabilities that run: more are refused.
     pub capabilities_max: usize,
     /// Records of the trace kept in memory: the oldest make room.
@@ -50,6 +53,7 @@ impl Default for RouterLimits {
             conn_timers_max: 131_072,
             timer_retry_ms: 1000,
             actor_requests_max: 1024,
+            lineage_max: 8192,
             capabilities_max: 256,
             trace_records_max: 10_000,
             trace_effects: false,

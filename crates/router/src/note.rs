@@ -2,6 +2,17 @@
 
 use millrace_model::{OsId, OsKind, OsType};
 
+use crate::input::CapabilityId;
+
+/// Who hears of a note besides the log. Nobody is told about what it did itself, and nobody about what became of talk of
+/// the loop: or one that fails at every `Sys.ActorFault` would keep the loop busy for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    Subscribers,
+    SubscribersBut(CapabilityId),
+    Nobody,
+}
+
 /// Nothing depends on these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -28,6 +39,12 @@ pub enum Note {
     RequestTimedOut {
         ty: OsType,
         id: OsId,
+    },
+    /// `Sys.BootComplete`: everybody who is to be there at the start is there, and timers run.
+    BootComplete {
+        capabilities: usize,
+        /// Of the process before.
+        timers: usize,
     },
     /// `Sys.CapabilityUp`, `Sys.CapabilityDown`: supervision.
     CapabilityUp {

@@ -2,19 +2,27 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Now, OsFault, OsId, OsKind, OsMessage};
+use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::effect::Effect;
 use crate::input::{CapabilityId, DeliveryId};
 use crate::lanes::{Answers, Microtask};
 use crate::make::{self, Asked};
-use crate::note::Note;
+use crate::note::{Audience, Note};
 use crate::pending::{Pending, Requester};
+use crate::route::TIMED_OUT;
 use crate::router::Router;
 use crate::trace::{Party, Step};
 
 impl Router {
-    pub(crate) fn actor_request(&mut self, now: Now, from: CapabilityId, wait: bool, message: OsMessage) {
+    pub(crate) fn actor_request(
+        &mut self,
+        now: Now,
+        from: CapabilityId,
+        wait: bool,
+        at: Mono,
+        message: OsMessage,
+    ) {
         let requester = Requester::Actor { capability: from, wait };
         let asked = self.table.get(from).map_or(0, |one| one.asked);
         if asked >= self.limits.actor_requests_max {
@@ -22,7 +30,7 @@ impl Router {
             let fault = OsFault::new(503, "Too many requests of this capability wait for their outcome");
             self.refuse(now, requester, &message, &fault);
         } else {
-            self.request(now, requester, None, message);
+            self.request(now, requester, None, at, message);
         }
     }
 
@@ -36,7 +44,7 @@ impl Router {
         };
         let found = self.pending.answered(from, answers, &cause);
         let Some(pending) = found.and_then(|delivery| self.forget(&cause, delivery)) else {
-            self.orphan(now, party, &message);
+            self.orphan(now, party, Some(from), &message);
             return;
         };
         match message.kind {
@@ -54,11 +62,22 @@ impl Router {
         if let Some(deadline) = pending.deadline {
             self.timeouts.cancel(deadline);
         }
-        if let Requester::Actor { capability, .. } = pending.requester
-            && let Some(asker) = self.table.get_mut(capability)
-        {
-            asker.asked = asker.asked.saturating_sub(1);
-            self.retire_if_empty(capability);
+        match pending.requester {
+            Requester::Actor { capability, .. } => {
+                if let Some(asker) = self.table.get_mut(capability) {
+                    asker.asked = asker.asked.saturating_sub(1);
+                    self.retire_if_empty(capability);
+                }
+            }
+            Requester::Client(conn) => {
+                if let Some(conn) = self.conns.get_mut(&conn) {
+                    conn.waits.remove(&delivery);
+                }
+            }
+            Requester::Gone | Requester::Timer(_) => {}
+        }
+        if let Some(handler) = self.table.get_mut(pending.to) {
+            handler.owes = handler.owes.saturating_sub(1);
         }
         self.retire_if_empty(pending.to);
         Some(pending)
@@ -75,6 +94,9 @@ impl Router {
             }
             Requester::Gone => {}
             Requester::Actor { capability, wait: true } => {
+                // In its hands although it passed the mailbox.
+                let metadata = &message.metadata;
+                self.remember(capability, metadata.id.clone(), metadata.correlation.clone());
                 self.effects.push(Effect::Outcome { to: capability, message: Arc::new(message) });
             }
             Requester::Actor { capability, wait: false } => self.give_declared(capability, message),
@@ -108,13 +130,15 @@ impl Router {
 
     /// `Sys.RequestTimeout`: nothing happens unless the request is still waiting.
     pub(crate) fn time_out(&mut self, now: Now, id: &OsId, delivery: DeliveryId) -> bool {
-        let ty = [true, false].into_iter().find_map(|client| {
-            self.pending.get(id, client).filter(|one| one.delivery == delivery).map(|one| one.ty.clone())
+        let found = [true, false].into_iter().find_map(|client| {
+            let found = self.pending.get(id, client).filter(|one| one.delivery == delivery)?;
+            Some((found.ty.clone(), found.requester.capability()))
         });
-        let Some(ty) = ty else { return false };
+        let Some((ty, asker)) = found else { return false };
         self.counters.timeouts += 1;
-        self.fail(now, id, delivery, &OsFault::new(504, "Request timed out"));
-        self.note(now, Note::RequestTimedOut { ty, id: id.clone() });
+        self.fail(now, id, delivery, &OsFault::new(504, TIMED_OUT));
+        let to = asker.map_or(Audience::Subscribers, Audience::SubscribersBut);
+        self.note(Note::RequestTimedOut { ty, id: id.clone() }, to);
         true
     }
 
@@ -128,11 +152,15 @@ impl Router {
     ) {
         self.counters.actor_faults += 1;
         let request = in_hand.as_ref().map(|(id, _)| id.clone());
+        let mut to = Audience::SubscribersBut(from);
         if let Some((id, delivery)) = in_hand {
+            if self.deliveries.get(&(from, delivery)).is_some_and(|one| one.is_sys) {
+                to = Audience::Nobody;
+            }
             self.fail(now, &id, delivery, fault);
         }
         let capability = self.table.name_of(from).to_string();
-        self.note(now, Note::ActorFault { capability, message: fault.message.clone(), request });
+        self.note(Note::ActorFault { capability, message: fault.message.clone(), request }, to);
     }
 }
 

@@ -58,7 +58,7 @@ impl Router {
         let ask = Ask { asked: Asked::of(message), delivery };
         match message.ty.as_str() {
             TIMER_SET => self.set_timer(now, requester, by, ask, message),
-            TIMER_CANCEL => self.cancel_timer(now, ask, message),
+            TIMER_CANCEL => self.cancel_timer(now, requester, by, ask, message),
             _ => self.request_timeout(now, requester, &ask, message),
         }
     }
@@ -148,7 +148,8 @@ fn timer_manifest() -> Manifest {
     // The set command is checked by its reader, which knows more than a schema can say.
     let mut set = branch(TIMER_SET, "Sends a message later", &set, &object("timerId", "string"));
     set.iter_mut().for_each(|one| one.data.validator = None);
-    let cancel = branch(TIMER_CANCEL, "Forgets a timer", &cancel, &object("cancelled", "boolean"));
+    let cancel =
+        branch(TIMER_CANCEL, "Forgets a timer of one's own", &cancel, &object("cancelled", "boolean"));
     manifest("Timer", "setTimeout for messages", set.into_iter().chain(cancel).collect())
 }
 

@@ -25,6 +25,13 @@ impl Requester {
     pub(crate) fn is_client(self) -> bool {
         matches!(self, Requester::Client(_) | Requester::Gone)
     }
+
+    pub(crate) fn capability(self) -> Option<CapabilityId> {
+        match self {
+            Requester::Actor { capability, .. } => Some(capability),
+            Requester::Client(_) | Requester::Gone | Requester::Timer(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Now, OsFault, OsId, OsKind, OsMessage};
+use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, TICK_MS};
 
 use crate::effect::Effect;
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
@@ -14,17 +14,20 @@ use crate::router::{Delivery, Router};
 use crate::sabotage::Sabotage;
 use crate::trace::{Party, Step};
 
+/// What a request hears whose patience is at its end.
+pub(crate) const TIMED_OUT: &str = "Request timed out";
+
 /// Events that a client cannot send.
 const OWN_EVENTS: [&str; 2] = [TIMER_FIRED, "Bus.Message"];
 
 impl Router {
-    pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, by: By, message: OsMessage) {
+    pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, by: By, at: Mono, message: OsMessage) {
         let there = self.conns.contains_key(&conn);
         match message.kind {
             OsKind::Command | OsKind::Query => {
                 self.counters.requests += 1;
                 let requester = if there { Requester::Client(conn) } else { Requester::Gone };
-                self.request(now, requester, by, message);
+                self.request(now, requester, by, at, message);
                 return;
             }
             // Only the Timer and the bus say these: actors act on them.
@@ -33,20 +36,31 @@ impl Router {
                 self.traced(now, Party::Client(conn), Step::Refused { code: 403 }, &message);
             }
             OsKind::Event => {
-                self.fan_out(now, Party::Client(conn), message);
+                self.fan_out(now, Party::Client(conn), None, message);
             }
             // A client answers nobody: it would be answering another client's request.
-            OsKind::Reply | OsKind::Error => self.orphan(now, Party::Client(conn), &message),
+            OsKind::Reply | OsKind::Error => self.orphan(now, Party::Client(conn), None, &message),
         }
         if there {
             self.microtasks.push_back(Microtask::Release { conn });
         }
     }
 
-    /// To exactly one capability, or an error at once.
-    pub(crate) fn request(&mut self, now: Now, requester: Requester, by: By, message: OsMessage) {
+    /// To exactly one capability, or an error at once. It arrived at `since`.
+    pub(crate) fn request(
+        &mut self,
+        now: Now,
+        requester: Requester,
+        by: By,
+        since: Mono,
+        message: OsMessage,
+    ) {
+        let deadline = self.deadline(since);
+        if requester != Requester::Gone && deadline.is_some_and(|at| at <= now.mono) {
+            return self.came_too_late(now, requester, &message);
+        }
         let message = Arc::new(message);
-        match (self.try_request(now, requester, by, &message), requester) {
+        match (self.try_request(now, requester, by, deadline, &message), requester) {
             (Ok(()), _) => {}
             // A timer is patient: what it sends is not lost because somebody has no room just now.
             (Err(fault), Requester::Timer(timer)) if fault.code == 503 => {
@@ -61,6 +75,7 @@ impl Router {
         now: Now,
         requester: Requester,
         by: By,
+        deadline: Option<Mono>,
         message: &Arc<OsMessage>,
     ) -> Result<(), OsFault> {
         let id = &message.metadata.id;
@@ -71,11 +86,11 @@ impl Router {
             self.counters.overloads += 1;
             return Err(OsFault::new(503, "Too many requests wait for their outcome: try again later"));
         }
-        let to = self.handler(now, message)?;
+        let to = self.handler(requester, message)?;
         let name = self.table.name_of(to);
         self.traced(now, self.party(requester), Step::Routed { to: vec![name] }, message);
         let delivery = self.next_delivery();
-        self.expect(now, requester, to, delivery, message);
+        self.expect(requester, to, delivery, deadline, message);
         if self.own.is(to) {
             // The loop's own commands: bookkeeping, answered within this turn or after a commit.
             self.own_request(now, requester, &by, delivery, message);
@@ -86,11 +101,12 @@ impl Router {
     }
 
     /// The one who handles it, if it exists, is well, has room and the data fits.
-    fn handler(&mut self, now: Now, message: &OsMessage) -> Result<CapabilityId, OsFault> {
+    fn handler(&mut self, requester: Requester, message: &OsMessage) -> Result<CapabilityId, OsFault> {
         let (kind, ty) = (message.kind, &message.ty);
         let Some(to) = self.table.handler(kind, ty) else {
             let note = Note::RoutingError { kind, ty: ty.clone(), id: message.metadata.id.clone() };
-            self.note_about(now, message, note);
+            self.counters.routing_errors += 1;
+            self.note_about(message, requester.capability(), note);
             return Err(match self.table.other_kind(kind, ty) {
                 Some(other) => {
                     OsFault::new(404, format!("'{ty}' is a {other}, not a {kind}: send it as a {other}."))
@@ -121,10 +137,10 @@ impl Router {
     /// Inserted before the dispatch, as section 14.3 wants it.
     fn expect(
         &mut self,
-        now: Now,
         requester: Requester,
         to: CapabilityId,
         delivery: DeliveryId,
+        deadline: Option<Mono>,
         message: &OsMessage,
     ) {
         // Who hung up waits for nothing.
@@ -132,16 +148,39 @@ impl Router {
             return;
         }
         let id = message.metadata.id.clone();
-        let wait_ms = self.limits.request_timeout_ms;
-        let deadline = (wait_ms > 0)
-            .then(|| self.timeouts.set(now.mono + wait_ms + millrace_model::TICK_MS, (id.clone(), delivery)));
-        if let Requester::Actor { capability, .. } = requester
-            && let Some(asker) = self.table.get_mut(capability)
-        {
-            asker.asked += 1;
+        let deadline = deadline.map(|at| self.timeouts.set(at, (id.clone(), delivery)));
+        match requester {
+            Requester::Actor { capability, .. } => {
+                if let Some(asker) = self.table.get_mut(capability) {
+                    asker.asked += 1;
+                }
+            }
+            Requester::Client(conn) => {
+                if let Some(conn) = self.conns.get_mut(&conn) {
+                    conn.waits.insert(delivery, id.clone());
+                }
+            }
+            Requester::Gone | Requester::Timer(_) => {}
+        }
+        if let Some(handler) = self.table.get_mut(to) {
+            handler.owes += 1;
         }
         let (ty, correlation) = (message.ty.clone(), message.metadata.correlation.clone());
         self.pending.insert(id, Pending { requester, to, delivery, ty, correlation, deadline });
+    }
+
+    /// When a request that arrived at `since` is given up.
+    fn deadline(&self, since: Mono) -> Option<Mono> {
+        let wait_ms = self.limits.request_timeout_ms;
+        (wait_ms > 0).then(|| since + wait_ms + TICK_MS)
+    }
+
+    /// Its patience ended while it waited for its turn: nobody begins what nobody waits for.
+    fn came_too_late(&mut self, now: Now, requester: Requester, message: &OsMessage) {
+        self.counters.timeouts += 1;
+        self.refuse(now, requester, message, &OsFault::new(504, TIMED_OUT));
+        let note = Note::RequestTimedOut { ty: message.ty.clone(), id: message.metadata.id.clone() };
+        self.note_about(message, requester.capability(), note);
     }
 
     pub(crate) fn next_delivery(&mut self) -> DeliveryId {
@@ -160,16 +199,24 @@ impl Router {
     ) {
         let Some(capability) = self.table.get_mut(to) else { return };
         capability.waiting += 1;
-        let id = message.metadata.id.clone();
-        self.deliveries.insert(delivery, Delivery { to, id, receipt });
+        let (id, correlation) = (message.metadata.id.clone(), message.metadata.correlation.clone());
+        let is_sys = message.ty.is_sys();
+        self.deliveries.insert((to, delivery), Delivery { id, correlation, is_sys, receipt });
         self.effects.push(Effect::Post { to, delivery, message, by });
     }
 
-    /// To everybody who subscribed, its author included. Nobody is executed here and nobody is waited for. False if
-    /// there are listeners and none of them could take it.
-    pub(crate) fn fan_out(&mut self, now: Now, from: Party, message: OsMessage) -> bool {
+    /// To everybody who subscribed, its author included, `except` one. Nobody is executed here and nobody is waited for.
+    /// False if there are listeners and none of them could take it.
+    pub(crate) fn fan_out(
+        &mut self,
+        now: Now,
+        from: Party,
+        except: Option<CapabilityId>,
+        message: OsMessage,
+    ) -> bool {
         self.counters.events += 1;
-        let listeners = self.table.listeners(&message.ty).to_vec();
+        let mut listeners = self.table.listeners(&message.ty).to_vec();
+        listeners.retain(|listener| Some(*listener) != except);
         let mut to = Vec::new();
         let message = Arc::new(message);
         for listener in &listeners {
@@ -223,7 +270,13 @@ impl Router {
     }
 
     /// An outcome nobody waits for: never delivered to anybody outside.
-    pub(crate) fn orphan(&mut self, now: Now, from: Party, message: &OsMessage) {
+    pub(crate) fn orphan(
+        &mut self,
+        now: Now,
+        from: Party,
+        author: Option<CapabilityId>,
+        message: &OsMessage,
+    ) {
         self.counters.orphan_outcomes += 1;
         self.traced(now, from.clone(), Step::Orphan, message);
         let from = match from {
@@ -233,6 +286,6 @@ impl Router {
         };
         let OsMessage { ty, metadata, .. } = message;
         let (id, causation): (OsId, Option<OsId>) = (metadata.id.clone(), metadata.causation.clone());
-        self.note_about(now, message, Note::OrphanOutcome { from, ty: ty.clone(), id, causation });
+        self.note_about(message, author, Note::OrphanOutcome { from, ty: ty.clone(), id, causation });
     }
 }

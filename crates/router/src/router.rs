@@ -9,11 +9,13 @@ use millrace_model::{Mono, Now, OsFault, OsId, OsMessage};
 use crate::counters::{Counters, Gauges};
 use crate::deadlines::Deadlines;
 use crate::effect::Effect;
+use crate::emit::Speech;
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
 use crate::lanes::{Lane, Lanes, Microtask, Task};
 use crate::limits::RouterLimits;
 use crate::make::{self, Asked, Ids};
 use crate::manifest::Manifest;
+use crate::note::{Audience, Note};
 use crate::own::{self, Own};
 use crate::pending::{PendingTable, Requester};
 use crate::sabotage::Sabotage;
@@ -38,7 +40,7 @@ pub struct Router {
     pub(crate) timeouts: Deadlines<(OsId, DeliveryId)>,
     pub(crate) timers: Timers,
     /// Put into a mailbox and not reported done.
-    pub(crate) deliveries: BTreeMap<DeliveryId, Delivery>,
+    pub(crate) deliveries: BTreeMap<(CapabilityId, DeliveryId), Delivery>,
     pub(crate) next_delivery: u64,
     pub(crate) trace: Trace,
     pub(crate) counters: Counters,
@@ -51,13 +53,17 @@ pub(crate) struct Conn {
     pub(crate) by: By,
     /// Messages that wait for their turn or for an outcome.
     pub(crate) messages: usize,
+    /// Its requests that wait for their outcome.
+    pub(crate) waits: BTreeMap<DeliveryId, OsId>,
     pub(crate) timers: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    pub(crate) to: CapabilityId,
     pub(crate) id: OsId,
+    pub(crate) correlation: Option<OsId>,
+    /// It is talk of the loop about itself.
+    pub(crate) is_sys: bool,
     pub(crate) receipt: Option<Receipt>,
 }
 
@@ -109,7 +115,8 @@ impl Router {
         // Two of the table are the engine's own.
         let ids = self.table.replace(gone, come, self.limits.capabilities_max + own::OWN)?;
         for id in &ids {
-            self.note(now, crate::Note::CapabilityUp { capability: self.table.name_of(*id).to_string() });
+            let capability = self.table.name_of(*id).to_string();
+            self.note(Note::CapabilityUp { capability }, Audience::Subscribers);
         }
         for id in gone {
             self.retire_if_empty(*id);
@@ -118,9 +125,12 @@ impl Router {
         Ok(ids)
     }
 
-    /// At boot: the timers of the process before, as the rows of [`crate::TIMER_PREFIX`].
+    /// The last step of boot: the timers of the process before, as the rows of [`crate::TIMER_PREFIX`]. Says
+    /// `Sys.BootComplete`.
     pub fn restore(&mut self, now: Now, rows: Vec<(String, Bytes)>) {
-        self.restore_timers(now, rows);
+        let timers = self.restore_timers(now, rows);
+        let capabilities = self.gauges().capabilities;
+        self.note(Note::BootComplete { capabilities, timers }, Audience::Subscribers);
         self.drain_microtasks(now);
     }
 
@@ -128,16 +138,23 @@ impl Router {
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::Open { conn, by } => {
-                self.conns.insert(conn, Conn { by, messages: 0, timers: 0 });
+                self.conns.insert(conn, Conn { by, messages: 0, waits: BTreeMap::new(), timers: 0 });
+            }
+            Input::Identify { conn, by } => {
+                if let Some(conn) = self.conns.get_mut(&conn) {
+                    conn.by = by;
+                }
             }
             Input::Close { conn } => self.close(conn),
             Input::Client { conn, message } => self.client(now, conn, message),
-            Input::Emit { from, during, message, wait } => self.emit(now, from, during, message, wait),
+            Input::Emit { from, during, message, wait, vouched } => {
+                self.emit(now, Speech { from, during, message, wait, vouched });
+            }
             Input::BadEmit { from, during, fault } => self.bad_emit(now, from, during, &fault),
             Input::Done { from, delivery, result } => self.done(now, from, delivery, result),
             Input::Crashed { capability, begun, fault } => self.crashed(now, capability, &begun, &fault),
             Input::Unhealthy { capability, reason } => self.unhealthy(now, capability, reason),
-            Input::Healthy { capability } => self.healthy(now, capability),
+            Input::Healthy { capability } => self.healthy(capability),
             Input::Retire { capability } => {
                 // Without newcomers there is nothing to refuse.
                 let _ = self.replace(now, &[capability], Vec::new());
@@ -170,13 +187,13 @@ impl Router {
             self.counters.system_turns += 1;
         }
         match task {
-            Task::Client { conn, by, message } => self.route_client(now, conn, by, message),
+            Task::Client { conn, by, at, message } => self.route_client(now, conn, by, at, message),
             Task::Actor(said) => self.route_actor(now, said),
             Task::Bus { to, receipt, message } => self.route_bus(now, to, receipt, message),
             Task::Fired { timer, message } => self.route_fired(now, timer, message),
-            Task::Own { message } => {
+            Task::Own { except, message } => {
                 let from = if message.ty.is_sys() { Party::Loop } else { Party::Timer };
-                self.fan_out(now, from, message);
+                self.fan_out(now, from, except, message);
             }
             Task::Timeout { id, delivery } => {
                 self.time_out(now, &id, delivery);
@@ -254,7 +271,7 @@ impl Router {
             None
         };
         match fault {
-            None => self.lanes.push_user(Task::Client { conn, by, message }),
+            None => self.lanes.push_user(Task::Client { conn, by, at: now.mono, message }),
             Some(fault) if message.kind.is_request() => {
                 self.refuse(now, Requester::Client(conn), &message, &fault);
             }
@@ -264,13 +281,10 @@ impl Router {
 
     /// The client is gone. What it asked for is carried out, nobody is told the outcome.
     fn close(&mut self, conn: ConnId) {
-        if self.conns.remove(&conn).is_none() || self.sabotaged(Sabotage::KeepPending) {
+        let Some(gone) = self.conns.remove(&conn).filter(|_| !self.sabotaged(Sabotage::KeepPending)) else {
             return;
-        }
-        let mine = |requester: &Requester| *requester == Requester::Client(conn);
-        let pending = self.pending.all().filter(|(_, pending)| mine(&pending.requester));
-        let gone: Vec<_> = pending.map(|(id, pending)| (id.clone(), pending.delivery)).collect();
-        for (id, delivery) in gone {
+        };
+        for (delivery, id) in gone.waits {
             self.forget(&id, delivery);
         }
     }
@@ -300,7 +314,7 @@ impl Router {
                         self.effects.push(Effect::Release { conn, count: 1 });
                     }
                 }
-                Microtask::Note(note) => self.publish_note(now, note),
+                Microtask::Note { note, to } => self.publish_note(now, note, to),
             }
         }
     }

@@ -17,6 +17,8 @@ pub enum Sabotage {
     KeepPending,
     /// A full mailbox takes one more.
     OverfillMailbox,
+    /// Whatever an actor names as a cause is one.
+    BelieveCauses,
 }
 
 impl Router {

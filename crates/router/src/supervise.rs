@@ -4,7 +4,7 @@ use millrace_model::{Now, OsFault};
 
 use crate::effect::Effect;
 use crate::input::{CapabilityId, DeliveryId};
-use crate::note::Note;
+use crate::note::{Audience, Note};
 use crate::router::Router;
 
 impl Router {
@@ -16,11 +16,11 @@ impl Router {
         delivery: DeliveryId,
         result: Result<(), OsFault>,
     ) {
-        let Some(one) = self.deliveries.get(&delivery).filter(|one| one.to == from) else { return };
-        let (id, receipt) = (one.id.clone(), one.receipt);
+        let Some(one) = self.deliveries.get(&(from, delivery)) else { return };
+        let (id, receipt, correlation) = (one.id.clone(), one.receipt, one.correlation.clone());
         if let Err(fault) = &result {
             match fault.code {
-                500 => self.fault(now, from, Some((id, delivery)), fault),
+                500 => self.fault(now, from, Some((id.clone(), delivery)), fault),
                 _ => {
                     self.fail(now, &id, delivery, fault);
                 }
@@ -29,7 +29,8 @@ impl Router {
         if let Some(receipt) = receipt {
             self.effects.push(Effect::Settle { receipt, result });
         }
-        self.deliveries.remove(&delivery);
+        self.deliveries.remove(&(from, delivery));
+        self.remember(from, id, correlation);
         if let Some(capability) = self.table.get_mut(from) {
             capability.waiting = capability.waiting.saturating_sub(1);
         }
@@ -42,7 +43,10 @@ impl Router {
         for delivery in begun {
             self.done(now, id, *delivery, Err(fault.clone()));
         }
-        self.note(now, Note::CapabilityDown { capability, reason: fault.message.clone() });
+        self.note(
+            Note::CapabilityDown { capability, reason: fault.message.clone() },
+            Audience::SubscribersBut(id),
+        );
     }
 
     pub(crate) fn unhealthy(&mut self, now: Now, id: CapabilityId, reason: String) {
@@ -50,8 +54,7 @@ impl Router {
         capability.unhealthy = Some(reason.clone());
         let name = capability.name().to_string();
         let fault = OsFault::new(503, format!("Capability '{name}' is unhealthy: {reason}"));
-        let mailbox: Vec<DeliveryId> =
-            self.deliveries.iter().filter(|(_, one)| one.to == id).map(|(delivery, _)| *delivery).collect();
+        let mailbox: Vec<DeliveryId> = self.mailbox(id).map(|(delivery, _)| delivery).collect();
         for delivery in mailbox {
             self.done(now, id, delivery, Err(fault.clone()));
         }
@@ -65,22 +68,21 @@ impl Router {
         for (request, delivery) in unanswered {
             self.fail(now, &request, delivery, &fault);
         }
-        self.note(now, Note::CapabilityDown { capability: name, reason });
+        self.note(Note::CapabilityDown { capability: name, reason }, Audience::SubscribersBut(id));
     }
 
-    pub(crate) fn healthy(&mut self, now: Now, id: CapabilityId) {
+    pub(crate) fn healthy(&mut self, id: CapabilityId) {
         if let Some(capability) = self.table.get_mut(id) {
             capability.unhealthy = None;
             let capability = capability.name().to_string();
-            self.note(now, Note::CapabilityUp { capability });
+            self.note(Note::CapabilityUp { capability }, Audience::Subscribers);
         }
     }
 
     /// One that is to go goes when it has finished everything and nobody waits for it.
     pub(crate) fn retire_if_empty(&mut self, id: CapabilityId) {
-        let finished =
-            self.table.get(id).is_some_and(|one| one.retiring && one.waiting == 0 && one.asked == 0);
-        if finished && !self.pending.all().any(|(_, pending)| pending.to == id) {
+        let is_free = |one: &crate::table::Capability| one.waiting + one.asked + one.owes == 0;
+        if self.table.get(id).is_some_and(|one| one.retiring && is_free(one)) {
             self.table.forget(id);
             self.timers.held.remove(&id);
             self.effects.push(Effect::Retired { capability: id });

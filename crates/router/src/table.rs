@@ -7,6 +7,7 @@ use std::sync::Arc;
 use millrace_model::{OsKind, OsType};
 
 use crate::input::CapabilityId;
+use crate::lineage::Lineage;
 use crate::manifest::{Branch, CAPABILITY_NAME_BYTES_MAX, Manifest};
 
 /// What the engine answers itself; nobody else may.
@@ -43,6 +44,10 @@ pub(crate) struct Capability {
     pub(crate) waiting: usize,
     /// Requests it has emitted and that wait for their outcome.
     pub(crate) asked: usize,
+    /// Requests that wait for its outcome.
+    pub(crate) owes: usize,
+    /// What it may name as a cause besides what is in its mailbox.
+    pub(crate) had: Lineage,
     /// Why it takes nothing, if it does not.
     pub(crate) unhealthy: Option<String>,
     /// It finishes what it has and goes.
@@ -117,6 +122,8 @@ impl Table {
             manifest: Arc::new(manifest),
             waiting: 0,
             asked: 0,
+            owes: 0,
+            had: Lineage::default(),
             unhealthy: None,
             retiring: false,
         };

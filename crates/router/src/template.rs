@@ -153,6 +153,9 @@ pub(crate) struct TimerRow {
     /// Who set it, where access control concerned them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<BehalfRow>,
+    /// The capability that set it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) actor: Option<String>,
 }
 
 /// On whose behalf a timer acts.
@@ -166,6 +169,10 @@ pub(crate) struct BehalfRow {
 impl BehalfRow {
     pub(crate) fn of(principal: &Principal) -> BehalfRow {
         BehalfRow { agent: principal.agent.clone(), roles: principal.roles.clone() }
+    }
+
+    pub(crate) fn is(&self, principal: &Principal) -> bool {
+        self.agent == principal.agent
     }
 
     pub(crate) fn principal(&self) -> Principal {

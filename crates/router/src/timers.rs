@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::deadlines::{Deadline, Deadlines};
 use crate::effect::Effect;
 use crate::input::{By, CapabilityId, ConnId, Token};
-use crate::note::Note;
+use crate::note::{Audience, Note};
 use crate::own::{Ask, text_member};
 use crate::pending::Requester;
 use crate::router::Router;
@@ -30,6 +30,12 @@ pub(crate) enum Owner {
     Actor,
     /// Somebody before this process started.
     Before,
+}
+
+/// Whom a new timer belongs to, as its row says it.
+struct Setter {
+    actor: Option<String>,
+    by: Option<BehalfRow>,
 }
 
 #[derive(Debug)]
@@ -125,7 +131,8 @@ impl Router {
         self.counters.timers_set += 1;
         let when = set.when;
         let durable = set.durable && self.limits.durable_timers;
-        let number = self.add_timer(now, owner, durable, by.as_deref().map(BehalfRow::of), set, message);
+        let setter = Setter { actor: self.setting_actor(requester), by: by.as_deref().map(BehalfRow::of) };
+        let number = self.add_timer(now, owner, durable, setter, set, message);
         let at = match when {
             When::After { ms } if self.sabotaged(Sabotage::FireEarly) => now.mono + ms / 2,
             When::After { ms } => now.mono + ms + TICK_MS,
@@ -161,7 +168,7 @@ impl Router {
         now: Now,
         owner: Owner,
         durable: bool,
-        by: Option<BehalfRow>,
+        setter: Setter,
         set: SetTimer,
         message: &OsMessage,
     ) -> u64 {
@@ -183,7 +190,8 @@ impl Router {
             data: template.data.as_str().to_owned(),
             correlation: correlation.map(|id| id.to_string()),
             other: template.other.map(|other| other.to_string()),
-            by,
+            by: setter.by,
+            actor: setter.actor,
         };
         self.put_timer(
             number,
@@ -220,17 +228,25 @@ impl Router {
         self.timers.arm(number, at);
         let Some(name) = self.timers.all.get(&number).map(|one| one.name.to_string()) else { return };
         self.finish_own(now, ask, Ok(&json!({ "timerId": name })));
-        self.tell(now, Note::TimerSet { timer: name });
+        self.tell(Note::TimerSet { timer: name });
     }
 
-    pub(crate) fn cancel_timer(&mut self, now: Now, ask: Ask, message: &OsMessage) {
+    pub(crate) fn cancel_timer(
+        &mut self,
+        now: Now,
+        requester: Requester,
+        by: &By,
+        ask: Ask,
+        message: &OsMessage,
+    ) {
         let name = text_member(&message.data, "timerId").unwrap_or_default();
-        let number = self.timers.by_name.get(name.as_str()).copied();
+        let named = self.timers.by_name.get(name.as_str()).copied();
+        let number = named.filter(|number| self.may_cancel(requester, by, *number));
         let armed = number.and_then(|number| Some((number, self.timers.all.get_mut(&number)?)));
         let Some((number, deadline, durable)) =
             armed.and_then(|(number, one)| Some((number, one.armed.take()?, one.durable)))
         else {
-            // Unknown, fired, or on its way: not an error.
+            // Unknown, fired, on its way, or another's, of which nothing is told: not an error.
             return self.finish_own(now, &ask, Ok(&json!({ "cancelled": false })));
         };
         self.timers.queue.cancel(deadline);
@@ -243,10 +259,31 @@ impl Router {
         }
     }
 
+    /// Whoever set it, by name and not by connection: over reconnects and restarts. Where nobody has a name all are one,
+    /// and whom no access control concerns is not stopped by it here either; but what a capability set is its own.
+    fn may_cancel(&self, requester: Requester, by: &By, timer: u64) -> bool {
+        let Some(row) = self.timers.all.get(&timer).map(|one| &one.row) else { return false };
+        let same_agent = match (&row.by, by) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(setter), Some(by)) => setter.is(by),
+        };
+        same_agent && row.actor == self.setting_actor(requester)
+    }
+
+    /// The capability a request comes from, or the timer it set.
+    fn setting_actor(&self, requester: Requester) -> Option<String> {
+        match requester {
+            Requester::Actor { capability, .. } => Some(self.table.name_of(capability).to_string()),
+            Requester::Timer(timer) => self.timers.all.get(&timer)?.row.actor.clone(),
+            Requester::Client(_) | Requester::Gone => None,
+        }
+    }
+
     fn timer_is_cancelled(&mut self, now: Now, number: u64, ask: &Ask) {
         self.counters.timers_cancelled += 1;
         if let Some(timer) = self.drop_timer(number) {
-            self.tell(now, Note::TimerCancelled { timer: timer.name.to_string() });
+            self.tell(Note::TimerCancelled { timer: timer.name.to_string() });
         }
         self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
     }
@@ -266,16 +303,16 @@ impl Router {
             }
             (Some(Stored::Forget { timer }), Err(why)) => {
                 let reason = format!("it fired but its row could not be removed, it may fire again: {why}");
-                self.note(now, Note::TimerLost { timer: timer.to_string(), reason });
+                self.note(Note::TimerLost { timer: timer.to_string(), reason }, Audience::Subscribers);
             }
             (Some(Stored::Forget { .. }), Ok(())) | (None, _) => {}
         }
     }
 
     /// Of interest to subscribers only: a log line per timer would be noise.
-    pub(crate) fn tell(&mut self, now: Now, note: Note) {
+    pub(crate) fn tell(&mut self, note: Note) {
         if OsType::new(note.ty()).is_ok_and(|ty| !self.table.listeners(&ty).is_empty()) {
-            self.note(now, note);
+            self.note(note, Audience::Subscribers);
         }
     }
 }

@@ -42,7 +42,7 @@ fn a_timer_acts_on_behalf_of_whoever_set_it_also_after_a_restart() {
     assert_eq!(desk.by, Some(agent("alice")));
     let mut after = Desk::new();
     after.now = desk.now;
-    after.router.restore(after.now, rows.into_iter().collect());
+    after.restore(rows);
     after.run();
     assert_eq!(after.by, Some(agent("alice")));
 }
@@ -83,4 +83,96 @@ fn clients_cannot_speak_for_the_timer_or_the_bus() {
     desk.client(1, message("event", "Bus.Message", "y", json!({})));
     assert!(desk.run().is_empty());
     assert_eq!(desk.router.counters().events_undelivered, 2);
+}
+
+fn set_timer(desk: &mut Desk, conn: u64, id: &str) -> String {
+    let event = json!({"kind": "event", "type": "Echo.Said", "data": 1});
+    let set = json!({"delayMs": 3_600_000, "message": event});
+    desk.client(conn, message("command", "Timer.Set", id, set));
+    timer_id(desk)
+}
+
+/// Of what was just set, after its commit.
+fn timer_id(desk: &mut Desk) -> String {
+    desk.run();
+    desk.commit(&mut std::collections::BTreeMap::new());
+    let told = desk.run();
+    desk::member(&told[0], "timerId").as_str().unwrap().to_owned()
+}
+
+fn cancels(desk: &mut Desk, conn: u64, timer: &str) -> bool {
+    desk.client(conn, message("command", "Timer.Cancel", "cancel", json!({ "timerId": timer })));
+    let told = desk.run();
+    // Confirmed once the row is gone.
+    let answered = told.iter().any(|line| line.contains("is told"));
+    desk.commit(&mut std::collections::BTreeMap::new());
+    let told = if answered { told } else { desk.run() };
+    desk::member(&told[0], "cancelled").as_bool().unwrap()
+}
+
+#[test]
+fn a_timer_is_cancelled_by_whoever_set_it_over_connections_and_restarts() {
+    let mut desk = desk_of("alice", RouterLimits::default());
+    desk.give(Input::Open { conn: ConnId(8), by: Some(agent("bob")) });
+    desk.give(Input::Open { conn: ConnId(9), by: Some(agent("alice")) });
+    let timer = set_timer(&mut desk, 7, "s1");
+    assert!(!cancels(&mut desk, 8, &timer), "another agent, as if there were none");
+    assert!(cancels(&mut desk, 9, &timer), "the same agent on another connection");
+    let timer = set_timer(&mut desk, 7, "s2");
+    assert!(cancels(&mut desk, 1, &timer), "whom no access control concerns");
+    let timer = set_timer(&mut desk, 1, "s3");
+    assert!(!cancels(&mut desk, 7, &timer), "a name is not that of somebody without one");
+    assert!(cancels(&mut desk, 1, &timer), "where nobody has a name all are one");
+    let event = json!({"kind": "event", "type": "Echo.Said", "data": 1});
+    desk.client(7, message("command", "Timer.Set", "s", json!({"delayMs": 3_600_000, "message": event})));
+    desk.run();
+    let mut rows = std::collections::BTreeMap::new();
+    desk.commit(&mut rows);
+    let told = desk.run();
+    let timer = desk::member(&told[0], "timerId").as_str().unwrap().to_owned();
+    let mut after = desk_of("bob", RouterLimits::default());
+    after.give(Input::Open { conn: ConnId(8), by: Some(agent("alice")) });
+    after.now = desk.now;
+    after.restore(rows);
+    assert!(!cancels(&mut after, 7, &timer), "the row says who set it");
+    assert!(cancels(&mut after, 8, &timer));
+}
+
+#[test]
+fn what_a_capability_set_only_it_cancels() {
+    let mut desk = desk_of("alice", RouterLimits::default());
+    desk.install(vec![desk::manifest("Other", &[], &[])]);
+    let event = json!({"kind": "event", "type": "Echo.Said", "data": 1});
+    let set = message("command", "Timer.Set", "s", json!({"delayMs": 3_600_000, "message": event}));
+    let waiting = |desk: &mut Desk, from: &str, message| {
+        let from = desk.ids[from];
+        desk.give(Input::Emit { from, during: None, message, wait: true, vouched: false });
+    };
+    waiting(&mut desk, "Echo", set);
+    let timer = timer_id(&mut desk);
+    let cancel = |id: &str| message("command", "Timer.Cancel", id, json!({ "timerId": timer }));
+    assert!(!cancels(&mut desk, 1, &timer) && !cancels(&mut desk, 7, &timer), "no client");
+    waiting(&mut desk, "Other", cancel("o"));
+    assert_eq!(desk.run(), [r#"Other awaited reply Timer.Cancel {"cancelled":false} <o"#]);
+    // Its successor after a reload has its name.
+    let (gone, come) = (desk.ids["Echo"], desk::manifest("Echo", &[], &[]));
+    let new = desk.router.replace(desk.now, &[gone], vec![come]).unwrap();
+    desk.ids.insert("Echo".to_owned(), new[0]);
+    desk.effects();
+    waiting(&mut desk, "Echo", cancel("e"));
+    assert_eq!(desk.run(), ["commit delete"]);
+    desk.commit(&mut std::collections::BTreeMap::new());
+    assert_eq!(desk.run(), [r#"Echo awaited reply Timer.Cancel {"cancelled":true} <e"#]);
+}
+
+#[test]
+fn who_shows_a_token_later_is_somebody_else_from_then_on() {
+    let mut desk = desk_of("alice", RouterLimits::default());
+    desk.client(7, message("command", "Echo.Do", "a", json!(1)));
+    desk.give(Input::Identify { conn: ConnId(7), by: Some(agent("bob")) });
+    desk.client(7, message("command", "Echo.Do", "b", json!(1)));
+    desk.turn();
+    assert_eq!(desk.by, Some(agent("alice")), "what was sent before was sent by whoever it was");
+    desk.turn();
+    assert_eq!(desk.by, Some(agent("bob")));
 }

@@ -41,9 +41,9 @@ fn clients_travel_in_the_user_lane_whatever_they_call_their_messages() {
     desk.install(vec![manifest("Sink", &[], &["Sys.Anything"])]);
     desk.ask("slow");
     desk.run();
+    desk.pass(11);
     desk.ask("first");
     desk.client(1, message("event", "Sys.Anything", "x", json!(1)));
-    desk.pass(11);
     assert!(desk.turn().iter().any(|line| line.contains("504")), "the loop's own goes first");
     assert_eq!(desk.turn(), [r#"Echo gets query Echo.Say "first""#], "then the user lane in order");
     assert_eq!(desk.turn(), ["Sink gets event Sys.Anything 1"]);
@@ -97,4 +97,47 @@ fn the_loop_does_not_talk_about_its_own_talk() {
     desk.client(1, message("command", "No.Where", "b", json!(1)));
     let told = desk.run();
     assert!(told.iter().any(|line| line.starts_with("Watcher gets event Sys.RoutingError")), "{told:?}");
+}
+
+/// Nobody is told about what it did itself, nor anybody about what became of such talk.
+#[test]
+fn who_fails_at_hearing_of_failures_does_not_keep_the_loop_busy() {
+    let mut desk = Desk::new();
+    let types = ["Sys.ActorFault", "Sys.RoutingError", "Sys.OrphanOutcome"];
+    desk.install(vec![
+        manifest("Clumsy", &[(Query, "Clumsy.Ask")], &types),
+        manifest("Watcher", &[], &types),
+    ]);
+    let fault = || millrace_model::OsFault::new(500, "again");
+    let failing = |desk: &mut Desk, name: &str| {
+        let at = desk.ids[name];
+        let (_, delivery, _) =
+            desk.posted.iter().rev().find(|(to, _, _)| *to == at).cloned().expect("a message");
+        desk.fails(name, delivery, fault());
+        desk.run()
+    };
+    desk.client(1, message("query", "Clumsy.Ask", "a", json!(1)));
+    desk.run();
+    let told = failing(&mut desk, "Clumsy");
+    assert!(told.iter().any(|line| line.starts_with("Watcher gets event Sys.ActorFault")), "{told:?}");
+    assert!(!told.iter().any(|line| line.starts_with("Clumsy gets")), "not of its own failure: {told:?}");
+    assert_eq!(failing(&mut desk, "Watcher"), ["note Sys.ActorFault"], "the log hears of it, nobody else");
+    desk.say("Clumsy", None, message("query", "No.Where", "q", json!(1)));
+    desk.say("Clumsy", None, desk::caused("reply", "Any.Thing", "r", json!(1), Some("nothing")));
+    let told = desk.run();
+    let heard =
+        |who: &str| told.iter().filter(|line| line.starts_with(&format!("{who} gets event Sys."))).count();
+    assert_eq!((heard("Watcher"), heard("Clumsy")), (2, 0), "{told:?}");
+    assert_eq!(desk.router.counters().routing_errors, 1);
+}
+
+#[test]
+fn the_end_of_boot_is_an_event() {
+    let mut desk = Desk::new();
+    desk.install(vec![manifest("Watcher", &[], &["Sys.BootComplete"])]);
+    desk.router.restore(desk.now, Vec::new());
+    assert_eq!(
+        desk.run(),
+        ["note Sys.BootComplete", r#"Watcher gets event Sys.BootComplete {"capabilities":3,"timers":0}"#]
+    );
 }

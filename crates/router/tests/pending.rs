@@ -240,3 +240,43 @@ fn an_error_without_a_cause_is_for_the_record_only() {
     desk.say("Echo", None, message("error", "Echo.Say", "x", json!({"code": 500, "message": "hm"})));
     assert!(desk.run().is_empty());
 }
+
+/// Patience counts from the arrival, not from the turn: waiting in the lane is waiting.
+#[test]
+fn a_request_is_timed_out_as_long_after_it_arrived_as_was_said() {
+    let mut desk = Desk::new();
+    desk.ask("a");
+    desk.pass(29_990);
+    assert_eq!(desk.run(), [r#"Echo gets query Echo.Say "a""#]);
+    desk.pass(11);
+    let timed_out = |id: &str| {
+        [
+            format!(r#"1 is told error Echo.Say {{"code":504,"message":"Request timed out"}} <{id}"#),
+            "note Sys.RequestTimedOut".to_owned(),
+        ]
+    };
+    assert_eq!(desk.run(), timed_out("a"));
+    desk.ask("b");
+    desk.pass(30_001);
+    assert_eq!(desk.run(), timed_out("b"), "what nobody waits for any more is not begun");
+    assert_eq!(desk.router.counters().timeouts, 2);
+    let (from, ask) = (desk.ids["Ear"], message("query", "Echo.Say", "q", json!(1)));
+    desk.give(Input::Emit { from, during: None, message: ask, wait: true, vouched: false });
+    desk.pass(30_001);
+    let told = desk.run();
+    assert!(told[0].starts_with("Ear awaited error Echo.Say {\"code\":504"), "of actors, too: {told:?}");
+}
+
+/// One that hangs up costs what it has open, not what everybody has.
+#[test]
+fn who_hangs_up_takes_only_its_own_requests_along() {
+    let mut desk = Desk::new();
+    desk.open(2);
+    desk.ask("mine");
+    desk.client(2, message("query", "Echo.Say", "theirs", json!(1)));
+    desk.run();
+    desk.give(Input::Close { conn: ConnId(1) });
+    assert_eq!(desk.router.gauges().pending, 1);
+    desk.answer("theirs", json!(1));
+    assert_eq!(desk.run(), ["2 is told reply Echo.Say 1 <theirs"]);
+}

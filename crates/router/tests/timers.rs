@@ -99,12 +99,12 @@ fn after_a_crash_a_durable_timer_fires_again_with_the_same_ids() {
     let first = ids(&desk);
     let mut after = Desk::new();
     after.now = desk.now;
-    after.router.restore(after.now, rows.clone().into_iter().collect());
+    after.restore(rows.clone());
     after.run();
     assert_eq!(ids(&after), first);
     // One that was not due before the crash waits for its time in the next process too.
     let mut early = Desk::new();
-    early.router.restore(early.now, rows.into_iter().collect());
+    early.restore(rows);
     early.pass(50);
     assert!(early.run().is_empty());
     early.pass(1);
@@ -120,7 +120,7 @@ fn restored_timers_keep_their_order_and_later_ones_come_after_them() {
     }
     let mut after = Desk::new();
     after.now = desk.now;
-    after.router.restore(after.now, rows.clone().into_iter().collect());
+    after.restore(rows.clone());
     let event = json!({"kind": "event", "type": "Echo.Said", "data": 20});
     set_and_store(&mut after, &mut rows, set("later", 100, &event));
     after.pass(101);

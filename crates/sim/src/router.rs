@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{Mono, Op, OsKind, OsMessage};
-use millrace_router::{CapabilityId, ConnId, Effect, Input, Router, RouterLimits, Sabotage, Token};
+use millrace_router::{CapabilityId, ConnId, Effect, Input, Note, Router, RouterLimits, Sabotage, Token};
 
 use self::actor::{Actor, MANNERS};
 use self::client::Client;
@@ -28,6 +28,8 @@ const CALM_MS_MAX: u64 = 600_000;
 const REQUEST_TIMEOUT_MS: u64 = 2_000;
 const SYSTEM_LANE_MAX: usize = 2;
 const MAILBOX_MAX: usize = 6;
+/// So little that it is forgotten often.
+const LINEAGE_MAX: usize = 12;
 
 #[derive(Debug)]
 enum Happening {
@@ -80,6 +82,7 @@ impl RouterWorld {
         let limits = RouterLimits {
             mailbox_max: MAILBOX_MAX,
             system_lane_max: SYSTEM_LANE_MAX,
+            lineage_max: LINEAGE_MAX,
             request_timeout_ms: REQUEST_TIMEOUT_MS,
             trace_records_max: 32,
             conn_messages_max: 40,
@@ -265,10 +268,23 @@ impl RouterWorld {
                 }
                 Effect::Answer { conn, message } => self.answered(conn, &message)?,
                 Effect::Commit { token, ops } => self.store(token, ops),
+                Effect::Note(Note::ActorFault { capability, message, .. }) => {
+                    self.blamed(&capability, &message)?;
+                }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Who names true causes, early or late, is not blamed for it.
+    fn blamed(&mut self, capability: &str, why: &str) -> Result<(), Violation> {
+        self.note(&format!("{capability} is blamed: {why}"));
+        let honest = self.actors.iter().any(|one| one.is_honest() && *one.manifest().name == *capability);
+        match honest {
+            true => Err(violation("honest_is_no_fault", format!("{capability}: {why}"))),
+            false => Ok(()),
+        }
     }
 
     fn answered(&mut self, conn: ConnId, message: &OsMessage) -> Result<(), Violation> {
@@ -366,6 +382,7 @@ impl RouterWorld {
         }
         self.note(&format!("actor {at} is replaced"));
         self.faults.add(Fault::Reset);
+        self.actors[at].reset();
         let come = vec![self.actors[at].manifest()];
         if let Ok(ids) = self.router.replace(self.clock.now(), &[old], come) {
             self.by_id.remove(&old);

@@ -59,13 +59,14 @@ pub fn parse_claims(name: &str) -> Option<ClaimsSabotage> {
     CLAIMS.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }
 
-pub const ROUTER: [RouterSabotage; 6] = [
+pub const ROUTER: [RouterSabotage; 7] = [
     RouterSabotage::IgnoreGeneration,
     RouterSabotage::StarveUsers,
     RouterSabotage::FireEarly,
     RouterSabotage::ForgetRow,
     RouterSabotage::KeepPending,
     RouterSabotage::OverfillMailbox,
+    RouterSabotage::BelieveCauses,
 ];
 
 pub fn expected_of_router(sabotage: RouterSabotage) -> &'static [&'static str] {
@@ -76,6 +77,7 @@ pub fn expected_of_router(sabotage: RouterSabotage) -> &'static [&'static str] {
         RouterSabotage::ForgetRow => &["timer_never_lost"],
         RouterSabotage::KeepPending => &["duplicate_is_real"],
         RouterSabotage::OverfillMailbox => &["mailbox_bound"],
+        RouterSabotage::BelieveCauses => &["true_causes"],
     }
 }
 

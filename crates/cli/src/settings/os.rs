@@ -82,6 +82,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         1,
         "Requests of the loop that wait for their outcome: 503"
     ),
+    bound!(
+        "os-lineage-max",
+        server.os.router.lineage_max,
+        usize,
+        1,
+        "Messages a capability has finished with and may still name as a cause: older ones are a fault"
+    ),
     bound!("timers-max", server.os.router.timers_max, usize, 1, "Timers set and not yet fired: 503"),
     bound!(
         "timers-per-connection-max",

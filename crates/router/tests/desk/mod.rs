@@ -79,6 +79,12 @@ impl Desk {
         assert!(up.iter().all(|line| line == "note Sys.CapabilityUp"), "{up:?}");
     }
 
+    /// The last step of boot, with the timers of the process before.
+    pub(crate) fn restore(&mut self, rows: BTreeMap<String, Bytes>) {
+        self.router.restore(self.now, rows.into_iter().collect());
+        assert_eq!(self.effects(), ["note Sys.BootComplete"]);
+    }
+
     pub(crate) fn open(&mut self, conn: u64) {
         self.give(Input::Open { conn: ConnId(conn), by: None });
     }
@@ -103,7 +109,7 @@ impl Desk {
 
     pub(crate) fn say(&mut self, from: &str, during: Option<DeliveryId>, message: OsMessage) {
         let from = self.ids[from];
-        self.give(Input::Emit { from, during, message, wait: false });
+        self.give(Input::Emit { from, during, message, wait: false, vouched: false });
     }
 
     /// Turns until idle; everything that left, one line each.

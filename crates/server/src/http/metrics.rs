@@ -190,6 +190,7 @@ fn write_os(page: &mut Page, view: &LoopView) {
         ("os_timers_cancelled_total", "Timers cancelled.", counters.timers_cancelled),
         ("os_timers_fired_total", "Timers that fired.", counters.timers_fired),
         ("os_orphan_outcomes_total", "Outcomes nobody waited for.", counters.orphan_outcomes),
+        ("os_routing_errors_total", "Requests nobody handles.", counters.routing_errors),
         ("os_actor_faults_total", "Failures of capabilities.", counters.actor_faults),
         ("os_overloads_total", "Requests answered with 503 because something was full.", counters.overloads),
         (

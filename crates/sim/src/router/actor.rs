@@ -32,15 +32,21 @@ pub(crate) struct Actor {
     pub(crate) mailbox: VecDeque<(DeliveryId, Arc<OsMessage>)>,
     busy: bool,
     said: u64,
+    /// What it was given last and has finished with, the newest last.
+    had: VecDeque<OsId>,
 }
+
+/// So many of them are within what the loop remembers, whatever it says and hears besides.
+const HAD_MAX: usize = 3;
 
 impl Actor {
     pub(crate) fn new(manners: Manners) -> Actor {
-        Actor { manners, mailbox: VecDeque::new(), busy: false, said: 0 }
+        Actor { manners, mailbox: VecDeque::new(), busy: false, said: 0, had: VecDeque::new() }
     }
 
     pub(crate) fn reset(&mut self) {
         self.mailbox.clear();
+        self.had.clear();
         self.busy = false;
     }
 
@@ -104,7 +110,7 @@ impl Actor {
             let mut say = |during, cause: &str| {
                 self.said += 1;
                 let message = reply(&message, cause, self.said, now);
-                inputs.extend(message.map(|message| Input::Emit { from, during, message, wait: false }));
+                inputs.extend(message.map(|message| speech(from, during, message)));
             };
             let own = message.metadata.id.as_str();
             match self.manners {
@@ -126,9 +132,62 @@ impl Actor {
                 _ => say(during, own),
             }
         }
-        inputs.push(Input::Done { from, delivery, result: Ok(()) });
+        // An event before it is done, or after: of what it has in hand, of what it had, of what it said before.
+        let at = MANNERS.iter().position(|one| *one == self.manners).unwrap_or_default();
+        let late = dice.chance(300);
+        let cause = match self.manners {
+            _ if !message.kind.is_request() || dice.chance(500) => None,
+            Manners::Liar => match dice.pick(elsewhere).filter(|_| dice.chance(500)) {
+                Some(other) => OsId::new(other).ok(),
+                None => OsId::new(&format!("never-{}", self.said)).ok(),
+            },
+            _ if late => {
+                let had: Vec<OsId> = self.had.iter().cloned().collect();
+                dice.pick(&had).cloned()
+            }
+            _ => Some(message.metadata.id.clone()),
+        };
+        let event = cause.and_then(|cause| {
+            self.said += 1;
+            fact(at, cause, self.said, now)
+        });
+        let event = event.map(|event| speech(from, (!late).then_some(delivery), event));
+        let done = Input::Done { from, delivery, result: Ok(()) };
+        match late {
+            true => inputs.extend([Some(done), event].into_iter().flatten()),
+            false => inputs.extend([event, Some(done)].into_iter().flatten()),
+        }
+        self.had.push_back(message.metadata.id.clone());
+        if self.had.len() > HAD_MAX {
+            self.had.pop_front();
+        }
         inputs
     }
+
+    pub(crate) fn is_honest(&self) -> bool {
+        !matches!(self.manners, Manners::Liar | Manners::Crashing)
+    }
+}
+
+fn speech(from: CapabilityId, during: Option<DeliveryId>, message: OsMessage) -> Input {
+    Input::Emit { from, during, message, wait: false, vouched: false }
+}
+
+/// Says who says it, for the checker.
+fn fact(author: usize, cause: OsId, said: u64, now: Now) -> Option<OsMessage> {
+    let data = serde_json::json!({ "author": author }).to_string();
+    Some(OsMessage {
+        kind: OsKind::Event,
+        ty: OsType::new("Fact.Said").ok()?,
+        data: JsonText::from_stored(data.into()),
+        metadata: OsMetadata {
+            id: OsId::new(&format!("fact-{author}-{said}")).ok()?,
+            timestamp: now.wall,
+            correlation: None,
+            causation: Some(cause),
+            other: None,
+        },
+    })
 }
 
 /// The request's own data comes back, so that the checkers know which use was answered.

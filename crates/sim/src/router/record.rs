@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::check::Violation;
 use crate::dice::Dice;
 
-pub(crate) const INVARIANTS: [&str; 12] = [
+pub(crate) const INVARIANTS: [&str; 14] = [
     "one_outcome",
     "right_generation",
     "duplicate_is_real",
@@ -19,6 +19,8 @@ pub(crate) const INVARIANTS: [&str; 12] = [
     "user_starts",
     "mailbox_bound",
     "in_order",
+    "true_causes",
+    "honest_is_no_fault",
     "timer_never_early",
     "timer_once",
     "timer_never_lost",
@@ -33,6 +35,8 @@ pub(crate) struct Record {
     /// Where requests went, for those who lie about it.
     went: BTreeMap<String, usize>,
     last_posted: BTreeMap<usize, u64>,
+    /// Everything an actor was given in this life.
+    given: BTreeSet<(usize, String)>,
     timers: BTreeMap<String, Timer>,
     system_turns: usize,
     wall_shift_ms: i64,
@@ -153,6 +157,8 @@ impl Record {
         message: &OsMessage,
     ) -> Result<(), Violation> {
         let said = data(message);
+        self.given.insert((actor, message.metadata.id.to_string()));
+        self.caused(&said, message)?;
         if let Some(number) = said["use"].as_u64() {
             self.went.insert(message.metadata.id.to_string(), actor);
             let last = self.last_posted.insert(actor, number).unwrap_or_default();
@@ -187,6 +193,17 @@ impl Record {
             return Err(violation("timer_once", format!("{} sent two ids: {:?}", said["timer"], timer.ids)));
         }
         Ok(())
+    }
+
+    /// An event of an actor names what that actor was given.
+    fn caused(&self, said: &Value, message: &OsMessage) -> Result<(), Violation> {
+        let Some(author) = said["author"].as_u64() else { return Ok(()) };
+        let cause = message.metadata.causation.as_ref().map_or("", |id| id.as_str());
+        if self.given.contains(&(author as usize, cause.to_owned())) {
+            return Ok(());
+        }
+        let detail = format!("actor {author} said that {} follows from {cause}", message.metadata.id);
+        Err(violation("true_causes", detail))
     }
 
     pub(crate) fn timer_asked(&mut self, id: &str, now: Now, delay_ms: u64) {
@@ -239,6 +256,7 @@ impl Record {
         self.waiting.clear();
         self.went.clear();
         self.last_posted.clear();
+        self.given.clear();
         self.system_turns = 0;
         for (id, timer) in &self.timers {
             let Some(name) = &timer.name else { continue };
