@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use millrace_model::{Namespace, OsMessage, Principal};
+use millrace_model::{Namespace, OsKind, OsMessage, Principal};
 use millrace_router::scheduled;
 use serde_json::Value;
 
@@ -86,12 +86,44 @@ impl Rights {
     }
 }
 
-/// Looks a token up; `None` if it is not accepted.
-pub type CheckToken = Arc<dyn Fn(&str) -> Option<Credentials> + Send + Sync>;
+/// Why a token does not count for the loop.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    #[error("the token is not accepted")]
+    Unknown,
+    #[error("Forbidden: the token of agent {agent} has no scope {scope}")]
+    NoScope { agent: String, scope: &'static str },
+    /// A connection keeps its agent, as on the bus.
+    #[error("Forbidden: this connection is of agent {now}: open a new one for agent {shown}")]
+    AnotherAgent { now: String, shown: String },
+}
+
+impl TokenError {
+    pub fn code(&self) -> u16 {
+        match self {
+            TokenError::Unknown => 401,
+            TokenError::NoScope { .. } | TokenError::AnotherAgent { .. } => 403,
+        }
+    }
+
+    /// Whether a connection of `now` may become one of `shown`: who had no name may get one, who has one keeps it.
+    pub fn check_change(now: Option<&Principal>, shown: &Principal) -> Result<(), TokenError> {
+        match now {
+            Some(now) if now.agent != shown.agent => {
+                Err(TokenError::AnotherAgent { now: now.agent.to_string(), shown: shown.agent.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Looks a token up.
+pub type CheckToken = Arc<dyn Fn(&str) -> Result<Credentials, TokenError> + Send + Sync>;
 
 /// The token in a `Syscall.Authenticate`.
-pub(crate) fn shown(message: &OsMessage) -> Option<String> {
-    (message.ty.as_str() == AUTHENTICATE).then(|| token_of(message)).flatten()
+pub fn shown_token(message: &OsMessage) -> Option<String> {
+    let shows = message.kind == OsKind::Command && message.ty.as_str() == AUTHENTICATE;
+    shows.then(|| token_of(message)).flatten()
 }
 
 pub(crate) fn token_of(message: &OsMessage) -> Option<String> {

@@ -35,6 +35,7 @@ mod settings;
 mod shell;
 mod start;
 mod syscalls;
+mod watch;
 
 pub use builtin::{FeedLimits, Feeds, MemoryLimits, Shelf, bus, memory};
 pub use capability::{ActorFuture, Capability, CapabilityError, Place};
@@ -45,7 +46,7 @@ pub use child::{
 pub use commits::Commit;
 pub use context::Context;
 pub use counts::ShellCounts;
-pub use credentials::{CheckToken, Credentials, Rights};
+pub use credentials::{CheckToken, Credentials, Rights, TokenError, shown_token};
 pub use inbox::{Ended, LoopLink};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
@@ -54,3 +55,4 @@ pub use port::{Delivery, Port};
 pub use remote::{OsReceiver, OsSender};
 pub use settings::LoopSettings;
 pub use start::{Asked, LoopError, LoopHandle, LoopParts, LoopView};
+pub use watch::{Seen, Watch};

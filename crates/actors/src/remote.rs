@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_model::{OsId, OsMessage, Timestamp};
-use millrace_router::{ConnId, Input};
+use millrace_router::{By, ConnId, Input};
 use tokio::sync::mpsc;
 
 use crate::conns::{Account, Line};
@@ -16,6 +16,8 @@ pub struct OsSender {
     pub(crate) conn: ConnId,
     pub(crate) link: LoopLink,
     pub(crate) account: Arc<Account>,
+    /// Weak, because the end of the queue is how the loop says goodbye.
+    pub(crate) lines: mpsc::WeakUnboundedSender<Line>,
     pub(crate) unsent_bytes_max: usize,
     pub(crate) goodbyes: mpsc::UnboundedSender<ConnId>,
 }
@@ -44,6 +46,18 @@ impl OsSender {
             }
             changed.await;
         }
+    }
+
+    /// An answer of the edge itself: it waits behind those of the loop that wait already, and counts like them.
+    pub fn answer(&self, line: String) -> Result<(), Ended> {
+        let lines = self.lines.upgrade().ok_or(Ended)?;
+        self.account.unsent_bytes.fetch_add(line.len(), Ordering::Relaxed);
+        lines.send(line).map_err(|_| Ended)
+    }
+
+    /// Who it is from now on.
+    pub async fn identify(&self, by: By) -> Result<(), Ended> {
+        self.link.tell(Told::Input(Input::Identify { conn: self.conn, by })).await
     }
 
     /// Whether everything it asked has been answered.

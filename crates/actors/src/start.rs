@@ -28,6 +28,7 @@ use crate::run::{Alarm, Run};
 use crate::settings::LoopSettings;
 use crate::shell::Shell;
 use crate::syscalls;
+use crate::watch::Watch;
 
 /// What the loop's own commands ask of whoever runs the server.
 #[derive(Debug)]
@@ -54,6 +55,8 @@ pub struct LoopParts {
     pub timers: Vec<(String, Bytes)>,
     pub bus_feed: Option<BusFeed>,
     pub check_token: Option<CheckToken>,
+    /// Hears who was turned away at the socket.
+    pub watch: Option<Watch>,
     /// Gets every record of the trace as JSON, as far as it has room.
     pub records: Option<mpsc::Sender<JsonText>>,
 }
@@ -70,6 +73,7 @@ impl LoopParts {
             timers: Vec::new(),
             bus_feed: None,
             check_token: None,
+            watch: None,
             records: None,
         }
     }
@@ -171,11 +175,13 @@ impl LoopHandle {
             unsent_bytes: AtomicUsize::new(0),
             changed: Notify::new(),
         });
+        let own_lines = lines_in.downgrade();
         self.link.tell(Told::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
         let sender = OsSender {
             conn,
             link: self.link.clone(),
             account: account.clone(),
+            lines: own_lines,
             unsent_bytes_max: self.shared.settings.unsent_bytes_max,
             goodbyes: self.shared.goodbyes.clone(),
         };
@@ -277,6 +283,7 @@ impl Boot {
             link.mint.clone(),
             counts.clone(),
             parts.check_token,
+            parts.watch,
         );
         let timers = Some(parts.timers);
         let shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);

@@ -19,6 +19,7 @@ async fn started(settings: LoopSettings, capabilities: Vec<Capability>) -> LoopH
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,
+        watch: None,
         records: None,
     };
     LoopHandle::start(parts, capabilities).await.expect("the loop starts").0

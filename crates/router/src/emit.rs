@@ -3,7 +3,7 @@
 use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::input::{CapabilityId, DeliveryId};
-use crate::lanes::{Answers, Said, Task};
+use crate::lanes::{Answers, InHand, Said, Task};
 use crate::lineage::Correlation;
 use crate::make::{self, Asked};
 use crate::pending::Requester;
@@ -35,8 +35,8 @@ impl Router {
                 let metadata = &message.metadata;
                 self.remember(from, metadata.id.clone(), metadata.correlation.clone());
             }
-            let at = now.mono;
-            self.lanes.push_user(Task::Actor(Said { from, during, message, answers, follows, wait, at }));
+            let (hand, at) = (self.in_hand(from, during), now.mono);
+            self.lanes.push_user(Task::Actor(Said { from, hand, message, answers, follows, wait, at }));
             return;
         }
         self.counters.overloads += 1;
@@ -109,14 +109,14 @@ impl Router {
     }
 
     pub(crate) fn route_actor(&mut self, now: Now, said: Said) {
-        let Said { from, during, message, answers, follows, wait, at } = said;
+        let Said { from, hand, message, answers, follows, wait, at } = said;
         let Some(capability) = self.table.get(from) else { return };
         let party = Party::Capability(capability.name().clone());
-        if let Err(why) = self.check_said(from, during, follows, &message) {
+        if let Err(why) = self.check_said(from, hand.is_some(), follows, &message) {
             self.traced(now, party, Step::Faulty, &message);
             let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
-            let in_hand = self.in_hand(during, from, answers, &message);
-            self.fault(now, from, in_hand, &fault);
+            let blamed = hand.or_else(|| self.answered_by(from, answers, &message));
+            self.fault(now, from, blamed, &fault);
             if message.kind.is_request() {
                 // Whoever waits for its outcome must not wait for ever.
                 let refusal = make::error(&mut self.ids, now, &Asked::of(&message), &fault);
@@ -140,7 +140,7 @@ impl Router {
     fn check_said(
         &self,
         from: CapabilityId,
-        during: Option<DeliveryId>,
+        in_hand: bool,
         follows: bool,
         message: &OsMessage,
     ) -> Result<(), String> {
@@ -149,7 +149,6 @@ impl Router {
         if kind == OsKind::Reply && causation.is_none() {
             return Err(format!("emitted a reply {ty} without metadata.causation"));
         }
-        let in_hand = during.is_some_and(|delivery| self.deliveries.contains_key(&(from, delivery)));
         if in_hand && causation.is_none() && kind != OsKind::Error {
             return Err(format!("emitted {kind} {ty} without metadata.causation"));
         }
@@ -174,21 +173,17 @@ impl Router {
         }
     }
 
-    /// The delivery an actor is blamed for, and the request in it.
-    fn in_hand(
-        &self,
-        during: Option<DeliveryId>,
-        from: CapabilityId,
-        answers: Answers,
-        message: &OsMessage,
-    ) -> Option<(OsId, DeliveryId)> {
-        let named = during.and_then(|delivery| {
-            self.deliveries.get(&(from, delivery)).map(|one| (one.id.clone(), delivery))
-        });
-        named.or_else(|| {
-            let cause = message.metadata.causation.as_ref()?;
-            self.pending.answered(from, answers, cause).map(|delivery| (cause.clone(), delivery))
-        })
+    pub(crate) fn in_hand(&self, from: CapabilityId, during: Option<DeliveryId>) -> Option<InHand> {
+        let delivery = during?;
+        let one = self.deliveries.get(&(from, delivery))?;
+        Some(InHand { id: one.id.clone(), delivery, is_sys: one.is_sys })
+    }
+
+    /// The request a message would have answered.
+    fn answered_by(&self, from: CapabilityId, answers: Answers, message: &OsMessage) -> Option<InHand> {
+        let id = message.metadata.causation.clone()?;
+        let delivery = self.pending.answered(from, answers, &id)?;
+        Some(InHand { id, delivery, is_sys: false })
     }
 
     pub(crate) fn bad_emit(
@@ -198,9 +193,7 @@ impl Router {
         during: Option<DeliveryId>,
         fault: &OsFault,
     ) {
-        let named =
-            during.and_then(|delivery| Some((self.deliveries.get(&(from, delivery))?.id.clone(), delivery)));
-        self.fault(now, from, named, fault);
+        self.fault(now, from, self.in_hand(from, during), fault);
     }
 }
 

@@ -50,7 +50,8 @@ pub(crate) enum Task {
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) from: CapabilityId,
-    pub(crate) during: Option<DeliveryId>,
+    /// What it had in hand when it said it, if it could tell.
+    pub(crate) hand: Option<InHand>,
     pub(crate) message: OsMessage,
     /// For an outcome: what it answers. Found out when it was said, because what the actor has in hand may be
     /// something else by the time this has its turn.
@@ -59,6 +60,15 @@ pub(crate) struct Said {
     pub(crate) follows: bool,
     pub(crate) wait: bool,
     pub(crate) at: Mono,
+}
+
+/// What an actor had in hand, and is blamed for.
+#[derive(Clone, Debug)]
+pub(crate) struct InHand {
+    pub(crate) id: OsId,
+    pub(crate) delivery: DeliveryId,
+    /// It is talk of the loop about itself.
+    pub(crate) is_sys: bool,
 }
 
 /// Which use of a request id an outcome is meant for.

@@ -6,7 +6,7 @@ use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::effect::Effect;
 use crate::input::{CapabilityId, DeliveryId};
-use crate::lanes::{Answers, Microtask};
+use crate::lanes::{Answers, InHand, Microtask};
 use crate::make::{self, Asked};
 use crate::note::{Audience, Note};
 use crate::pending::{Pending, Requester};
@@ -143,21 +143,15 @@ impl Router {
     }
 
     /// `Sys.ActorFault`, and an error for the request in hand.
-    pub(crate) fn fault(
-        &mut self,
-        now: Now,
-        from: CapabilityId,
-        in_hand: Option<(OsId, DeliveryId)>,
-        fault: &OsFault,
-    ) {
+    pub(crate) fn fault(&mut self, now: Now, from: CapabilityId, in_hand: Option<InHand>, fault: &OsFault) {
         self.counters.actor_faults += 1;
-        let request = in_hand.as_ref().map(|(id, _)| id.clone());
+        let request = in_hand.as_ref().map(|hand| hand.id.clone());
         let mut to = Audience::SubscribersBut(from);
-        if let Some((id, delivery)) = in_hand {
-            if self.deliveries.get(&(from, delivery)).is_some_and(|one| one.is_sys) {
+        if let Some(hand) = in_hand {
+            if hand.is_sys {
                 to = Audience::Nobody;
             }
-            self.fail(now, &id, delivery, fault);
+            self.fail(now, &hand.id, hand.delivery, fault);
         }
         let capability = self.table.name_of(from).to_string();
         self.note(Note::ActorFault { capability, message: fault.message.clone(), request }, to);

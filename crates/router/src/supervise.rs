@@ -20,7 +20,7 @@ impl Router {
         let (id, receipt, correlation) = (one.id.clone(), one.receipt, one.correlation.clone());
         if let Err(fault) = &result {
             match fault.code {
-                500 => self.fault(now, from, Some((id.clone(), delivery)), fault),
+                500 => self.fault(now, from, self.in_hand(from, Some(delivery)), fault),
                 _ => {
                     self.fail(now, &id, delivery, fault);
                 }

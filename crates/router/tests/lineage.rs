@@ -185,3 +185,15 @@ fn nobody_speaks_with_anothers_delivery_in_hand() {
     desk.answer("a", json!(1));
     assert_eq!(desk.run(), ["1 is told reply Echo.Say 1 <a"]);
 }
+
+/// An actor that goes on at once does not get away with it: what it had in hand is what it had when it spoke.
+#[test]
+fn a_lie_costs_the_request_that_was_in_hand_also_when_the_answer_is_close_behind() {
+    let mut desk = Desk::new();
+    let delivery = asked(&mut desk, "a");
+    desk.say("Echo", Some(delivery), event("e", "never"));
+    desk.answer("a", json!(1));
+    let told = desk.run();
+    assert!(told[0].starts_with("1 is told error Echo.Say {\"code\":500"), "{told:?}");
+    assert_eq!(told[1..], ["note Sys.ActorFault", "note Sys.OrphanOutcome"]);
+}

@@ -1,24 +1,28 @@
 //! The CQRS loop beside the bus: what it gets of the store, of the bus and of access control.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_actors::{
-    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Shelf,
-    bus as bus_capability, memory,
+    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen, Shelf,
+    TokenError, Watch, bus as bus_capability, memory,
 };
-use millrace_bus::{PublishBatch, Reply, Request};
+use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_model::{EventBody, JsonText, NewEvent, Op, Space, TRACE_TOPIC, TopicKey};
 use millrace_router::TIMER_PREFIX;
 use millrace_runtime::Handle;
 use millrace_store::{KeyRange, Store, StoreError};
+use millrace_wire::ErrorCode;
 use rand::RngCore;
 use tokio::sync::mpsc;
 
-use crate::access::{Scope, Tokens};
+use crate::access::{Grant, Refused, Scope, Tokens};
+use crate::app::App;
+use crate::observe::Done;
 use crate::server::ServeError;
 use crate::settings::ServerSettings;
+use crate::to_wire;
 
 /// Records of the trace in one commit: the rest waits for the next.
 const TRACE_RECORDS_PER_COMMIT_MAX: usize = 1000;
@@ -36,13 +40,14 @@ pub(crate) async fn start(
     store: &Arc<dyn Store>,
     bus: &Handle,
     tokens: &Arc<Tokens>,
+    hears: &Hears,
 ) -> Result<(LoopHandle, mpsc::Receiver<Asked>), ServeError> {
     let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
     let read = move || Ok::<_, StoreError>((timers(&*at)?, Shelf::load(&*at, handle, limits)?));
     let read = tokio::task::spawn_blocking(read).await;
     let (timers, shelf) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
     let runtime = tokio::runtime::Handle::current();
-    let feeds = Feeds::new(bus.clone(), runtime.clone(), settings.feeds.clone());
+    let feeds = Feeds::new(bus.clone(), runtime.clone(), settings.feeds.clone(), Some(watch(hears)));
     let parts = LoopParts {
         settings: settings.os.clone(),
         nonce: rand::rng().next_u64(),
@@ -51,6 +56,7 @@ pub(crate) async fn start(
         timers,
         bus_feed: Some(feeds.bus_feed()),
         check_token: (!tokens.is_open()).then(|| check_token(tokens.clone())),
+        watch: Some(watch(hears)),
         records: settings.trace_store.then(|| keep_trace(bus.clone(), settings.trace_records_waiting_max)),
     };
     let built_in = vec![memory(shelf), bus_capability(feeds)];
@@ -131,10 +137,64 @@ fn timers(store: &dyn Store) -> Result<Vec<(String, Bytes)>, StoreError> {
 }
 
 /// A token of the bus counts for the loop if it has the scope.
+fn grant(tokens: &Tokens, token: &str) -> Result<Arc<Grant>, TokenError> {
+    let grant = tokens.find(token).ok_or(TokenError::Unknown)?;
+    if !grant.has(Scope::Os) {
+        let agent = grant.principal.agent.to_string();
+        return Err(TokenError::NoScope { agent, scope: Scope::Os.as_str() });
+    }
+    Ok(grant)
+}
+
 fn check_token(tokens: Arc<Tokens>) -> CheckToken {
     Arc::new(move |token| {
-        let grant = tokens.find(token).filter(|grant| grant.has(Scope::Os))?;
+        let grant = grant(&tokens, token)?;
         let (by, rights) = (grant.principal.clone(), grant.rights.clone());
-        Some(Credentials { by, rights, valid: Arc::new(move || !grant.is_revoked()) })
+        Ok(Credentials { by, rights, valid: Arc::new(move || !grant.is_revoked()) })
     })
+}
+
+impl App {
+    pub(crate) fn os_grant(&self, token: &str) -> Result<Arc<Grant>, TokenError> {
+        grant(&self.tokens, token)
+    }
+}
+
+/// Whoever keeps the audit: it is there after the loop, which it holds, and before anybody can come in.
+pub(crate) type Hears = Arc<OnceLock<Weak<App>>>;
+
+/// What happens to commands of the loop is written down like what happens at the bus's own edges.
+fn watch(hears: &Hears) -> Watch {
+    let hears = hears.clone();
+    Arc::new(move |seen| {
+        if let Some(app) = hears.get().and_then(Weak::upgrade) {
+            app.saw(seen);
+        }
+    })
+}
+
+impl App {
+    fn saw(&self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Refused { by, code, what, why } => {
+                let code = if *code == 401 { ErrorCode::Unauthorized } else { ErrorCode::Forbidden };
+                let agent = by.as_deref().map(|by| by.agent.as_str());
+                let (peer, namespace, topic, trace) = (None, None, None, None);
+                self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
+            }
+            Seen::Bus { by, what, reply: Reply::Refused(error), trace } => {
+                let (namespace, topic) = match error {
+                    BusError::Forbidden { topic, .. } => (Some(topic.namespace()), Some(topic.topic())),
+                    _ => (None, None),
+                };
+                let (code, agent) = (to_wire::code(error), by.as_deref().map(|by| by.agent.as_str()));
+                let (why, peer, trace) = (&*error.to_string(), None, *trace);
+                self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
+            }
+            Seen::Bus { by, reply, trace, .. } => {
+                let agent = by.as_deref().map(|by| by.agent.as_str());
+                self.done(reply, &Done { agent, peer: None, trace: *trace });
+            }
+        }
+    }
 }

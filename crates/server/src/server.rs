@@ -99,14 +99,17 @@ impl Server {
         }
         observe::make_topics(&runtime.handle()).await;
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate));
-        let (os, asked) = os::start(&settings, &store, &runtime.handle(), &tokens).await?;
+        let hears = os::Hears::default();
+        let (os, asked) = os::start(&settings, &store, &runtime.handle(), &tokens, &hears).await?;
         let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
-        os.begin().await.map_err(|_| ServeError::Fallen)?;
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
         let engines = Engines { runtime: runtime.handle(), os, store };
         let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
         observe::start(&app, scribe);
+        // Before timers fire: what they are refused is written down, too.
+        let _ = hears.set(Arc::downgrade(&app));
+        app.os.begin().await.map_err(|_| ServeError::Fallen)?;
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
         let accept = Accept { router, tls: tls.clone(), settings: app.settings.clone() };

@@ -7,6 +7,7 @@ use futures_util::stream::FuturesOrdered;
 use millrace_bus::{DeliverAt, Publish, Reply, Request};
 use millrace_model::{
     EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsKind, OsMessage, TopicKey, TopicName,
+    TraceId,
 };
 use millrace_router::{BusTopic, DeliveryId};
 use millrace_runtime::Call;
@@ -22,6 +23,7 @@ use crate::capability::Capability;
 use crate::context::Context;
 use crate::handlers;
 use crate::port::{Delivery, Port};
+use crate::watch::Seen;
 
 /// Messages whose commit is under way: the rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;
@@ -79,8 +81,8 @@ async fn work(port: Port, feeds: Arc<Feeds>) {
     }
 }
 
-/// For a publish: its call, or why it is none.
-type Handed = Option<Result<Call, OsFault>>;
+/// For a publish: its call and whose trace it belongs to, or why it is none.
+type Handed = Option<Result<(Call, Option<TraceId>), OsFault>>;
 
 async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
     if delivery.message.ty.as_str() != PUBLISH {
@@ -91,7 +93,12 @@ async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
         Ok(request) => request,
         Err(fault) => return Some(Err(fault)),
     };
-    Some(feeds.bus().hand_over(ctx.by().clone(), request).await.map_err(faults::of_ended))
+    let trace = match &request {
+        Request::Publish(publish) if feeds.is_watched() => TraceId::of(publish.event.body.headers.as_ref()),
+        _ => None,
+    };
+    let call = feeds.bus().hand_over(ctx.by().clone(), request).await;
+    Some(call.map(|call| (call, trace)).map_err(faults::of_ended))
 }
 
 fn context(port: &Port, delivery: &Delivery) -> Context {
@@ -107,7 +114,7 @@ async fn handle(
 ) -> (Arc<OsMessage>, DeliveryId, Result<JsonText, OsFault>) {
     let ctx = context(port, &delivery);
     let result = match publish {
-        Some(Ok(call)) => published(&ctx, call).await,
+        Some(Ok((call, trace))) => published(feeds, &ctx, call, trace).await,
         Some(Err(fault)) => Err(fault),
         None => subscribe(feeds, &ctx).await,
     };
@@ -142,8 +149,17 @@ fn request(message: &OsMessage) -> Result<Request, OsFault> {
     Ok(Request::Publish(Publish { topic, event, deliver_at }))
 }
 
-async fn published(ctx: &Context, call: Call) -> Result<JsonText, OsFault> {
-    match call.reply().await {
+async fn published(
+    feeds: &Feeds,
+    ctx: &Context,
+    call: Call,
+    trace: Option<TraceId>,
+) -> Result<JsonText, OsFault> {
+    let reply = call.reply().await;
+    if let Ok(reply) = &reply {
+        feeds.seen(&Seen::Bus { by: ctx.by(), what: PUBLISH, reply, trace: trace.as_ref() });
+    }
+    match reply {
         Ok(Reply::Published { topic, id, at, due, durability }) => {
             let mut data =
                 json!({ "topic": topic.topic(), "id": id.to_string(), "durability": durability.as_str() });
@@ -210,7 +226,9 @@ async fn subscribe(feeds: &Feeds, ctx: &Context) -> Result<JsonText, OsFault> {
             from_earliest: from == Some(Start::Earliest),
         },
     };
-    match feeds.subscribe(ctx.link(), plan).await? {
+    let reply = feeds.subscribe(ctx.link(), plan).await?;
+    feeds.seen(&Seen::Bus { by: ctx.by(), what: "Bus.Subscribe", reply: &reply, trace: None });
+    match reply {
         Reply::Subscribed { topic, group, partitions } => {
             let partitions: Vec<Value> = partitions
                 .iter()

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::builtin::feed::{Feed, Placed, Plan};
 use crate::change::BusFeed;
 use crate::inbox::LoopLink;
+use crate::watch::{Seen, Watch};
 
 /// Bounds on feeds.
 #[derive(Clone, Debug)]
@@ -36,21 +37,32 @@ impl Default for FeedLimits {
 }
 
 /// Everything that is fed with events of the bus.
-#[derive(Debug)]
 pub struct Feeds {
     bus: Handle,
     runtime: tokio::runtime::Handle,
     limits: FeedLimits,
+    watch: Option<Watch>,
     /// By command; what manifests ask for ends with their capability.
     asked: Mutex<Asked>,
+}
+
+impl std::fmt::Debug for Feeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feeds").field("asked", &self.asked).finish_non_exhaustive()
+    }
 }
 
 type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
 
 impl Feeds {
-    /// Feeds run on `runtime`.
-    pub fn new(bus: Handle, runtime: tokio::runtime::Handle, limits: FeedLimits) -> Arc<Feeds> {
-        Arc::new(Feeds { bus, runtime, limits, asked: Mutex::default() })
+    /// Feeds run on `runtime`. `watch` hears what the bus answers to commands.
+    pub fn new(
+        bus: Handle,
+        runtime: tokio::runtime::Handle,
+        limits: FeedLimits,
+        watch: Option<Watch>,
+    ) -> Arc<Feeds> {
+        Arc::new(Feeds { bus, runtime, limits, watch, asked: Mutex::default() })
     }
 
     /// For the loop: what manifests ask for.
@@ -102,6 +114,16 @@ impl Feeds {
 
     fn start(&self, link: &LoopLink, plan: Plan, placed: Option<Placed>) -> Feed {
         Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, self.limits.clone(), placed)
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    pub(super) fn seen(&self, seen: &Seen<'_>) {
+        if let Some(watch) = &self.watch {
+            watch(seen);
+        }
     }
 
     pub(super) fn bus(&self) -> &Handle {

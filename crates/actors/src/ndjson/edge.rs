@@ -5,16 +5,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use millrace_model::OsMessage;
+use millrace_model::Principal;
 use millrace_router::{By, ConnId};
 use millrace_wire::os::{OsRefusal, encode};
 
 use crate::conns::Conns;
 use crate::counts::Counts;
-use crate::credentials::{self, CheckToken, Rights};
+use crate::credentials::{self, CheckToken, Rights, TokenError};
 use crate::ear::Ear;
 use crate::inbox::Mint;
 use crate::ndjson::wire::Wire;
 use crate::settings::LoopSettings;
+use crate::watch::{Seen, Watch};
 
 /// Read at once, and handed to the loop before more is read.
 const READ_BYTES: usize = 64 << 10;
@@ -31,6 +33,7 @@ pub(crate) struct Parts {
     pub(super) mint: Arc<Mint>,
     pub(super) counts: Arc<Counts>,
     check_token: Option<CheckToken>,
+    watch: Option<Watch>,
     buffers: RefCell<Vec<Box<[u8]>>>,
     open: Cell<usize>,
 }
@@ -51,6 +54,11 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
+    /// Whoever may open the socket's file is its owner.
+    pub(super) fn owner() -> Admitted {
+        Admitted { by: None, rights: Rights::ALL, valid: None }
+    }
+
     /// A token may be taken away while its connection is open.
     pub(super) fn is_valid(&self) -> bool {
         self.valid.as_ref().is_none_or(|valid| valid())
@@ -65,9 +73,10 @@ impl Edge {
         mint: Arc<Mint>,
         counts: Arc<Counts>,
         check_token: Option<CheckToken>,
+        watch: Option<Watch>,
     ) -> Edge {
         let (buffers, open) = (RefCell::default(), Cell::new(0));
-        Edge(Rc::new(Parts { settings, ear, conns, mint, counts, check_token, buffers, open }))
+        Edge(Rc::new(Parts { settings, ear, conns, mint, counts, check_token, watch, buffers, open }))
     }
 }
 
@@ -98,28 +107,29 @@ impl Parts {
         }
     }
 
-    /// By its first message. A token that is shown is looked at even where none is asked for.
-    pub(super) fn admit(&self, first: &OsMessage) -> Result<Admitted, OsRefusal> {
-        let shown = credentials::shown(first).zip(self.check_token.as_ref());
-        let known = shown.and_then(|(token, check)| check(&token));
-        match known {
-            Some(known) => {
-                let (by, rights) = (Some(known.by), known.rights);
-                Ok(Admitted { by, rights, valid: Some(known.valid) })
-            }
-            // Whoever may open the socket's file is its owner.
-            None if !self.settings.require_auth => {
-                Ok(Admitted { by: None, rights: Rights::ALL, valid: None })
-            }
-            None => Err(OsRefusal::new(401, credentials::REQUIRED).about(first)),
-        }
+    /// Who a connection of `now` becomes by the token in this message, if it shows one: at first or later, and also
+    /// where none is asked for.
+    pub(super) fn shown(
+        &self,
+        now: Option<&Principal>,
+        message: &OsMessage,
+    ) -> Option<Result<Admitted, TokenError>> {
+        let (token, check) = credentials::shown_token(message).zip(self.check_token.as_ref())?;
+        Some(check(&token).and_then(|known| {
+            TokenError::check_change(now, &known.by)?;
+            Ok(Admitted { by: Some(known.by), rights: known.rights, valid: Some(known.valid) })
+        }))
     }
 
-    /// Answers a line that the loop never sees.
-    pub(super) fn refuse(&self, wire: &Rc<Wire>, conn: ConnId, refusal: OsRefusal) {
+    /// Answers a line that the loop never sees. `by` sent it.
+    pub(super) fn refuse(&self, wire: &Rc<Wire>, conn: ConnId, by: &By, refusal: OsRefusal) {
         // Who may not is worth a line of the log, who mistypes is not.
-        match refusal.code {
-            401 | 403 => {
+        match (refusal.code, &self.watch) {
+            (code @ (401 | 403), Some(watch)) => {
+                let what = refusal.ty.as_ref().map_or("a line", |ty| ty.as_str());
+                watch(&Seen::Refused { by, code, what, why: &refusal.message });
+            }
+            (401 | 403, None) => {
                 tracing::warn!(
                     conn = conn.0,
                     code = refusal.code,
@@ -127,7 +137,7 @@ impl Parts {
                     "a message was refused"
                 );
             }
-            code => tracing::debug!(conn = conn.0, code, why = refusal.message, "a line was refused"),
+            (code, _) => tracing::debug!(conn = conn.0, code, why = refusal.message, "a line was refused"),
         }
         self.counts.refused_line();
         let (id, timestamp) = self.mint.stamp();

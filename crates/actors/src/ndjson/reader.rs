@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use millrace_model::OsMessage;
-use millrace_router::{ConnId, Input};
+use millrace_router::{By, ConnId, Input};
 use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, parse};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::time::timeout;
 
-use crate::credentials;
+use crate::credentials::{self, TokenError};
 use crate::ndjson::edge::{Admitted, Edge};
 use crate::ndjson::hangup::hung_up;
 use crate::ndjson::wire::{End, Wire};
@@ -114,21 +114,25 @@ impl Reader {
     }
 
     async fn message(&mut self, message: OsMessage) {
-        let refused = match &self.admitted {
-            Some(admitted) if !admitted.is_valid() => {
-                return self.send_away(OsRefusal::new(401, credentials::REVOKED).about(&message)).await;
+        if self.admitted.as_ref().is_some_and(|admitted| !admitted.is_valid()) {
+            return self.send_away(OsRefusal::new(401, credentials::REVOKED).about(&message)).await;
+        }
+        let must_prove = self.edge.settings.require_auth && self.admitted.is_none();
+        match self.edge.shown(self.by().as_deref(), &message) {
+            Some(Ok(admitted)) => self.turn_into(admitted),
+            Some(Err(TokenError::Unknown)) | None if must_prove => {
+                return self.send_away(OsRefusal::new(401, credentials::REQUIRED).about(&message)).await;
             }
-            Some(admitted) => admitted.rights.refuse(&message),
-            None => match self.edge.admit(&message) {
-                Ok(admitted) => {
-                    let (by, refused) = (admitted.by.clone(), admitted.rights.refuse(&message));
-                    self.edge.ear.tell(Input::Open { conn: self.conn, by });
-                    self.admitted = Some(admitted);
-                    refused
-                }
-                Err(refusal) => return self.send_away(refusal).await,
-            },
-        };
+            Some(Err(error)) if must_prove => {
+                return self.send_away(refusal(&error).about(&message)).await;
+            }
+            Some(Err(error)) => {
+                self.enter();
+                return self.refuse(refusal(&error).about(&message)).await;
+            }
+            None => self.enter(),
+        }
+        let refused = self.admitted.as_ref().and_then(|admitted| admitted.rights.refuse(&message));
         if let Some(why) = refused {
             return self.refuse(OsRefusal::new(403, why).about(&message)).await;
         }
@@ -136,17 +140,41 @@ impl Reader {
         self.edge.ear.tell(Input::Client { conn: self.conn, message });
     }
 
+    fn by(&self) -> By {
+        self.admitted.as_ref().and_then(|admitted| admitted.by.clone())
+    }
+
+    /// Without a token, where none is asked for.
+    fn enter(&mut self) {
+        if self.admitted.is_none() {
+            self.turn_into(Admitted::owner());
+        }
+    }
+
+    fn turn_into(&mut self, admitted: Admitted) {
+        let (conn, by) = (self.conn, admitted.by.clone());
+        self.edge.ear.tell(match self.admitted {
+            None => Input::Open { conn, by },
+            Some(_) => Input::Identify { conn, by },
+        });
+        self.admitted = Some(admitted);
+    }
+
     /// Nothing more is read; the writer ends the connection.
     async fn send_away(&self, refusal: OsRefusal) {
-        self.edge.refuse(&self.wire, self.conn, refusal);
+        self.edge.refuse(&self.wire, self.conn, &self.by(), refusal);
         self.wire.finish();
         pending::<()>().await;
     }
 
     async fn refuse(&self, refusal: OsRefusal) {
         self.wire.room().await;
-        self.edge.refuse(&self.wire, self.conn, refusal);
+        self.edge.refuse(&self.wire, self.conn, &self.by(), refusal);
     }
+}
+
+fn refusal(error: &TokenError) -> OsRefusal {
+    OsRefusal::new(error.code(), error.to_string())
 }
 
 fn read_line(edge: &Edge, line: Line<'_>) -> Result<OsMessage, OsRefusal> {

@@ -61,7 +61,7 @@ pub(super) fn syscall(
         ))
         .command(
             AUTHENTICATE,
-            "Shows a token. It counts for the connection if it is its first message",
+            "Shows a token: from now on the connection has what that token is good for",
             object(&json!({ "token": { "type": ["string", "null"], "description": "As configured" } }), &[]),
             move |ctx, _| {
                 let authenticated = authenticate(&ctx, check_token.as_ref(), require_auth);
@@ -111,8 +111,8 @@ fn authenticate(
     let answer = |message: String| ctx.reply(&json!({ "authenticated": true, "message": message }));
     match (credentials::token_of(ctx.message()), check_token) {
         (Some(token), Some(check)) => match check(&token) {
-            Some(known) => answer(format!("You are {}", known.by.agent)),
-            None => Err(OsFault::new(401, "the token is not accepted")),
+            Ok(known) => answer(format!("You are {}", known.by.agent)),
+            Err(error) => Err(OsFault::new(error.code(), error.to_string())),
         },
         (None, Some(_)) if require_auth => Err(OsFault::new(401, "send a token: {\"token\": \"...\"}")),
         _ => answer("No token is required".to_owned()),

@@ -38,7 +38,7 @@ impl Desk {
     pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, mut more: Vec<Capability>) -> Desk {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let runtime = Runtime::start(RuntimeSettings::default(), &store, bus_limits).expect("a bus");
-        let feeds = Feeds::new(runtime.handle(), Handle::current(), FeedLimits::default());
+        let feeds = Feeds::new(runtime.handle(), Handle::current(), FeedLimits::default(), None);
         let parts = LoopParts {
             settings: LoopSettings::default(),
             nonce: 7,
@@ -47,6 +47,7 @@ impl Desk {
             timers: Vec::new(),
             bus_feed: Some(feeds.bus_feed()),
             check_token: None,
+            watch: None,
             records: None,
         };
         more.push(bus(feeds));

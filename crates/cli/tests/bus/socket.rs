@@ -58,6 +58,18 @@ impl Socket {
         self.text_or_close().map(|text| serde_json::from_str(&text).expect("the server sends JSON"))
     }
 
+    /// The sentence of the closing frame; everything before it is dropped.
+    pub fn close_reason(&mut self) -> String {
+        loop {
+            match self.inner.read() {
+                Ok(Message::Close(Some(frame))) => return frame.reason.as_str().to_owned(),
+                Ok(Message::Close(None)) => return String::new(),
+                Ok(_) => {}
+                Err(error) => panic!("a close was expected, not {error}"),
+            }
+        }
+    }
+
     /// As it came: payloads come back as they were written, also those that Rust has no text for.
     pub fn text_or_close(&mut self) -> Result<String, Option<CloseCode>> {
         loop {

@@ -20,7 +20,6 @@ fn whoever_does_not_begin_with_a_valid_token_is_sent_away() {
         ping("first", "1"),
         crate::client::message("command", "Syscall.Authenticate", "{}", "first"),
         crate::client::message("command", "Syscall.Authenticate", r#"{"token":"guess"}"#, "first"),
-        crate::client::message("command", "Syscall.Authenticate", r#"{"token":"bus-secret"}"#, "first"),
     ];
     for line in wrong {
         let mut client = Client::of(&server);
@@ -34,6 +33,121 @@ fn whoever_does_not_begin_with_a_valid_token_is_sent_away() {
         );
         client.ends();
     }
+}
+
+#[test]
+fn a_token_without_the_scope_is_told_which_one_it_lacks() {
+    let expected = (403, "Forbidden: the token of agent bus has no scope os".to_owned());
+    let server = strict(&[]);
+    let mut client = Client::of(&server);
+    assert_eq!(client.refused("command", "Syscall.Authenticate", &json!({"token": "bus-secret"})), expected);
+    client.ends();
+    // Where none is needed it is not sent away for it.
+    let server = Server::with_config(TOKENS, &["--socket", "os.sock"]);
+    let mut client = Client::of(&server);
+    assert_eq!(client.refused("command", "Syscall.Authenticate", &json!({"token": "bus-secret"})), expected);
+    client.still_works();
+}
+
+#[test]
+fn a_token_that_is_shown_later_counts_from_then_on() {
+    let config = TOKENS.to_owned()
+        + "[[auth.tokens]]\ntoken = \"worker-large\"\nagent = \"worker\"\nscopes = [\"os\", \"publish\"]\n";
+    let server = Server::with_config(&config, &["--socket", "os.sock"]);
+    let publish = json!({"topic": "t", "payload": 1});
+    let show = |client: &mut Client, token: &str| {
+        client.ask("command", "Syscall.Authenticate", &json!({ "token": token }))["data"].clone()
+    };
+    let mut client = Client::of(&server);
+    assert_eq!(
+        client.reply("command", "Bus.Publish", &publish)["offset"],
+        1,
+        "the file's owner may do anything"
+    );
+    assert_eq!(show(&mut client, "worker-secret")["message"], "You are worker");
+    assert_eq!(client.refused("command", "Bus.Publish", &publish).0, 403, "a worker may not");
+    assert_eq!(show(&mut client, "guess")["code"], 401);
+    assert_eq!(
+        show(&mut client, "boss-secret"),
+        json!({"code": 403, "message": "Forbidden: this connection is of agent worker: open a new one for agent boss"})
+    );
+    assert_eq!(client.refused("command", "Syscall.Shutdown", &json!({})).0, 403, "it did not become boss");
+    assert_eq!(show(&mut client, "worker-large")["message"], "You are worker");
+    assert_eq!(client.reply("command", "Bus.Publish", &publish)["offset"], 2);
+}
+
+/// On every way in: who may not publish is in the audit.
+#[test]
+fn refusals_of_the_loop_are_audited() {
+    let config = TOKENS.to_owned()
+        + "[[auth.tokens]]\ntoken = \"eve-secret\"\nagent = \"eve\"\nscopes = [\"os\", \"publish\"]\n";
+    let server = Server::with_config(
+        &config,
+        &["--socket", "os.sock", "--require-auth", "--audit", "refusals,publish"],
+    );
+    let list = json!({"topic": "t", "publishACL": ["boss"]});
+    assert_eq!(server.request_as("boss-secret", "POST", "/topics", &list).0, 201);
+    let publish = json!({"topic": "t", "payload": 1});
+    let mut eve = Client::of(&server);
+    eve.reply("command", "Syscall.Authenticate", &json!({"token": "eve-secret"}));
+    assert_eq!(eve.refused("command", "Bus.Publish", &publish).0, 403);
+    let elsewhere = json!({"topic": "u", "payload": 1, "namespace": "blue"});
+    assert_eq!(eve.refused("command", "Bus.Publish", &elsewhere).0, 403);
+    let mut worker = Client::of(&server);
+    worker.reply("command", "Syscall.Authenticate", &json!({"token": "worker-secret"}));
+    assert_eq!(worker.refused("command", "Bus.Publish", &publish).0, 403);
+    let mut web =
+        crate::socket::Socket::open_as(&(server.ws_url() + "os"), "worker-secret").expect("a socket");
+    web.send_text(&crate::client::message("command", "Bus.Publish", &publish.to_string(), "w"));
+    assert_eq!(web.next()["data"]["code"], 403);
+    let mut boss = Client::of(&server);
+    boss.reply("command", "Syscall.Authenticate", &json!({"token": "boss-secret"}));
+    boss.reply("command", "Bus.Publish", &publish);
+    let mut records = Vec::new();
+    crate::server::eventually("all five are in the audit", || {
+        let path = "/topics/system.bus.audit/events?limit=1000";
+        let (_, page) = server.request_as("boss-secret", "GET", path, &json!(null));
+        let events = page["events"].as_array().expect("events").clone();
+        let of_loop = |event: &serde_json::Value| {
+            event["payload"]["what"] == "Bus.Publish" || event["payload"]["kind"] == "published"
+        };
+        records =
+            events.iter().filter(|event| of_loop(event)).map(|event| event["payload"].clone()).collect();
+        records.len() >= 5
+    });
+    let agents: Vec<&str> = records.iter().filter_map(|record| record["agent"].as_str()).collect();
+    assert_eq!(agents, ["eve", "eve", "worker", "worker", "boss"], "{records:?}");
+    let shown: Vec<_> = records.iter().map(|one| (one["kind"].as_str(), one["code"].as_str())).collect();
+    let refused = (Some("refused"), Some("forbidden"));
+    assert_eq!(shown, [refused, refused, refused, refused, (Some("published"), None)]);
+    assert_eq!((&records[0]["topic"], &records[0]["namespace"]), (&json!("t"), &json!("default")));
+    assert!(records[3]["peer"].is_string(), "of a WebSocket it is known where it came from");
+}
+
+#[test]
+fn a_timer_is_cancelled_only_by_whoever_set_it() {
+    let mut server = strict(&[]);
+    let come_in = |server: &Server, token: &str| {
+        let mut client = Client::of(server);
+        client.reply("command", "Syscall.Authenticate", &json!({ "token": token }));
+        client
+    };
+    let template = json!({"kind": "event", "type": "No.Body", "data": 1});
+    let set = json!({"delayMs": 3_600_000, "message": template});
+    let mut worker = come_in(&server, "worker-secret");
+    let timers: Vec<_> = (0..2).map(|_| worker.reply("command", "Timer.Set", &set)).collect();
+    let cancelled = |client: &mut Client, timer: &serde_json::Value| {
+        client.reply("command", "Timer.Cancel", timer)["cancelled"] == true
+    };
+    assert!(
+        !cancelled(&mut come_in(&server, "boss-secret"), &timers[0]),
+        "another agent, as if it were not there"
+    );
+    drop(worker);
+    assert!(cancelled(&mut come_in(&server, "worker-secret"), &timers[0]), "the same agent, come again");
+    server.kill_and_restart();
+    assert!(!cancelled(&mut come_in(&server, "boss-secret"), &timers[1]));
+    assert!(cancelled(&mut come_in(&server, "worker-secret"), &timers[1]), "also after a restart");
 }
 
 #[test]

@@ -73,10 +73,89 @@ fn tokens_and_their_scopes_count() {
     let mut stranger = Socket::open(&url(&server));
     stranger.send_text(&ping("s", "1"));
     assert_eq!(stranger.next()["data"]["code"], 401);
-    assert_eq!(stranger.next_or_close(), Err(Some(CloseCode::Policy)));
+    assert_eq!(
+        stranger.close_reason(),
+        "the first message must be Syscall.Authenticate with a valid token",
+        "it was not too slow, it said the wrong thing"
+    );
     let mut boss = Socket::open_as(&url(&server), "boss-secret").expect("it may come in");
     boss.send_text(&message("command", "Syscall.Shutdown", "{}", "s"));
     assert_eq!(boss.next()["data"], json!({"message": "Shutdown acknowledged"}));
     assert_eq!(boss.next_or_close(), Err(Some(CloseCode::Away)));
     assert_eq!(server.wait(), Some(0));
+}
+
+/// Over the limit of a frame the connection cannot go on: it is told in the loop's own form, after all that waits.
+#[test]
+fn a_frame_that_is_too_large_is_answered_like_a_line_and_ends_the_connection() {
+    let tokens = "[[auth.tokens]]\ntoken = \"worker-secret\"\nagent = \"worker\"\nscopes = [\"os\"]\n";
+    let (open, guarded) = (Server::start(), Server::with_config(tokens, &[]));
+    let huge = format!("\"{}\"", "x".repeat(2 << 20));
+    let mut socket = Socket::open(&url(&open));
+    for n in 0..100 {
+        socket.send_text(&ping(&n.to_string(), "1"));
+    }
+    // Everything is in the queue or written by now.
+    crate::server::eventually("all are answered", || {
+        crate::client::metric(&open, "os_outcomes_total{class=\"reply\"}") > 99.5
+    });
+    socket.send_text("nonsense");
+    socket.send_text(&huge);
+    for n in 0..100 {
+        assert_eq!(
+            socket.next()["metadata"]["causation"],
+            n.to_string(),
+            "nothing overtakes what was answered"
+        );
+    }
+    assert_eq!(socket.next()["data"]["code"], 400);
+    let too_long = json!({"code": 413, "message": "Message exceeds maximum line length of 16KB"});
+    let last = socket.next();
+    assert_eq!((&last["kind"], &last["data"]), (&json!("error"), &too_long));
+    assert_eq!(socket.next_or_close(), Err(Some(CloseCode::Size)));
+    crate::client::nothing_is_left(&open);
+    // A stranger hears it in the same form.
+    let mut stranger = Socket::open(&url(&guarded));
+    stranger.send_text(&huge);
+    assert_eq!(stranger.next()["data"], too_long);
+    assert_eq!(stranger.next_or_close(), Err(Some(CloseCode::Size)));
+}
+
+#[test]
+fn a_token_that_is_shown_later_counts_from_then_on() {
+    let config = "[[auth.tokens]]\ntoken = \"small-secret\"\nagent = \"ann\"\nscopes = [\"os\"]\n\
+                  [[auth.tokens]]\ntoken = \"large-secret\"\nagent = \"ann\"\nscopes = [\"os\", \"publish\"]\n\
+                  [[auth.tokens]]\ntoken = \"bob-secret\"\nagent = \"bob\"\nscopes = [\"os\"]\n\
+                  [[auth.tokens]]\ntoken = \"bus-secret\"\nagent = \"ann\"\nscopes = [\"publish\"]\n";
+    let server = Server::with_config(config, &[]);
+    let mut socket = Socket::open_as(&url(&server), "small-secret").expect("it may come in");
+    let publish = message("command", "Bus.Publish", r#"{"topic":"t","payload":1}"#, "p");
+    let show =
+        |token: &str| message("command", "Syscall.Authenticate", &json!({ "token": token }).to_string(), "a");
+    let mut ask = |text: &str| {
+        socket.send_text(text);
+        socket.next()
+    };
+    assert_eq!(ask(&publish)["data"]["code"], 403);
+    assert_eq!(ask(&show("guess"))["data"], json!({"code": 401, "message": "the token is not accepted"}));
+    assert_eq!(
+        ask(&show("bus-secret"))["data"],
+        json!({"code": 403, "message": "Forbidden: the token of agent ann has no scope os"})
+    );
+    assert_eq!(
+        ask(&show("bob-secret"))["data"],
+        json!({"code": 403, "message": "Forbidden: this connection is of agent ann: open a new one for agent bob"})
+    );
+    assert_eq!(ask(&publish)["data"]["code"], 403, "it is what it was");
+    assert_eq!(ask(&show("large-secret"))["data"], json!({"authenticated": true, "message": "You are ann"}));
+    assert_eq!(ask(&publish)["data"]["offset"], 1);
+    assert_eq!(ask(&show("small-secret"))["kind"], "reply");
+    assert_eq!(ask(&publish)["data"]["code"], 403, "and back");
+    let mut browser = Socket::open(&url(&server));
+    browser.send_text(&show("bus-secret"));
+    assert_eq!(
+        browser.next()["data"],
+        json!({"code": 403, "message": "Forbidden: the token of agent ann has no scope os"})
+    );
+    assert_eq!(browser.close_reason(), "the token has no scope os");
 }

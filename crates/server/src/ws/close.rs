@@ -43,6 +43,8 @@ pub(super) enum End {
     BrokenProtocol,
     /// It did not say who it is.
     Unauthenticated,
+    /// It said who it is, and may not come in. It was told why; this is the sentence of the closing frame.
+    SentAway(&'static str),
     /// The token it came in with is no longer accepted.
     Revoked,
     /// The server is going.
@@ -61,6 +63,14 @@ impl End {
         }
     }
 
+    /// The frame of the bus that goes before the closing frame.
+    pub(super) fn frame(self) -> Option<String> {
+        let End::Oversize { bytes_max } = self else { return None };
+        let mut text = String::new();
+        FrameError::too_large("frame", bytes_max).write(&mut text);
+        Some(text)
+    }
+
     /// Status of the closing frame, by RFC 6455.
     fn close_frame(self) -> Option<(u16, &'static str)> {
         match self {
@@ -69,15 +79,17 @@ impl End {
             End::Oversize { .. } => Some((1009, "frame too large")),
             End::BrokenProtocol => Some((1002, "protocol error")),
             End::Unauthenticated => Some((1008, "no token was sent in time")),
+            End::SentAway(why) => Some((1008, why)),
             End::Revoked => Some((1008, "the token is no longer accepted")),
             End::Stopping => Some((1001, "the server is shutting down")),
         }
     }
 }
 
-/// `closing` cuts short what is only patience with the peer.
+/// `frame` goes before the closing frame. `closing` cuts short what is only patience with the peer.
 pub(super) async fn last_words(
     end: End,
+    frame: Option<String>,
     mut sink: SplitSink<Socket, Message>,
     stream: SplitStream<Socket>,
     mut closing: watch::Receiver<bool>,
@@ -86,10 +98,8 @@ pub(super) async fn last_words(
         return;
     }
     let words = async {
-        if let End::Oversize { bytes_max } = end {
-            let mut text = String::new();
-            FrameError::too_large("frame", bytes_max).write(&mut text);
-            sink.feed(Message::Text(text.into())).await?;
+        if let Some(frame) = frame {
+            sink.feed(Message::Text(frame.into())).await?;
         }
         match end.close_frame() {
             Some((code, reason)) => {

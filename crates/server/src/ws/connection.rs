@@ -129,7 +129,7 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
     }
     // Before the last words: what the connection held must not wait for a peer that takes its time.
     drop(connection);
-    last_words(end, sink, stream, app.closing.clone()).await;
+    last_words(end, end.frame(), sink, stream, app.closing.clone()).await;
 }
 
 /// Ends only for a connection whose token was taken away: it must not go on receiving.

@@ -1,8 +1,10 @@
 //! `/os`: the messages of the CQRS loop over a WebSocket, one in each text frame, by the rules of the NDJSON socket.
 //!
-//! Without a token in the upgrade, which browsers cannot send, the first message must be `Syscall.Authenticate`.
+//! Without a token in the upgrade, which browsers cannot send, the first message must be `Syscall.Authenticate`. A later
+//! one gives the connection what its token is good for, if it is of the same agent.
 
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -10,15 +12,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use millrace_actors::{OsReceiver, OsSender};
+use millrace_actors::{OsReceiver, OsSender, TokenError, shown_token};
 use millrace_bus::BusError;
 use millrace_model::{OsId, OsMessage, Timestamp};
+use millrace_wire::ErrorCode;
 use millrace_wire::os::{Lenient, OsRefusal, encode, parse};
-use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
-use crate::access::{Caller, Grant, Scope};
+use crate::access::{Caller, Grant, Refused, Scope};
 use crate::app::{App, SharedApp};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -26,14 +28,14 @@ use crate::ws::close::{End, last_words};
 use crate::ws::pulse::{Check, Pulse};
 use crate::ws::upgrade::{Socket, Upgrade};
 
-/// Answers the reader gives itself, waiting to be written: the reader waits.
-const OWN_ANSWERS_MAX: usize = 64;
 /// Written together before they are flushed.
 const SLICE_LINES: usize = 256;
 
 const WHO_ARE_YOU: &str =
     "Authentication required: First message must be Syscall.Authenticate with a valid token";
-const AUTHENTICATE: &str = "Syscall.Authenticate";
+/// For the closing frame, which has room for one short sentence.
+const NOT_INTRODUCED: &str = "the first message must be Syscall.Authenticate with a valid token";
+const NO_SCOPE: &str = "the token has no scope os";
 
 pub(crate) async fn upgrade(
     State(app): State<SharedApp>,
@@ -46,7 +48,7 @@ pub(crate) async fn upgrade(
     }
     if let Some(grant) = caller.grant.as_deref().filter(|grant| !grant.has(Scope::Os)) {
         let why = format!("the token of agent {} has no scope {}", grant.principal.agent, Scope::Os);
-        return Err(Refusal::new(millrace_wire::ErrorCode::Forbidden, why));
+        return Err(Refusal::new(ErrorCode::Forbidden, why));
     }
     let Ok(permit) = app.connections.clone().try_acquire_owned() else {
         let max = app.settings.connections_max as u64;
@@ -63,7 +65,8 @@ async fn run(app: &App, socket: Socket, caller: Caller) {
     let (mut sink, mut stream) = socket.split();
     let end = talk(app, &mut sink, &mut stream, caller).await;
     tracing::debug!(?end, "a connection of the loop ended");
-    last_words(end, sink, stream, app.closing.clone()).await;
+    // What is to be said was said, in messages of the loop.
+    last_words(end, None, sink, stream, app.closing.clone()).await;
 }
 
 async fn talk(
@@ -83,13 +86,21 @@ async fn talk(
     }
     let Ok((sender, receiver)) = app.os.open(caller.by()).await else { return End::Stopping };
     let pulse = Pulse::default();
-    let (answers, own_answers) = mpsc::channel(OWN_ANSWERS_MAX);
-    let grant = caller.grant.clone();
-    let reader = Reader { app, caller, sender, answers, pulse: &pulse };
-    tokio::select! {
+    let grant = Mutex::new(caller.grant.clone());
+    let mut writing = pin!(write(app, sink, receiver, &pulse));
+    let reader = Reader { app, caller, sender, grant: &grant, pulse: &pulse };
+    let end = tokio::select! {
         end = reader.run(stream, first) => end,
-        end = write(app, sink, receiver, own_answers, &pulse) => end,
-        end = revoked(app, grant) => end,
+        end = &mut writing => return end,
+        end = revoked(app, &grant) => end,
+    };
+    // The reader is gone, which is a hang-up for the loop: the queue of answers ends. What is in it goes out first.
+    match end {
+        End::Oversize { .. } | End::Revoked => match writing.await {
+            End::Stopping => end,
+            worse => worse,
+        },
+        end => end,
     }
 }
 
@@ -104,51 +115,89 @@ async fn introduce(
         let text = match stream.next().await {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-            Some(Ok(Message::Binary(_))) => return Err(End::Unauthenticated),
+            Some(Ok(Message::Binary(_))) => {
+                return away(app, sink, caller, binary(), End::SentAway(NOT_INTRODUCED)).await;
+            }
             Some(Ok(Message::Close(_))) => return Err(End::Goodbye),
-            Some(Err(error)) => return Err(End::of(&error, app.settings.frame_bytes_max)),
+            Some(Err(error)) => match End::of(&error, app.settings.frame_bytes_max) {
+                end @ End::Oversize { .. } => return away(app, sink, caller, too_long(app), end).await,
+                end => return Err(end),
+            },
             None => return Err(End::Gone),
         };
-        let stamp = || app.os.link().stamp();
-        let refusal = match read(app, &text, &stamp) {
-            Ok(message) => match grant_of(app, &message) {
-                Some(grant) => {
+        if is_blank(&text) {
+            continue;
+        }
+        let (refusal, why) = match read(app, &text, &|| app.os.link().stamp()) {
+            Ok(message) => match shown_token(&message).map(|token| app.os_grant(&token)) {
+                Some(Ok(grant)) => {
                     caller.grant = Some(grant);
                     return Ok(message);
                 }
-                None => OsRefusal::new(401, WHO_ARE_YOU).about(&message),
+                Some(Err(error @ TokenError::NoScope { .. })) => (about(&error, &message), NO_SCOPE),
+                _ => (OsRefusal::new(401, WHO_ARE_YOU).about(&message), NOT_INTRODUCED),
             },
-            Err(refusal) => refusal,
+            Err(refusal) => (refusal, NOT_INTRODUCED),
         };
-        let line = line(refusal, stamp());
-        // It is told why before it is sent away; should it not hear it, it is sent away all the same.
-        let _ = sink.send(Message::Text(line.into())).await;
-        return Err(End::Unauthenticated);
+        return away(app, sink, caller, refusal, End::SentAway(why)).await;
     }
 }
 
-fn grant_of(app: &App, message: &OsMessage) -> Option<Arc<Grant>> {
-    #[derive(serde::Deserialize)]
-    struct Shown {
-        token: String,
-    }
-    if message.ty.as_str() != AUTHENTICATE {
-        return None;
-    }
-    let Shown { token } = serde_json::from_str(message.data.as_str()).ok()?;
-    app.tokens.find(&token).filter(|grant| grant.has(Scope::Os))
+/// It is told why before it is sent away; should it not hear it, it is sent away all the same.
+async fn away(
+    app: &App,
+    sink: &mut SplitSink<Socket, Message>,
+    caller: &Caller,
+    refusal: OsRefusal,
+    end: End,
+) -> Result<OsMessage, End> {
+    audit(app, caller, &refusal);
+    let line = line(refusal, app.os.link().stamp());
+    let _ = sink.send(Message::Text(line.into())).await;
+    Err(end)
+}
+
+fn binary() -> OsRefusal {
+    OsRefusal::invalid_json("a binary frame: send text frames")
+}
+
+fn too_long(app: &App) -> OsRefusal {
+    OsRefusal::too_long(app.settings.os.line_bytes_max)
+}
+
+fn about(error: &TokenError, message: &OsMessage) -> OsRefusal {
+    OsRefusal::new(error.code(), error.to_string()).about(message)
+}
+
+fn is_blank(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_whitespace())
+}
+
+/// Who may not is written down like at every other way in; who mistypes is not.
+fn audit(app: &App, caller: &Caller, refusal: &OsRefusal) {
+    let code = match refusal.code {
+        401 => ErrorCode::Unauthorized,
+        403 => ErrorCode::Forbidden,
+        429 => ErrorCode::RateLimited,
+        _ => return,
+    };
+    let what = refusal.ty.as_ref().map_or("a message of /os", |ty| ty.as_str());
+    let (agent, peer, why) = (caller.agent(), Some(caller.peer.addr), refusal.message.as_str());
+    let (namespace, topic, trace) = (None, None, None);
+    app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
 }
 
 struct Reader<'a> {
     app: &'a App,
     caller: Caller,
     sender: OsSender,
-    answers: mpsc::Sender<String>,
+    /// As far as whoever watches for revoked tokens must know.
+    grant: &'a Mutex<Option<Arc<Grant>>>,
     pulse: &'a Pulse,
 }
 
 impl Reader<'_> {
-    async fn run(self, stream: &mut SplitStream<Socket>, first: Option<OsMessage>) -> End {
+    async fn run(mut self, stream: &mut SplitStream<Socket>, first: Option<OsMessage>) -> End {
         if let Some(first) = first
             && let Err(end) = self.message(first).await
         {
@@ -162,12 +211,14 @@ impl Reader<'_> {
             self.pulse.beat();
             let taken = match arrived {
                 Some(Ok(Message::Text(text))) => self.text(&text).await,
-                Some(Ok(Message::Binary(_))) => {
-                    self.refuse(OsRefusal::invalid_json("a binary frame: send text frames")).await
-                }
+                Some(Ok(Message::Binary(_))) => self.refuse(binary()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(()),
                 Some(Ok(Message::Close(_))) => Err(End::Goodbye),
-                Some(Err(error)) => Err(End::of(&error, self.app.settings.frame_bytes_max)),
+                Some(Err(error)) => match End::of(&error, self.app.settings.frame_bytes_max) {
+                    // In the queue, so that it is the last thing said and overtakes nothing.
+                    end @ End::Oversize { .. } => self.refuse(too_long(self.app)).and(Err(end)),
+                    end => Err(end),
+                },
                 None => Err(End::Gone),
             };
             if let Err(end) = taken {
@@ -176,37 +227,52 @@ impl Reader<'_> {
         }
     }
 
-    async fn text(&self, text: &str) -> Result<(), End> {
-        if text.bytes().all(|byte| byte.is_ascii_whitespace()) {
+    async fn text(&mut self, text: &str) -> Result<(), End> {
+        if is_blank(text) {
             return Ok(());
         }
         match read(self.app, text, &|| self.sender.stamp()) {
             Ok(message) => self.message(message).await,
-            Err(refusal) => self.refuse(refusal).await,
+            Err(refusal) => self.refuse(refusal),
         }
     }
 
-    async fn message(&self, message: OsMessage) -> Result<(), End> {
+    async fn message(&mut self, message: OsMessage) -> Result<(), End> {
         if let Err(too_soon) = self.caller.charge(1) {
-            return self.refuse(OsRefusal::new(429, too_soon.to_string()).about(&message)).await;
+            return self.refuse(OsRefusal::new(429, too_soon.to_string()).about(&message));
+        }
+        if let Err(error) = self.identify(&message).await {
+            return self.refuse(about(&error, &message));
         }
         let grant = self.caller.grant.as_deref();
         if let Some(why) = grant.and_then(|grant| grant.rights.refuse(&message)) {
-            return self.refuse(OsRefusal::new(403, why).about(&message)).await;
+            return self.refuse(OsRefusal::new(403, why).about(&message));
         }
         self.sender.send(message).await.map_err(|_| End::Stopping)
     }
 
-    async fn refuse(&self, refusal: OsRefusal) -> Result<(), End> {
-        // The writer is gone only when the connection ends anyway.
-        self.answers.send(line(refusal, self.sender.stamp())).await.map_err(|_| End::Gone)
+    /// A token that is shown counts from now on: rights, rates, and whom access lists are asked about.
+    async fn identify(&mut self, message: &OsMessage) -> Result<(), TokenError> {
+        let Some(token) = shown_token(message).filter(|_| !self.app.tokens.is_open()) else { return Ok(()) };
+        let grant = self.app.os_grant(&token)?;
+        TokenError::check_change(self.caller.by().as_deref(), &grant.principal)?;
+        *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant.clone());
+        self.caller.grant = Some(grant);
+        // If the loop is gone, so is the next message.
+        let _ = self.sender.identify(self.caller.by()).await;
+        Ok(())
+    }
+
+    fn refuse(&self, refusal: OsRefusal) -> Result<(), End> {
+        audit(self.app, &self.caller, &refusal);
+        self.sender.answer(line(refusal, self.sender.stamp())).map_err(|_| End::Stopping)
     }
 }
 
 fn read(app: &App, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<OsMessage, OsRefusal> {
     let os = &app.settings.os;
     if text.len() > os.line_bytes_max {
-        return Err(OsRefusal::too_long(os.line_bytes_max));
+        return Err(too_long(app));
     }
     if !os.lenient_metadata {
         return parse(text.as_bytes(), None);
@@ -227,7 +293,6 @@ async fn write(
     app: &App,
     sink: &mut SplitSink<Socket, Message>,
     mut receiver: OsReceiver,
-    mut own_answers: mpsc::Receiver<String>,
     pulse: &Pulse,
 ) -> End {
     let settings = &app.settings;
@@ -241,7 +306,6 @@ async fn write(
                 Some(line) => within(app, answers(sink, &mut receiver, line)).await,
                 None => return End::Stopping,
             },
-            Some(line) = own_answers.recv() => within(app, sink.send(Message::Text(line.into()))).await,
             _ = ticks.tick() => match pulse.check(&mut missed, settings.pings_missed_max) {
                 Check::Fine => Ok(()),
                 Check::Ping => within(app, sink.send(Message::Ping(bytes::Bytes::new()))).await,
@@ -285,9 +349,13 @@ async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>)
 }
 
 /// Ends only for a connection whose token was taken away.
-async fn revoked(app: &App, grant: Option<Arc<Grant>>) -> End {
+async fn revoked(app: &App, grant: &Mutex<Option<Arc<Grant>>>) -> End {
     let mut reloads = app.reloads.subscribe();
-    while !grant.as_deref().is_some_and(Grant::is_revoked) {
+    let is_revoked = || {
+        let grant = grant.lock().unwrap_or_else(PoisonError::into_inner);
+        grant.as_deref().is_some_and(Grant::is_revoked)
+    };
+    while !is_revoked() {
         if reloads.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
