@@ -80,7 +80,7 @@ fn a_token_that_is_shown_later_counts_from_then_on() {
 #[test]
 fn refusals_of_the_loop_are_audited() {
     let config = TOKENS.to_owned()
-        + "[[auth.tokens]]\ntoken = \"eve-secret\"\nagent = \"eve\"\nscopes = [\"os\", \"publish\"]\n";
+        + "[[auth.tokens]]\ntoken = \"eve-secret\"\nagent = \"eve\"\nscopes = [\"os\", \"publish\"]\nnamespaces = [\"default\"]\n";
     let server = Server::with_config(
         &config,
         &["--socket", "os.sock", "--require-auth", "--audit", "refusals,publish"],
