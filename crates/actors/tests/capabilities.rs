@@ -335,3 +335,69 @@ async fn whoever_hangs_up_leaves_nothing_behind() {
     gate.notify_one();
     while handle.view().await.expect("a view").gauges.in_mailboxes > 0 {}
 }
+
+/// Its lineage was set for it, so it is true however late it speaks and whatever the loop has forgotten.
+#[tokio::test]
+async fn a_handler_may_speak_long_after_it_has_answered() {
+    let settings = LoopSettings {
+        router: millrace_router::RouterLimits { lineage_max: 1, ..millrace_router::RouterLimits::default() },
+        ..LoopSettings::default()
+    };
+    let (listener, mut heard) = listener("Slow.Done");
+    let go = Arc::new(Notify::new());
+    let wait = go.clone();
+    let slow = Capability::new("Slow", "Answers first").command(
+        "Slow.Begin",
+        "Begins",
+        json!({}),
+        move |ctx, message| {
+            let wait = wait.clone();
+            async move {
+                let late = ctx.clone();
+                if message.data.as_str() == "true" {
+                    tokio::spawn(async move {
+                        wait.notified().await;
+                        late.emit("Slow.Done", &json!("done")).await
+                    });
+                }
+                ctx.reply(&json!("begun"))
+            }
+        },
+    );
+    let handle = started(settings, vec![slow, listener]).await;
+    let mut client = Client::of(&handle).await;
+    assert_eq!(client.ask("command", "Slow.Begin", "true").await["data"], "begun");
+    for _ in 0..10 {
+        client.ask("command", "Slow.Begin", "false").await;
+    }
+    go.notify_one();
+    let heard = heard.recv().await.expect("an event");
+    assert_eq!(heard, json!({"data": "done", "causation": "Slow.Begin-1"}));
+    assert_eq!(handle.view().await.expect("the loop runs").counters.actor_faults, 0);
+    handle.stop(Duration::ZERO).await;
+}
+
+/// It used to wait for an answer that nobody would give.
+#[tokio::test]
+async fn a_handler_that_asks_what_it_did_not_declare_is_told() {
+    let (said_in, mut said) = mpsc::unbounded_channel();
+    let shy = Capability::new("Shy", "Says only what it declared")
+        .query("Shy.Ask", "Asks another", json!({}), move |ctx, _| {
+            let said = said_in.clone();
+            async move {
+                let refused = ctx.query("Syscall.Ping", &json!(1)).await;
+                said.send(refused.clone()).expect("the test listens");
+                refused
+            }
+        })
+        .says(millrace_model::OsKind::Reply, "Shy.Ask", "The answer", None);
+    let handle = started(LoopSettings::default(), vec![shy]).await;
+    let mut client = Client::of(&handle).await;
+    for _ in 0..2 {
+        let answer = client.ask("query", "Shy.Ask", "1").await;
+        assert_eq!(answer["data"]["code"], 500, "{answer}");
+        let refused = said.recv().await.expect("it goes on").expect_err("a fault");
+        assert!(refused.message.ends_with("emitted query Syscall.Ping, which its manifest does not declare"));
+    }
+    handle.stop(Duration::ZERO).await;
+}
