@@ -21,8 +21,8 @@ pub(crate) struct Locks {
     poison: File,
     /// Held shared as long as the handle lives: whoever gets it exclusively is alone.
     _open: File,
-    /// The flag was raised, and this handle, being alone, lowered it.
-    pub(crate) lowered: Option<String>,
+    /// The flag was raised, and this handle, being alone, is the one to recover and lower it.
+    pub(crate) to_recover: Option<String>,
     /// This handle's own knowledge: no file is needed to remember the handle's own failure.
     poisoned: OnceLock<String>,
 }
@@ -92,7 +92,8 @@ impl Alone {
 }
 
 impl Locks {
-    /// If no other handle is open anywhere, a raised flag is lowered: what the disk holds is read anew.
+    /// If no other handle is open anywhere, this one is to recover from what raised the flag. It stays raised until then:
+    /// whoever fails on the way, or is killed, leaves the recovery to the next.
     pub(crate) fn open(database: &Path) -> io::Result<Locks> {
         let folder = folder(database);
         fs::create_dir_all(&folder)?;
@@ -106,15 +107,17 @@ impl Locks {
             Err(TryLockError::WouldBlock) => false,
             Err(TryLockError::Error(error)) => return Err(error),
         };
-        let mut lowered = None;
+        let mut to_recover = None;
         if alone {
-            lowered = raised_text(&poison);
-            lower(&poison)?;
+            to_recover = raised_text(&poison);
+            if to_recover.is_none() {
+                lower(&poison)?;
+            }
             open.unlock()?;
         }
         open.lock_shared()?;
         gate.unlock()?;
-        Ok(Locks { gate, writer, poison, _open: open, lowered, poisoned: OnceLock::new() })
+        Ok(Locks { gate, writer, poison, _open: open, to_recover, poisoned: OnceLock::new() })
     }
 
     /// Waits for this process's turn to write. The gate makes it first come, first served: a writer that has just
@@ -124,6 +127,11 @@ impl Locks {
         let writer = self.writer.lock();
         self.gate.unlock()?;
         writer.map(|()| Turn(&self.writer))
+    }
+
+    /// What raised the flag is made good.
+    pub(crate) fn lower(&self) -> io::Result<()> {
+        lower(&self.poison)
     }
 
     /// Why nobody may write any more, if so.

@@ -75,17 +75,17 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Refused> 
 /// After a failed write the WAL may hold frames that only the page cache has. Copying them into the database and syncing
 /// that makes what we are about to read durable. While it does not succeed, the store can be read but not written.
 fn recover(conn: &Connection, locks: &Locks) {
-    let Some(earlier) = &locks.lowered else { return };
+    let Some(earlier) = &locks.to_recover else { return };
     let emptied = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-    match emptied {
-        Ok(false) => {}
-        Ok(true) => {
-            locks.raise(earlier);
-        }
-        Err(error) => {
-            locks.raise(&format!("{earlier}; and again while recovering: {error}"));
-        }
-    }
+    let reason = match emptied.map_err(|error| error.to_string()) {
+        Ok(true) => earlier.clone(),
+        Ok(false) => match locks.lower() {
+            Ok(()) => return,
+            Err(error) => format!("{earlier}; recovered, but the flag cannot be lowered: {error}"),
+        },
+        Err(error) => format!("{earlier}; and again while recovering: {error}"),
+    };
+    locks.raise(&reason);
 }
 
 fn load_all(conn: &Connection, options: &SqliteOptions) -> Attempt<(Index, Dedupe)> {

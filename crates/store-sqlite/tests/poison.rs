@@ -87,6 +87,27 @@ fn a_store_that_cannot_recover_is_readable_and_says_why_it_is_not_writable() {
     assert_eq!(open(&path, None).poisoned(), None);
 }
 
+/// An opener that fails before it has recovered must not make the next one believe that there is nothing to recover.
+#[test]
+fn the_flag_stays_up_until_somebody_has_recovered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    fill(&open(&path, Some(400 << 10)));
+    let flag = || std::fs::read(folder.path().join("store.db-locks/poison")).unwrap()[0];
+    assert_eq!(flag(), b'!');
+
+    let stranger = rusqlite::Connection::open(&path).unwrap();
+    stranger.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    let options = SqliteOptions { busy_timeout_ms: 10, ..SqliteOptions::default() };
+    let refused = SqliteStore::open(&path, options).unwrap_err();
+    assert!(matches!(&refused, StoreError::Unusable(reason) if reason.contains("locked")), "{refused}");
+    assert_eq!(flag(), b'!', "nobody has recovered yet");
+
+    drop(stranger);
+    assert_eq!(open(&path, None).poisoned(), None);
+    assert_eq!(flag(), b'-');
+}
+
 #[test]
 fn a_batch_that_does_not_fit_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
