@@ -37,6 +37,8 @@ impl Call {
 #[derive(Clone, Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
+    /// Whether a task that asks may be the one who commits.
+    may_commit: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,13 @@ pub(crate) struct Shared {
 
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>) -> Handle {
-        Handle { shared }
+        Handle { shared, may_commit: true }
+    }
+
+    /// For tasks that may run anywhere. Whoever asks may otherwise find itself waiting for the disk, which tokio allows
+    /// the workers of a runtime with several threads, and nobody inside a `LocalSet`: there it panics.
+    pub fn from_anywhere(&self) -> Handle {
+        Handle { shared: self.shared.clone(), may_commit: false }
     }
 
     /// A new connection.
@@ -66,7 +74,7 @@ impl Handle {
         let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
         let RuntimeSettings { outbox_soft_bytes, outbox_hard_bytes, .. } = shared.settings;
         let outbox = Outbox::new(outbox_soft_bytes, outbox_hard_bytes, shared.metrics.clone());
-        Link::open(conn, namespace, shared.clone(), outbox)
+        Link::open(conn, namespace, shared.clone(), outbox, self.may_commit)
     }
 
     /// One request, one answer; waits while the owner has its hands full. Giving up on it does not undo it.
@@ -85,7 +93,8 @@ impl Handle {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
         self.shared.inbox.reserve(units).await?;
-        crew::ask(&self.shared, std::iter::once((Asked::Call { answer, by, request }, units)), true)?;
+        let asked = std::iter::once((Asked::Call { answer, by, request }, units));
+        crew::ask(&self.shared, asked, self.may_commit)?;
         Ok(Call(reply))
     }
 

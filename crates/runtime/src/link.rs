@@ -41,6 +41,7 @@ pub struct Link {
     conn: ConnId,
     shared: Arc<Shared>,
     outbox: Arc<Outbox>,
+    may_commit: bool,
 }
 
 impl Link {
@@ -49,10 +50,11 @@ impl Link {
         namespace: Namespace,
         shared: Arc<Shared>,
         outbox: Outbox,
+        may_commit: bool,
     ) -> Result<Link, Ended> {
         let outbox = Arc::new(outbox);
         shared.inbox.tell(Asked::Open { conn, namespace, outbox: outbox.clone() })?;
-        Ok(Link { conn, shared, outbox })
+        Ok(Link { conn, shared, outbox, may_commit })
     }
 
     pub fn conn(&self) -> ConnId {
@@ -87,7 +89,7 @@ impl Link {
             });
             // What already waits to be written must not wait for a sync.
             let attended = self.outbox.attend();
-            crew::ask(&self.shared, asked, attended.is_empty)?;
+            crew::ask(&self.shared, asked, self.may_commit && attended.is_empty)?;
         }
         Ok(())
     }

@@ -94,13 +94,14 @@ impl Server {
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
+        let handle = runtime.handle().from_anywhere();
         if settings.tokens.is_empty() {
-            warn_of_idle_lists(&runtime.handle()).await;
+            warn_of_idle_lists(&handle).await;
         }
-        observe::make_topics(&runtime.handle()).await;
+        observe::make_topics(&handle).await;
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate));
         let hears = os::Hears::default();
-        let (os, asked) = os::start(&settings, &store, &runtime.handle(), &tokens, &hears).await?;
+        let (os, asked) = os::start(&settings, &store, &handle, &tokens, &hears).await?;
         let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
@@ -136,7 +137,7 @@ impl Server {
 
     /// For embedders and other edges of the same process.
     pub fn handle(&self) -> Handle {
-        self.runtime.handle()
+        self.runtime.handle().from_anywhere()
     }
 
     /// The CQRS loop, for adding capabilities to it.
