@@ -62,8 +62,10 @@ export class BusClient {
     const settings = { ...DEFAULTS, ...options };
     this.#options = options;
     this.#endpoint = new Endpoint(url, options.namespace);
-    this.#room = new Room(settings.publishesInflightMax, settings.publishCharsInflightMax);
-    this.#requests = new Requests((text) => this.#link.send(text), this.#room, settings.frameBytesMax);
+    // No text has more characters than bytes.
+    const { publishesInflightMax, publishCharsInflightMax, frameBytesMax } = settings;
+    this.#room = new Room(publishesInflightMax, publishCharsInflightMax, frameBytesMax);
+    this.#requests = new Requests((text) => this.#link.send(text), this.#room, frameBytesMax);
     this.#subscriptions = new Subscriptions(this.#requests);
     this.#link = new Link(
       {
@@ -123,7 +125,8 @@ export class BusClient {
     return this.#publish(frame, (answer) => ('offsets' in answer ? batchReceiptOf(answer, ids) : undefined));
   }
 
-  /** Resolves when the next publish will not be refused with `QueueFull`, if nobody else comes first. */
+  /** Resolves when the next publish, whatever its size, will not be refused with `QueueFull`, if nobody else comes
+   * first: when there is room for a frame of `frameBytesMax`. */
   waitForRoom(): Promise<void> {
     return this.#room.wait();
   }

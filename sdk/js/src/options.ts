@@ -17,7 +17,8 @@ export interface BusClientOptions {
   idleTimeoutMs?: number;
   /** Publishes that are not confirmed yet; at this number the next one is refused with `QueueFull`. */
   publishesInflightMax?: number;
-  /** Characters of publishes that are not confirmed yet; a larger event is sent alone. */
+  /** Characters of publishes that are not confirmed yet; a larger event is sent alone. With less than
+   * `frameBytesMax`, `waitForRoom()` waits for the confirmation of everything. */
   publishCharsInflightMax?: number;
   /** Largest frame in bytes: a larger publish is refused here. The server closes connections that send more. */
   frameBytesMax?: number;

@@ -6,14 +6,17 @@ import { QueueFull } from './errors.js';
 export class Room {
   readonly #countMax: number;
   readonly #sizeMax: number;
+  /** The largest that `take` is ever asked for. */
+  readonly #oneMax: number;
   #count = 0;
   #size = 0;
   #closed: Error | undefined;
   #waiting: Deferred<void>[] = [];
 
-  constructor(countMax: number, sizeMax: number) {
+  constructor(countMax: number, sizeMax: number, oneMax: number) {
     this.#countMax = countMax;
     this.#sizeMax = sizeMax;
+    this.#oneMax = oneMax;
   }
 
   /** Throws `QueueFull`. Something larger than all room is taken alone. */
@@ -30,7 +33,8 @@ export class Room {
     if (this.#hasRoom()) for (const waiter of this.#waiting.splice(0)) waiter.resolve();
   }
 
-  /** Resolves when there is room, without keeping it for the caller. */
+  /** Resolves when there is room for one more of any size, without keeping it for the caller. Were it less, whoever
+   * was refused and waits would be told at once to try again, and never let a confirmation be read in between. */
   wait(): Promise<void> {
     if (this.#closed) return refusal(this.#closed);
     if (this.#hasRoom()) return Promise.resolve();
@@ -45,6 +49,7 @@ export class Room {
   }
 
   #hasRoom(): boolean {
-    return this.#count < this.#countMax && this.#size < this.#sizeMax;
+    if (this.#count === 0) return true;
+    return this.#count < this.#countMax && this.#size + this.#oneMax <= this.#sizeMax;
   }
 }

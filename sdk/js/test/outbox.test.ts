@@ -38,6 +38,19 @@ test('a batch larger than the send queue waits for room', async () => {
   assert.equal((await drainOutbox(filled('narrow', 50), bus)).sent, 50);
 });
 
+test('rows of many sizes keep their order in a send queue of few characters', async () => {
+  const bus = fixture.client({ publishCharsInflightMax: 2_000 });
+  const outbox = new MemoryOutbox();
+  for (let n = 0; n < 30; n++) {
+    outbox.add({ id: `sizes-${n}`, topic: 'sizes', payload: 'x'.repeat(n % 3 ? 10 : 1_500) });
+  }
+  assert.deepEqual(await drainOutbox(outbox, bus), { claimed: 30, sent: 30, refused: 0 });
+  assert.deepEqual(
+    await storedIds('sizes'),
+    Array.from({ length: 30 }, (_, n) => `sizes-${n}`),
+  );
+});
+
 /** Dies at one moment of one row, as a process would. */
 class Crashing implements OutboxStore {
   #left: number;

@@ -130,6 +130,29 @@ test('the send queue is bounded in size too, but one event always fits', async (
   await bus.publish('bounded-size', 'y');
 });
 
+test('room is room for the next publish, whatever its size', async () => {
+  const bus = fixture.client({ publishCharsInflightMax: 1_000 });
+  const kept = bus.publish('roomy', 'x'.repeat(600));
+  const small = bus.publish('roomy', 'small');
+  await assert.rejects(bus.publish('roomy', 'y'.repeat(600)), refusedWith('queue_full'));
+  await bus.waitForRoom();
+  await bus.publish('roomy', 'y'.repeat(600));
+  await Promise.all([kept, small]);
+});
+
+test('many publishes wait for room at once while it fits the largest frame', async () => {
+  const bus = fixture.client({ publishCharsInflightMax: 3_000, frameBytesMax: 1_000 });
+  const sent = [];
+  for (let n = 0; n < 50; n++) {
+    await bus.waitForRoom();
+    sent.push(bus.publish('flowing', n % 3 === 0 ? 'x'.repeat(850) : n));
+  }
+  assert.deepEqual(
+    (await Promise.all(sent)).map(({ offset }) => offset),
+    Array.from({ length: 50 }, (_, n) => n + 1),
+  );
+});
+
 test('flush resolves when everything is confirmed', async () => {
   const bus = fixture.client();
   for (let n = 0; n < 100; n++) void bus.publish('flushed', n);
