@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use millrace_server::{
@@ -32,6 +33,10 @@ pub(super) fn command() -> Command {
         .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound]))
 }
 
+/// How long a server that has stopped waits until everybody has let go of the store. Then its log is emptied into the
+/// database, and the one file is all there is; should somebody take longer, the next start does it.
+const LET_GO_MAX: Duration = Duration::from_secs(5);
+
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
     log::start(&effective.config, "info");
@@ -42,7 +47,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(plan.serve());
-    runtime.shutdown_background();
+    match &result {
+        Err(Failure::Interrupted(_)) => runtime.shutdown_background(),
+        _ => runtime.shutdown_timeout(LET_GO_MAX),
+    }
     result
 }
 

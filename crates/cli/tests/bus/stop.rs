@@ -22,6 +22,25 @@ fn sigterm_ends_with_zero_and_what_was_in_flight_comes_again_uncounted() {
     assert_eq!(socket.expect("MESSAGE")["envelope"].get("attempts"), None);
 }
 
+/// Whoever copies the one file of a server that has stopped has everything.
+#[test]
+fn a_stopped_server_leaves_one_file() {
+    let mut server = Server::start();
+    let mut socket = server.socket();
+    socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": 1}));
+    assert_eq!(socket.next()["type"], "PUBLISHED");
+    // Connections, a subscription and a request over HTTP: none of them may hold on to the store.
+    socket.subscribe("t", "g", &json!({}));
+    assert_eq!(server.get("/topics/t/events").0, 200);
+    assert_eq!(server.terminate(), Some(0));
+    let mut left: Vec<_> = std::fs::read_dir(server.folder())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["test.db", "test.db-locks"]);
+}
+
 #[test]
 fn a_second_server_on_the_same_store_refuses_to_start_and_says_who_holds_it() {
     let server = Server::start();
