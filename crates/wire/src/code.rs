@@ -44,7 +44,7 @@ macro_rules! codes {
 
 codes! {
     BadJson "bad_json" 400 "Not valid JSON",
-    BadFrame "bad_frame" 400 "A field is missing or wrong",
+    BadFrame "bad_frame" 400 "Bad request",
     UnknownType "unknown_type" 400 "Unknown type of frame",
     BadTopic "bad_topic" 400 "Bad topic",
     BadGroup "bad_group" 400 "Bad group",
