@@ -40,7 +40,7 @@ pub(super) fn restore_command() -> Command {
             Arg::new("allow-damaged")
                 .long("allow-damaged")
                 .action(ArgAction::SetTrue)
-                .help("Restore a backup that has problems, too"),
+                .help("Restore a backup that has problems, too, as it is"),
         )
 }
 
@@ -70,8 +70,8 @@ pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), Failure> {
         found.list().iter().find(|_| !found.is_healthy() && !matches.get_flag("allow-damaged"))
     {
         return Err(Failure::Failed(format!(
-            "{} is damaged: {}: {} (problems in all: {}); choose another backup, or --allow-damaged to restore what is \
-             whole",
+            "{} is damaged: {}: {} (problems in all: {}); choose another backup, or --allow-damaged to restore it \
+             with its damage",
             file.display(),
             first.place,
             first.what,
