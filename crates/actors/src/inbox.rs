@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use millrace_model::{EventId, OsFault, OsId, OsMessage, Timestamp};
-use millrace_router::{By, CapabilityId, ConnId, DeliveryId, Input, Router};
+use millrace_model::{EventId, OsId, OsMessage, Timestamp};
+use millrace_router::{By, CapabilityId, ConnId, DeliveryId, Input, Router, Settled};
 use millrace_runtime::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 
@@ -32,7 +32,7 @@ pub(crate) enum Told {
     Bus {
         to: CapabilityId,
         message: OsMessage,
-        settled: oneshot::Sender<Result<(), OsFault>>,
+        settled: oneshot::Sender<Settled>,
     },
     /// A connection that lives elsewhere.
     Open {
@@ -69,13 +69,8 @@ impl LoopLink {
         self.told.send(told).await.map_err(|_| Ended)
     }
 
-    /// Hands an event of the bus to a capability and waits until it was processed: `Ok` = acknowledge it, the inner
-    /// `Err` = give it back.
-    pub async fn bus_event(
-        &self,
-        to: CapabilityId,
-        message: OsMessage,
-    ) -> Result<Result<(), OsFault>, Ended> {
+    /// Hands an event of the bus to a capability and waits for what becomes of it.
+    pub async fn bus_event(&self, to: CapabilityId, message: OsMessage) -> Result<Settled, Ended> {
         let (settled, is_settled) = oneshot::channel();
         self.tell(Told::Bus { to, message, settled }).await?;
         is_settled.await.map_err(|_| Ended)

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use millrace_model::{JsonText, Now, OsFault, OsId, OsMessage};
-use millrace_router::{CapabilityId, ConnId, Effect, Input, Receipt, Router, TraceRecord};
+use millrace_router::{CapabilityId, ConnId, Effect, Input, Receipt, Router, Settled, TraceRecord};
 use millrace_wire::os::{OsRefusal, encode};
 use tokio::sync::{mpsc, oneshot};
 
@@ -31,7 +31,7 @@ pub(crate) struct Shell {
     records: Option<mpsc::Sender<JsonText>>,
     /// Handlers that wait for the outcome of a request they made, by its id.
     waits: HashMap<(CapabilityId, OsId), oneshot::Sender<Arc<OsMessage>>>,
-    settles: HashMap<Receipt, oneshot::Sender<Result<(), OsFault>>>,
+    settles: HashMap<Receipt, oneshot::Sender<Settled>>,
     receipts: u64,
     pub(crate) stopped: bool,
     log: Log,
@@ -134,10 +134,10 @@ impl Shell {
             Effect::Answer { conn, message } => self.answer(now, conn, &message),
             Effect::Release { conn, count } => self.conns.release(conn, count),
             Effect::Commit { token, ops } => self.commits.put(token, ops),
-            Effect::Settle { receipt, result } => {
-                if let Some(settled) = self.settles.remove(&receipt) {
+            Effect::Settle { receipt, settled } => {
+                if let Some(waiting) = self.settles.remove(&receipt) {
                     // Who gave it to us has gone: the event is given out again by its lease.
-                    let _ = settled.send(result);
+                    let _ = waiting.send(settled);
                 }
             }
             Effect::Retired { capability } => self.actors.retired(capability),

@@ -5,12 +5,12 @@ mod desk;
 use std::time::Duration;
 
 use desk::{Client, Desk, doer, example, fault, limits};
-use millrace_actors::{Capability, ChildSettings};
-use millrace_bus::BusLimits;
-use millrace_model::{Group, OsFault, TopicName};
-use millrace_router::BusTopic;
+use millrace_actors::{Capability, ChildSettings, LoopSettings};
+use millrace_bus::{AckMode, BusLimits, From, Reply, Request, Subscribe};
+use millrace_model::{Filter, Group, Namespace, OsFault, TopicKey, TopicName};
+use millrace_router::{BusTopic, RouterLimits};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 fn topic(name: &str, group: &str) -> BusTopic {
     BusTopic {
@@ -31,6 +31,43 @@ async fn until_committed(desk: &Desk, topic: &str, group: &str, offset: u64) {
     while desk.committed(topic, group).await < offset {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The same of a group's members: the topic has one group.
+async fn until_members(desk: &Desk, topic: &str, members: usize) {
+    let topic = TopicKey::parse(&format!("default/{topic}")).expect("a topic");
+    loop {
+        let request = Request::ListGroups { topic: topic.clone() };
+        if let Reply::Groups(view) = desk.runtime.handle().call(request).await.expect("the bus runs")
+            && view.groups.first().is_some_and(|group| group.members == members)
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Events that may be delivered once.
+fn once() -> BusLimits {
+    BusLimits { max_attempts: 1, ..BusLimits::default() }
+}
+
+fn subscription(name: &str, group: &str) -> Subscribe {
+    let topic = topic(name, group);
+    Subscribe {
+        topic: TopicKey::new(&Namespace::default(), &topic.topic),
+        group: topic.group,
+        from: Some(From::Earliest),
+        reset: false,
+        max_inflight: Some(1),
+        ack_mode: AckMode::Individual,
+        filter: Filter::default(),
+    }
+}
+
+async fn no_dead_letters(client: &mut Client, topic: &str) {
+    let first = publish(client, json!({"topic": format!("{topic}.DLQ"), "payload": 1})).await;
+    assert_eq!(first["offset"], 1, "there are no dead letters: {first}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,30 +202,61 @@ async fn a_child_subscribes_by_command_and_a_client_cannot() {
     assert!(text.starts_with("Bus.Subscribe is for capabilities"), "{text}");
 }
 
+/// With a single attempt for each event, one that counted without anybody having seen the event would be its last.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_capability_is_unhealthy_its_events_wait_in_the_log() {
-    let mut desk =
-        Desk::with(limits(), BusLimits { max_attempts: 2, ..BusLimits::default() }, Vec::new()).await;
-    let manifest = json!({"name": "A", "inbound": [], "bus": [{"topic": "t", "from": "earliest"}]});
+    let mut desk = Desk::with(limits(), once(), Vec::new()).await;
+    let manifest = json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Die"}], "bus": [{"topic": "t", "from": "earliest"}]});
     let dying = desk.script("A", &manifest, "os._exit(1)");
     desk.run(vec![ChildSettings { restart: false, ..dying }]).await;
     let mut client = desk.client().await;
+    until_members(&desk, "t", 1).await;
+    while client.refused("A.Die", &json!(1)).await.0 != 503 {}
     for n in 0..3 {
         publish(&mut client, json!({"topic": "t", "payload": n})).await;
     }
-    // Long enough for a feed that keeps trying to use up every attempt.
-    tokio::time::sleep(Duration::from_millis(3500)).await;
+    until_members(&desk, "t", 0).await;
     assert_eq!(desk.committed("t", "os.A").await, 0, "nothing was given up");
     desk.run(vec![desk.script("A", &manifest, "answer('reply', None)")]).await;
     until_committed(&desk, "t", "os.A", 3).await;
-    client.send("command", "Bus.Publish", &json!({"topic": "t.DLQ", "payload": 1})).await;
-    let letters = client.answer().await;
-    assert_eq!(letters["data"]["offset"], 1, "there are no dead letters: {letters}");
+    no_dead_letters(&mut client, "t").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_its_mailbox_is_full_the_events_of_a_capability_wait_in_the_log() {
+    let (go, waits) = watch::channel(false);
+    let (begun_in, mut begun) = mpsc::unbounded_channel();
+    let slow = Capability::new("Slow", "Waits")
+        .query("Slow.Wait", "Waits", Value::Bool(true), move |ctx, _| {
+            let (mut waits, begun) = (waits.clone(), begun_in.clone());
+            async move {
+                begun.send(()).unwrap();
+                waits.wait_for(|go| *go).await.unwrap();
+                ctx.reply(&json!(null))
+            }
+        })
+        .on_bus(vec![topic("t", "g")], |_, _| async { Ok(()) });
+    let router = RouterLimits { mailbox_max: 1, ..RouterLimits::default() };
+    let settings = LoopSettings { router, ..LoopSettings::default() };
+    let desk = Desk::with_settings(settings, limits(), once(), vec![slow]).await;
+    let (mut client, mut waiting) = (desk.client().await, desk.client().await);
+    until_members(&desk, "t", 1).await;
+    waiting.send("query", "Slow.Wait", &json!(1)).await;
+    begun.recv().await.unwrap();
+    for n in 0..3 {
+        publish(&mut client, json!({"topic": "t", "payload": n})).await;
+    }
+    until_members(&desk, "t", 0).await;
+    assert_eq!(desk.committed("t", "g").await, 0, "nothing was given up");
+    go.send(true).unwrap();
+    assert_eq!(waiting.answer().await["kind"], "reply");
+    until_committed(&desk, "t", "g", 3).await;
+    no_dead_letters(&mut client, "t").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up() {
-    let bus_limits = BusLimits { ack_timeout_ms: 500, max_attempts: 4, ..BusLimits::default() };
+    let bus_limits = BusLimits { ack_timeout_ms: 200, max_attempts: 4, ..BusLimits::default() };
     let mut desk = Desk::with(limits(), bus_limits, Vec::new()).await;
     let manifest = json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Wait"}, {"kind": "query", "type": "A.Seen"}],
         "bus": [{"topic": "t", "from": "earliest"}]});
@@ -203,13 +271,18 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
                     answer('reply', None)";
     desk.run(vec![desk.script("A", &manifest, body)]).await;
     let (mut client, mut waiting) = (desk.client().await, desk.client().await);
+    until_members(&desk, "t", 1).await;
     let go = desk.path("go");
     waiting.send("query", "A.Wait", &json!(go.to_str().unwrap())).await;
     for n in 0..6 {
         publish(&mut client, json!({"topic": "t", "payload": n})).await;
     }
-    // Their leases expire more often than they may be delivered.
-    tokio::time::sleep(Duration::from_millis(4000)).await;
+    // A later event uses up its attempts in the hands of somebody who does nothing. By then a feed that takes its own
+    // again and again has used up theirs.
+    let idler = desk.runtime.handle().open(Namespace::default()).unwrap();
+    idler.ask(&mut vec![(1, Request::Subscribe(subscription("idle", "idler")))]).await.unwrap();
+    publish(&mut client, json!({"topic": "idle", "payload": 1})).await;
+    until_committed(&desk, "idle", "idler", 1).await;
     assert_eq!(desk.committed("t", "os.A").await, 0, "none was given up");
     waiting.send("query", "A.Seen", &json!(1)).await;
     std::fs::write(&go, "").unwrap();
@@ -217,9 +290,27 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
     // What was in the mailbox before it was asked: the window.
     assert_eq!(waiting.answer().await["data"], json!([0, 1]));
     until_committed(&desk, "t", "os.A", 6).await;
-    client.send("command", "Bus.Publish", &json!({"topic": "t.DLQ", "payload": 1})).await;
-    let letters = client.answer().await;
-    assert_eq!(letters["data"]["offset"], 1, "there are no dead letters: {letters}");
+    no_dead_letters(&mut client, "t").await;
+}
+
+/// Whatever the code, it has had its attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_answers_503_has_seen_the_event() {
+    let (heard_in, mut heard) = mpsc::unbounded_channel();
+    let ear = Capability::new("Ear", "Does not listen")
+        .on_bus(vec![topic("t", "g")], |_, _| async { Err(OsFault::new(503, "not today")) });
+    let undertaker = Capability::new("Undertaker", "Reads dead letters").on_bus(
+        vec![topic("t.DLQ", "u")],
+        move |_, message| {
+            let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
+            heard_in.send(data["headers"]["x-dlq-reason"].clone()).unwrap();
+            async { Ok(()) }
+        },
+    );
+    let desk = Desk::with(limits(), once(), vec![ear, undertaker]).await;
+    let mut client = desk.client().await;
+    publish(&mut client, json!({"topic": "t", "payload": 1})).await;
+    assert_eq!(heard.recv().await, Some(json!("not today")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,6 +27,7 @@ impl Bus {
             | Request::Unsubscribe { .. }
             | Request::Ack(_)
             | Request::Nack(_)
+            | Request::GiveBack(_)
             | Request::Flow { .. }
             | Request::CreateTopic { .. }
             | Request::PatchTopic { .. }

@@ -5,7 +5,7 @@ use millrace_model::{Group, Now, Partition, TopicKey};
 use crate::bus::Bus;
 use crate::cursor::OpenState;
 use crate::group::CursorRef;
-use crate::input::{Ack, AckMode, ConnId, Nack};
+use crate::input::{Ack, AckMode, ConnId, GiveBack, Nack};
 use crate::note::Note;
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;
@@ -135,6 +135,34 @@ impl Bus {
         if nack.confirm {
             self.reply(to, Reply::Nacked);
         }
+        Ok(())
+    }
+
+    /// Whoever held it has not looked at it: as if it had not been delivered. Somebody else is preferred the next time.
+    pub(crate) fn give_back(&mut self, to: ReplyTo, given: GiveBack) -> Result<(), BusError> {
+        let (conn, at) = self.member_cursor(to, &given.topic, &given.group, given.partition)?;
+        let offset = given.offset.0;
+        let Some(group) = self.groups.get_mut(&at.group) else {
+            return Ok(());
+        };
+        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
+            return Ok(());
+        };
+        let held = |state| matches!(state, OpenState::Leased { conn: holder, .. } if holder == conn);
+        let Some(open) = cursor.open.get_mut(&offset).filter(|open| held(open.state)) else {
+            let GiveBack { topic, partition, group, offset } = given;
+            let why = "this connection does not hold it";
+            return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
+        };
+        open.attempts = open.attempts.saturating_sub(1);
+        open.state = OpenState::Ready;
+        cursor.ready.insert(offset);
+        cursor.tries_changed(offset);
+        // At once, because the delivery may be written down already.
+        cursor.flush_now = true;
+        group.released(conn);
+        self.to_flush.insert(at);
+        self.to_pump.insert(at.group);
         Ok(())
     }
 

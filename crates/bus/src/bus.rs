@@ -184,6 +184,7 @@ impl Bus {
             Request::Unsubscribe { topic, group } => self.unsubscribe(now, to, topic, group),
             Request::Ack(ack) => self.ack(to, ack),
             Request::Nack(nack) => self.nack(now, to, nack),
+            Request::GiveBack(given) => self.give_back(to, given),
             Request::Flow { credits } => self.flow(to, credits),
             Request::CreateTopic { topic, config } => self.create_topic(now, to, &topic, config),
             Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, &patch),

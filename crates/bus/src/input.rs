@@ -119,6 +119,9 @@ pub enum Request {
     },
     Ack(Ack),
     Nack(Nack),
+    /// A delivery that reached nobody: it does not count. Answered only if it is refused. No frame leads here, because a
+    /// consumer could have an event for ever with it.
+    GiveBack(GiveBack),
     /// Adds delivery credits to the connection; the first one switches it to credit mode.
     Flow {
         credits: u64,
@@ -236,4 +239,12 @@ pub struct Nack {
     pub reason: Option<String>,
     pub delay_ms: Option<u64>,
     pub confirm: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct GiveBack {
+    pub topic: TopicKey,
+    pub partition: Partition,
+    pub group: Group,
+    pub offset: Offset,
 }

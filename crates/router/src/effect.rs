@@ -28,8 +28,8 @@ pub enum Effect {
     Release { conn: ConnId, count: u32 },
     /// Make it durable, then say [`crate::Input::Committed`].
     Commit { token: Token, ops: Vec<Op> },
-    /// A bus event was processed (`Ok`: acknowledge it) or not (`Err`: give it back).
-    Settle { receipt: Receipt, result: Result<(), OsFault> },
+    /// What became of a bus event.
+    Settle { receipt: Receipt, settled: Settled },
     /// The mailbox of a capability that was to go is empty: let it go.
     Retired { capability: CapabilityId },
     /// A record of the trace, if they were asked for.
@@ -38,4 +38,16 @@ pub enum Effect {
     Note(Note),
     /// Nothing is pending any more: the process may end.
     Stopped,
+}
+
+/// What became of a bus event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Acknowledge it.
+    Processed,
+    /// It was begun and failed, whatever the code says: that was an attempt.
+    Failed(OsFault),
+    /// The capability takes nothing just now, or took nothing any more before this one's turn came. Nobody has seen it,
+    /// so it was no attempt.
+    Unseen,
 }

@@ -82,7 +82,8 @@ pub enum Input {
         begun: Vec<DeliveryId>,
         fault: OsFault,
     },
-    /// It will not be back by itself: everything in its mailbox and everything new is answered with 503.
+    /// It will not be back by itself: everything in its mailbox and everything new is answered with 503. What it had
+    /// begun is named by [`Input::Crashed`] before: nobody has seen the rest.
     Unhealthy {
         capability: CapabilityId,
         reason: String,

@@ -42,7 +42,7 @@ mod timers;
 mod trace;
 
 pub use counters::{Counters, Gauges};
-pub use effect::Effect;
+pub use effect::{Effect, Settled};
 pub use input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt, Token};
 pub use limits::RouterLimits;
 pub use look::Takes;

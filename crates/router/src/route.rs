@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, TICK_MS};
 
-use crate::effect::Effect;
+use crate::effect::{Effect, Settled};
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::lanes::Microtask;
+use crate::look::Takes;
 use crate::note::Note;
 use crate::own::TIMER_FIRED;
 use crate::pending::{Pending, Requester};
@@ -249,18 +250,9 @@ impl Router {
 
     /// For one capability, which will say when it has processed it.
     pub(crate) fn route_bus(&mut self, now: Now, to: CapabilityId, receipt: Receipt, message: OsMessage) {
-        let refused = match self.table.get(to) {
-            None => Some(OsFault::new(503, "the capability is gone")),
-            Some(one) if one.retiring => Some(OsFault::new(503, "the capability is being removed")),
-            Some(one) if one.unhealthy.is_some() => Some(OsFault::new(503, "the capability is unhealthy")),
-            Some(one) if one.waiting >= self.limits.mailbox_max => {
-                Some(OsFault::new(503, "its mailbox is full"))
-            }
-            Some(_) => None,
-        };
-        if let Some(fault) = refused {
+        if self.takes(to) != Takes::Now {
             self.counters.events_undelivered += 1;
-            self.effects.push(Effect::Settle { receipt, result: Err(fault) });
+            self.effects.push(Effect::Settle { receipt, settled: Settled::Unseen });
             return;
         }
         self.counters.events += 1;

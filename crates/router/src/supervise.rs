@@ -2,7 +2,7 @@
 
 use millrace_model::{Now, OsFault};
 
-use crate::effect::Effect;
+use crate::effect::{Effect, Settled};
 use crate::input::{CapabilityId, DeliveryId};
 use crate::note::{Audience, Note};
 use crate::router::Router;
@@ -16,9 +16,22 @@ impl Router {
         delivery: DeliveryId,
         result: Result<(), OsFault>,
     ) {
+        let fault = result.err();
+        let settled = fault.clone().map_or(Settled::Processed, Settled::Failed);
+        self.finish(now, from, delivery, fault.as_ref(), settled);
+    }
+
+    fn finish(
+        &mut self,
+        now: Now,
+        from: CapabilityId,
+        delivery: DeliveryId,
+        fault: Option<&OsFault>,
+        settled: Settled,
+    ) {
         let Some(one) = self.deliveries.get(&(from, delivery)) else { return };
         let (id, receipt, correlation) = (one.id.clone(), one.receipt, one.correlation.clone());
-        if let Err(fault) = &result {
+        if let Some(fault) = fault {
             match fault.code {
                 500 => self.fault(now, from, self.in_hand(from, Some(delivery)), fault),
                 _ => {
@@ -27,7 +40,7 @@ impl Router {
             }
         }
         if let Some(receipt) = receipt {
-            self.effects.push(Effect::Settle { receipt, result });
+            self.effects.push(Effect::Settle { receipt, settled });
         }
         self.deliveries.remove(&(from, delivery));
         self.remember(from, id, correlation);
@@ -56,7 +69,7 @@ impl Router {
         let fault = OsFault::new(503, format!("Capability '{name}' is unhealthy: {reason}"));
         let mailbox: Vec<DeliveryId> = self.mailbox(id).map(|(delivery, _)| delivery).collect();
         for delivery in mailbox {
-            self.done(now, id, delivery, Err(fault.clone()));
+            self.finish(now, id, delivery, Some(&fault), Settled::Unseen);
         }
         // What it had finished with but not answered will not be answered either.
         let unanswered: Vec<_> = self

@@ -71,19 +71,39 @@ fn a_reload_that_cannot_be_changes_nothing() {
 #[test]
 fn a_bus_event_is_acked_when_it_was_processed_and_given_back_when_not() {
     let mut desk = Desk::new();
-    for (receipt, result) in [(1, Ok(())), (2, Err(OsFault::new(500, "no")))] {
+    let failed = |code| Err(OsFault::new(code, "no"));
+    for (receipt, result, settled) in
+        [(1, Ok(()), "processed"), (2, failed(500), "failed 500"), (3, failed(503), "failed 503")]
+    {
         desk.bus_event("Ear", receipt);
         assert_eq!(desk.run().last().unwrap(), "Ear gets event Bus.Message {}");
         let (from, delivery) = (desk.ids["Ear"], desk.delivery(&format!("bus-{receipt}")));
-        let settled = if result.is_ok() { "ack" } else { "nack" };
         desk.give(Input::Done { from, delivery, result });
         assert!(desk.effects().contains(&format!("settle {receipt} {settled}")));
     }
-    let capability = desk.ids["Ear"];
+}
+
+#[test]
+fn a_bus_event_that_nobody_has_seen_did_not_fail() {
+    let mut desk = Desk::with(RouterLimits { mailbox_max: 2, ..RouterLimits::default() });
+    for receipt in 1..=3 {
+        desk.bus_event("Ear", receipt);
+    }
+    assert_eq!(desk.run().last().unwrap(), "settle 3 unseen", "the mailbox is full");
+    let (capability, begun) = (desk.ids["Ear"], vec![desk.delivery("bus-1")]);
+    desk.give(Input::Crashed { capability, begun, fault: OsFault::new(500, "it ended") });
+    assert!(desk.effects().contains(&"settle 1 failed 500".to_owned()));
     desk.give(Input::Unhealthy { capability, reason: "x".to_owned() });
+    assert!(desk.effects().contains(&"settle 2 unseen".to_owned()), "it had not begun that");
+    desk.bus_event("Ear", 4);
+    assert_eq!(desk.run(), ["settle 4 unseen"], "it is unhealthy");
+    desk.give(Input::Healthy { capability });
     desk.effects();
-    desk.bus_event("Ear", 3);
-    assert_eq!(desk.run(), ["settle 3 nack"]);
+    desk.bus_event("Ear", 5);
+    desk.run();
+    desk.give(Input::Retire { capability });
+    desk.bus_event("Ear", 6);
+    assert_eq!(desk.run(), ["settle 6 unseen"], "it is to go");
 }
 
 #[test]

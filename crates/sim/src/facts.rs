@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_bus::{Ack, AckMode, BusLimits, ConnId, Input, Nack, ReplyTo, Request};
+use millrace_bus::{Ack, AckMode, BusLimits, ConnId, GiveBack, Input, Nack, ReplyTo, Request};
 use millrace_model::{Batch, Event, Filter, Group, Mono, Now, Offset, Op, Outcome, TopicKey};
 
 use crate::ledger::{Ledger, cursor_rows, dropped, group_rows};
@@ -183,6 +183,7 @@ impl Facts {
         match request {
             Request::Ack(ack) => self.acked(conn, ack),
             Request::Nack(nack) => self.nacked(conn, nack),
+            Request::GiveBack(given) => self.given_back(conn, given),
             Request::Flow { credits } => {
                 let credits_max = self.limits.credits_max;
                 let held = &mut self.traffic.conns.entry(conn).or_default().credits;
@@ -241,6 +242,20 @@ impl Facts {
             // It may be completed already and be asked back by this, or it may be refused.
             item.acked = Acked::Maybe;
             item.asked_back = true;
+            item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
+        }
+    }
+
+    fn given_back(&mut self, conn: ConnId, given: &GiveBack) {
+        let seat = Seat { topic: given.topic.clone(), group: given.group.clone() };
+        let (now_ms, ending) = (self.now_ms, self.ending);
+        let items = self.traffic.items.get_mut(&seat.spot(given.partition));
+        let Some(item) = items.and_then(|items| items.get_mut(&given.offset)) else { return };
+        if item.surely_held(now_ms).is_some_and(|lease| lease.conn == conn) && !ending {
+            item.sends_this_life = item.sends_this_life.saturating_sub(1);
+            item.lease = None;
+        } else if item.possibly_held(now_ms).is_some_and(|lease| lease.conn == conn) {
+            item.miscounted = true;
             item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
         }
     }

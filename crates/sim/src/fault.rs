@@ -23,6 +23,8 @@ pub enum Fault {
     DuplicateAck,
     StrayAck,
     Nack,
+    /// A consumer gave an event back that nobody had looked at.
+    GiveBack,
     Congested,
     Unsubscribe,
     Seek,
@@ -54,6 +56,7 @@ impl Fault {
             Fault::DuplicateAck => "duplicate_ack",
             Fault::StrayAck => "stray_ack",
             Fault::Nack => "nack",
+            Fault::GiveBack => "give_back",
             Fault::Congested => "congested",
             Fault::Unsubscribe => "unsubscribe",
             Fault::Seek => "seek",

@@ -48,7 +48,7 @@ pub(crate) enum Acked {
 /// One event as one group has met it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
-    /// Deliveries ever, and since the server that runs now was started.
+    /// Deliveries ever, and since the server that runs now was started: of those, only the ones that count.
     pub sends: u32,
     pub sends_this_life: u32,
     pub lease: Option<Lease>,
@@ -58,6 +58,8 @@ pub(crate) struct Item {
     pub cut_short: bool,
     /// A NACK came when it was, perhaps, already completed: it may begin anew.
     pub asked_back: bool,
+    /// It was given back when its lease had, perhaps, already ended: that delivery counts or not.
+    pub miscounted: bool,
 }
 
 impl Item {

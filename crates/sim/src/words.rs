@@ -76,6 +76,10 @@ fn request(request: &Request) -> String {
                 nack.partition, nack.offset, nack.confirm
             )
         }
+        Request::GiveBack(given) => {
+            let (topic, group) = (given.topic.topic(), &given.group);
+            format!("give back {topic}/{group}/{} {}", given.partition, given.offset)
+        }
         other => format!("{other:?}"),
     }
 }

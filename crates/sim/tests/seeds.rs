@@ -34,6 +34,7 @@ fn no_invariant_is_violated() {
         Fault::DuplicateAck,
         Fault::StrayAck,
         Fault::Nack,
+        Fault::GiveBack,
         Fault::Congested,
         Fault::Unsubscribe,
         Fault::Seek,

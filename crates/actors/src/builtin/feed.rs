@@ -1,9 +1,9 @@
 //! A topic of the bus, fed to a capability: a member of a group whose window is the capability's mailbox.
 //!
 //! Each event becomes a `Bus.Message` with the event's own id, so whoever gets it twice can tell. It is acknowledged
-//! when the capability has processed it and given back, a while later each time, when it could not. While the
-//! capability takes nothing (it is unhealthy, or its mailbox is full) the feed leaves the group: nobody's attempts are
-//! used up by waiting.
+//! when the capability has processed it and refused, for a while longer each time, when it could not. While the
+//! capability takes nothing (it is unhealthy, or its mailbox is full) the feed leaves the group and gives back what it
+//! has as if it had not been delivered: nobody's attempts are used up by waiting.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use millrace_bus::{Ack, AckMode, From, Nack, Reply, Request, Subscribe};
+use millrace_bus::{Ack, AckMode, From, GiveBack, Nack, Reply, Request, Subscribe};
 use millrace_model::{
-    Event, Filter, JsonText, Namespace, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, TopicKey,
+    Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType,
+    Partition, TopicKey,
 };
-use millrace_router::{BusTopic, CapabilityId, Takes};
+use millrace_router::{BusTopic, CapabilityId, Settled, Takes};
 use millrace_runtime::{Ended, Handle, Item, Link, Taken};
 use tokio::sync::{oneshot, watch};
 
@@ -28,6 +29,10 @@ const TAKE_BYTES_MAX: usize = 1 << 20;
 
 /// How an event of the bus arrives.
 pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
+
+/// Requests whose answer tells nothing new, and the FLOW after which no delivery comes.
+const ANY: u64 = 0;
+const LAST_FLOW: u64 = 1;
 
 /// Whom to feed with what.
 #[derive(Clone, Debug)]
@@ -130,8 +135,11 @@ impl Feeding {
         let mut handed = BTreeMap::<_, u64>::new();
         let mut items = Vec::new();
         let mut ending: Option<End> = None;
+        // The answer to the last FLOW has come.
+        let mut stemmed = false;
         loop {
             if settling.is_empty()
+                && stemmed
                 && let Some(end) = ending
             {
                 return Ok(end);
@@ -144,38 +152,41 @@ impl Feeding {
                     link.written(bytes);
                     for item in items.drain(..) {
                         match item {
+                            Item::Delivery { event, .. }
+                                if ending.is_some() && !handed.contains_key(&place(&event)) =>
+                            {
+                                at.ask(self.give_back(&event)).await?;
+                            }
                             Item::Delivery { event, attempts, .. } => {
-                                let spent = handed.entry((event.stream.partition, event.offset)).or_default();
+                                let spent = handed.entry(place(&event)).or_default();
                                 *spent += 1;
                                 // Its lease has expired meanwhile. It has it already, and what comes of that counts.
                                 if *spent == 1 {
                                     settling.push(hand_over(&self.link, &self.plan, event, attempts));
                                 }
                             }
+                            Item::Reply { request: LAST_FLOW, .. } => stemmed = true,
                             Item::Reply { reply, .. } => {
                                 if let Some(why) = self.answered(reply, pause_ms) {
-                                    ending.get_or_insert(End::Refused(why));
+                                    at.end(&mut ending, End::Refused(why)).await?;
                                 }
                             }
                             Item::Notice { error, .. } => {
-                                ending.get_or_insert(End::Refused(error.to_string()));
+                                at.end(&mut ending, End::Refused(error.to_string())).await?;
                             }
                         }
                     }
                 }
-                Some(settled) = settling.next() => {
-                    let Settled { event, attempts, result } = settled;
-                    let credits = handed.remove(&(event.stream.partition, event.offset)).unwrap_or(1);
-                    match result {
-                        Ok(Ok(())) => at.ask(self.ack(&event)).await?,
-                        // Nobody has seen it: it stays leased until this connection closes.
-                        Ok(Err(fault)) if fault.code == 503 => {
-                            if ending.is_none() {
-                                at.ask(Request::Flow { credits: 0 }).await?;
-                            }
-                            ending.get_or_insert(End::Full);
+                Some(Back { event, attempts, settled }) = settling.next() => {
+                    let credits = handed.remove(&place(&event)).unwrap_or(1);
+                    match settled {
+                        Ok(Settled::Processed) => at.ask(self.ack(&event)).await?,
+                        Ok(Settled::Failed(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
+                        Ok(Settled::Unseen) => {
+                            // First this, or it would come again at once.
+                            at.end(&mut ending, End::Full).await?;
+                            at.ask(self.give_back(&event)).await?;
                         }
-                        Ok(Err(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
                         Err(_) => {
                             outlive(link).await;
                             return Ok(End::ForGood);
@@ -187,7 +198,7 @@ impl Feeding {
                 }
                 _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {
                     // No more from now on; what is in hand is still settled.
-                    at.ask(Request::Flow { credits: 0 }).await?;
+                    at.end(&mut ending, End::ForGood).await?;
                     ending = Some(End::ForGood);
                 }
             }
@@ -242,6 +253,15 @@ impl Feeding {
         })
     }
 
+    fn give_back(&self, event: &Event) -> Request {
+        Request::GiveBack(GiveBack {
+            topic: event.stream.topic.clone(),
+            partition: event.stream.partition,
+            group: self.plan.topic.group.clone(),
+            offset: event.offset,
+        })
+    }
+
     fn nack(&self, event: &Event, attempts: u32, fault: OsFault) -> Request {
         let FeedLimits { retry_ms, retry_ms_max, .. } = self.limits;
         let doublings = attempts.saturating_sub(1).min(16);
@@ -267,7 +287,7 @@ async fn outlive(link: &Link) {
     }
 }
 
-/// Where requests go. The numbers of their answers do not matter: only the first answer tells something new.
+/// Where requests go.
 struct At<'a> {
     key: TopicKey,
     link: &'a Link,
@@ -275,14 +295,28 @@ struct At<'a> {
 
 impl At<'_> {
     async fn ask(&self, request: Request) -> Result<(), Ended> {
-        self.link.ask(&mut vec![(0, request)]).await
+        self.link.ask(&mut vec![(ANY, request)]).await
+    }
+
+    /// No more from now on, for the first reason there is; what is in hand is still settled.
+    async fn end(&self, ending: &mut Option<End>, end: End) -> Result<(), Ended> {
+        if ending.is_none() {
+            *ending = Some(end);
+            self.link.ask(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
+        }
+        Ok(())
     }
 }
 
-struct Settled {
+/// An event that the capability was to have.
+struct Back {
     event: Arc<Event>,
     attempts: u32,
-    result: Result<Result<(), OsFault>, crate::inbox::Ended>,
+    settled: Result<Settled, crate::inbox::Ended>,
+}
+
+fn place(event: &Event) -> (Partition, Offset) {
+    (event.stream.partition, event.offset)
 }
 
 fn hand_over(
@@ -290,15 +324,15 @@ fn hand_over(
     plan: &Plan,
     event: Arc<Event>,
     attempts: u32,
-) -> impl Future<Output = Settled> + use<> {
+) -> impl Future<Output = Back> + use<> {
     let (link, to) = (link.clone(), plan.to);
     let message = message(&event, attempts);
     async move {
-        let result = match message {
+        let settled = match message {
             Ok(message) => link.bus_event(to, message).await,
-            Err(fault) => Ok(Err(fault)),
+            Err(fault) => Ok(Settled::Failed(fault)),
         };
-        Settled { event, attempts, result }
+        Back { event, attempts, settled }
     }
 }
 

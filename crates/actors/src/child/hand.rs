@@ -87,7 +87,5 @@ fn fault_of(error: &OsMessage) -> OsFault {
     }
     let data: Option<Data> = serde_json::from_str(error.data.as_str()).ok();
     let (code, message) = data.map_or((None, None), |data| (data.code, data.message));
-    // 503 would say that nobody has looked at it.
-    let code = code.filter(|code| *code != 503).unwrap_or(500);
-    OsFault::new(code, message.unwrap_or_else(|| error.data.as_str().to_owned()))
+    OsFault::new(code.unwrap_or(500), message.unwrap_or_else(|| error.data.as_str().to_owned()))
 }

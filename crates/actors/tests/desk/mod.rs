@@ -35,12 +35,21 @@ impl Desk {
         Desk::with(limits(), BusLimits::default(), Vec::new()).await
     }
 
-    pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, mut more: Vec<Capability>) -> Desk {
+    pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, more: Vec<Capability>) -> Desk {
+        Desk::with_settings(LoopSettings::default(), limits, bus_limits, more).await
+    }
+
+    pub(crate) async fn with_settings(
+        settings: LoopSettings,
+        limits: ChildLimits,
+        bus_limits: BusLimits,
+        mut more: Vec<Capability>,
+    ) -> Desk {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let runtime = Runtime::start(RuntimeSettings::default(), &store, bus_limits).expect("a bus");
         let feeds = Feeds::new(runtime.handle(), Handle::current(), FeedLimits::default(), None);
         let parts = LoopParts {
-            settings: LoopSettings::default(),
+            settings,
             nonce: 7,
             runtime: Handle::current(),
             commit: None,

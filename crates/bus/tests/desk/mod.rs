@@ -175,6 +175,11 @@ impl Desk {
         self.request(conn, Request::Nack(nack));
     }
 
+    pub fn give_back(&mut self, conn: u64, topic_name: &str, group_name: &str, offset: u64) {
+        let (topic, group, partition) = (topic(topic_name), group(group_name), Partition(0));
+        self.request(conn, Request::GiveBack(GiveBack { topic, partition, group, offset: Offset(offset) }));
+    }
+
     /// Lets time pass, waking the engine whenever it asked to be woken.
     pub fn pass(&mut self, ms: u64) {
         let end = self.now.mono + ms;

@@ -195,3 +195,25 @@ fn the_bounds_of_feeds_are_settings() {
     assert_eq!(std::fs::read_to_string(scripts.path("seen")).expect("a file"), "1\n2\n3\n4\n5\n");
     assert_eq!(inflight(), 3);
 }
+
+/// With a single attempt for each event, one that counted without anybody having seen the event would be its last.
+#[test]
+fn events_that_a_capability_never_saw_keep_their_attempts() {
+    let scripts = Scripts::new();
+    let bus = json!({"bus": [{"topic": "t", "from": "earliest"}]});
+    let mortal = scripts.write("Mortal", &bus, "os._exit(1)") + "restart = false\n";
+    let server = children::serve(&mortal, &["--max-attempts", "1"]);
+    let mut client = Client::of(&server);
+    let members = || server.get("/topics/t/groups").1["groups"][0]["members"].clone();
+    eventually("it is fed", || members() == 1);
+    eventually("it is unhealthy", || client.refused("query", "Mortal.Do", &json!(1)).0 == 503);
+    for n in 0..3 {
+        client.reply("command", "Bus.Publish", &json!({"topic": "t", "payload": n}));
+    }
+    eventually("it is not fed any more", || members() == 0);
+    assert_eq!(server.committed("t", "os.Mortal", 0), 0, "nothing was given up");
+    scripts.write("Mortal", &bus, "answer('reply', None)");
+    client.reply("command", "Syscall.Reload", &json!({}));
+    eventually("it has had them all", || server.committed("t", "os.Mortal", 0) == 3);
+    assert_eq!(server.get("/topics/t.DLQ").0, 404, "there are no dead letters");
+}

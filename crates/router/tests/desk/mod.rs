@@ -9,7 +9,7 @@ use bytes::Bytes;
 use millrace_model::{JsonText, Mono, Now, Op, OsFault, OsKind, OsMessage, OsType, Timestamp};
 use millrace_router::{
     Branch, CapabilityId, ConnId, DeliveryId, Effect, Input, Manifest, Receipt, Router, RouterLimits, Schema,
-    Token,
+    Settled, Token,
 };
 use serde_json::{Value, json};
 
@@ -148,8 +148,13 @@ impl Desk {
                 self.commits.push((token, ops));
                 line
             }
-            Effect::Settle { receipt, result } => {
-                format!("settle {} {}", receipt.0, if result.is_ok() { "ack" } else { "nack" })
+            Effect::Settle { receipt, settled } => {
+                let settled = match settled {
+                    Settled::Processed => "processed".to_owned(),
+                    Settled::Failed(fault) => format!("failed {}", fault.code),
+                    Settled::Unseen => "unseen".to_owned(),
+                };
+                format!("settle {} {settled}", receipt.0)
             }
             Effect::Retired { capability } => format!("{} may go", self.name(capability)),
             Effect::Note(note) => format!("note {}", note.ty()),

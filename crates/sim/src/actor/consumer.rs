@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_bus::{Ack, BusError, ConnId, From, Input, Nack, Reply, ReplyTo, Request, Subscribe};
+use millrace_bus::{Ack, BusError, ConnId, From, GiveBack, Input, Nack, Reply, ReplyTo, Request, Subscribe};
 use millrace_model::{Event, Filter, Group, Offset, Partition, Timestamp, TopicKey};
 
 use super::{Desk, Note};
@@ -187,7 +187,11 @@ impl Consumer {
             place.group = stranger;
         }
         // A stray ack of somebody's event is accepted and would hide a loss from nobody: the record knows of it.
-        let request = if self.dice.chance(700) { self.ack(place) } else { self.nack(place) };
+        let request = match self.dice.below(10) {
+            0..6 => self.ack(place),
+            6..9 => self.nack(place),
+            _ => give_back(place),
+        };
         desk.send(conn, request);
     }
 
@@ -220,6 +224,11 @@ impl Consumer {
             3 | 4 => {
                 desk.count(Fault::Nack);
                 let request = self.nack(place);
+                self.errand(desk, conn, request, think_ms);
+            }
+            5 => {
+                desk.count(Fault::GiveBack);
+                let request = give_back(place);
                 self.errand(desk, conn, request, think_ms);
             }
             _ => {
@@ -303,4 +312,8 @@ impl Consumer {
             }
         }
     }
+}
+
+fn give_back(Place { topic, group, partition, offset }: Place) -> Request {
+    Request::GiveBack(GiveBack { topic, partition, group, offset })
 }

@@ -82,6 +82,7 @@ fn silent(facts: &Facts) -> Result<(), String> {
     let waiting = facts.traffic.asked.iter().find(|(to, request)| match (to, request) {
         (_, Request::Ack(ack)) if !ack.confirm => false,
         (_, Request::Nack(nack)) if !nack.confirm => false,
+        (_, Request::GiveBack(_)) => false,
         (ReplyTo::Conn { conn, .. }, _) => !is_closed(facts, *conn),
         _ => true,
     });

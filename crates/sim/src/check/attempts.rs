@@ -1,4 +1,5 @@
-//! Attempts are true: what a delivery says is what was durable when the server started plus the sends since then,
+//! Attempts are true: what a delivery says is what was durable when the server started plus the sends since then
+//! that were not given back,
 //! never more than the sends that happened, never more than the topic allows.
 
 use millrace_model::{CursorRow, Offset, Op, Space, TryRow};
@@ -49,8 +50,10 @@ fn delivered(facts: &Facts, spot: &Spot, offset: Offset, attempts: u32) -> Resul
     let item = facts.traffic.item(spot, offset).cloned().unwrap_or_default();
     let (sends, this_life) = (item.sends, item.sends_this_life);
     let expected = facts.ledger_at_start.durable_attempts(spot, offset) + this_life + 1;
-    let begun_anew =
-        item.asked_back || facts.traffic.moved.contains(&spot.seat) || facts.traffic.is_moving(&spot.seat);
+    let begun_anew = item.asked_back
+        || item.miscounted
+        || facts.traffic.moved.contains(&spot.seat)
+        || facts.traffic.is_moving(&spot.seat);
     if attempts > sends + 1 || (attempts != expected && !begun_anew) {
         return Err(format!(
             "{spot} at {offset} says attempt {attempts}, it is {expected} ({} in all)",
