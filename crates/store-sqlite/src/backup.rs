@@ -16,6 +16,10 @@ use crate::locks;
 use crate::look::{self, LookError};
 use crate::schema::{self, MIGRATIONS, Refused};
 
+/// What SQLite may have put beside a database.
+pub(crate) const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// Those that SQLite would copy into whatever database stands beside them.
+const LOGS: [&str; 2] = ["-wal", "-journal"];
 /// A backup may be kept read-only; a copy of it is written to.
 const OWNER_MAY_WRITE: u32 = 0o600;
 
@@ -42,6 +46,10 @@ pub enum BackupError {
     Exists(PathBuf),
     #[error("{} is the store itself: choose another file", .0.display())]
     Itself(PathBuf),
+    #[error("{} is a file of the database {}: choose another", .path.display(), .of.display())]
+    Part { path: PathBuf, of: PathBuf },
+    #[error("{} has a log of its own, {}, which would get into the copy: choose another file", .path.display(), .log.display())]
+    HasLog { path: PathBuf, log: PathBuf },
     #[error("another process is writing {}: wait for it, or choose another file", .0.display())]
     Busy(PathBuf),
     #[error("the store is in use: {0}")]
@@ -61,11 +69,12 @@ impl BackupError {
 /// Copies the store at `database` to `target`.
 pub fn backup(database: &Path, target: &Path, existing: Existing) -> Result<Copied, BackupError> {
     let conn = open_source(database)?;
-    if is_same(database, target) {
-        return Err(BackupError::Itself(target.to_owned()));
+    let partial = locks::beside(target, ".partial");
+    for path in [target, &partial] {
+        refuse_parts(database, path)?;
     }
     refuse_existing(target, existing)?;
-    let partial = Partial::claim(&locks::beside(target, ".partial"))?;
+    let partial = Partial::claim(&partial)?;
     let copied = partial.fill(&conn, database)?;
     refuse_existing(target, existing)?;
     partial.put(target)?;
@@ -94,6 +103,28 @@ pub(crate) fn refuse_existing(target: &Path, existing: Existing) -> Result<(), B
         return Err(BackupError::Exists(target.to_owned()));
     }
     Ok(())
+}
+
+/// Nothing that belongs to a database may be written over, whoever asks for it: neither the store's own files nor the
+/// log of any other.
+fn refuse_parts(database: &Path, target: &Path) -> Result<(), BackupError> {
+    if is_same(database, target) {
+        return Err(BackupError::Itself(target.to_owned()));
+    }
+    let part = |of: &Path| BackupError::Part { path: target.to_owned(), of: of.to_owned() };
+    if is_same(&locks::folder(database), folder::parent_of(target)) {
+        return Err(part(database));
+    }
+    let name = target.to_string_lossy();
+    let mut bases = COMPANIONS.iter().filter_map(|companion| name.strip_suffix(companion)).map(Path::new);
+    if let Some(base) = bases.find(|base| base.is_file()) {
+        return Err(part(base));
+    }
+    let mut logs = LOGS.iter().map(|log| locks::beside(target, log));
+    match logs.find(|log| log.metadata().is_ok_and(|log| log.len() > 0)) {
+        Some(log) => Err(BackupError::HasLog { path: target.to_owned(), log }),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {

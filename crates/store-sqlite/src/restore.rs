@@ -6,13 +6,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::backup::{self, BackupError, Copied, Existing, Partial};
+use crate::backup::{self, BackupError, COMPANIONS, Copied, Existing, Partial};
 use crate::folder;
 use crate::locks::{self, Alone};
 use crate::serve_lock::ServeLock;
 
-/// What SQLite may have put beside a database.
-const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Where the replaced store is until the new one is in place; after a crash in between, all of it is there.
 const ASIDE: &str = "-replaced";
 
@@ -30,7 +28,8 @@ impl Restore {
     /// Copies `backup` beside `database` and keeps everybody else from opening that.
     pub fn prepare(backup: &Path, database: &Path, existing: Existing) -> Result<Restore, BackupError> {
         let source = backup::open_source(backup)?;
-        if backup::is_same(backup, database) {
+        let partial = locks::beside(database, "-restoring");
+        if backup::is_same(backup, database) || backup::is_same(backup, &partial) {
             return Err(BackupError::Itself(backup.to_owned()));
         }
         backup::refuse_existing(database, existing)?;
@@ -42,7 +41,7 @@ impl Restore {
         })?;
         // Again, now that nobody can make one any more.
         backup::refuse_existing(database, existing)?;
-        let partial = Partial::claim(&locks::beside(database, "-restoring"))?;
+        let partial = Partial::claim(&partial)?;
         let copied = partial.fill(&source, backup)?;
         partial.bring_forward()?;
         Ok(Restore { partial, copied, database: database.to_owned(), alone, _serve: serve })

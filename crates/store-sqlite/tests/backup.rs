@@ -170,3 +170,41 @@ fn a_backup_of_an_older_version_is_brought_forward() {
     restore.finish().unwrap();
     assert_eq!(events(&database), 3);
 }
+
+/// Whatever is forced: a file that a database needs is not a place for a copy.
+#[test]
+fn no_file_of_a_database_is_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (database, other) = (path("x.partial"), path("other.db"));
+    let (store, live) = (open(&database), open(&other));
+    publish(&store, 1, 20);
+    publish(&live, 1, 5);
+    let targets = [
+        "x.partial",
+        "x.partial-wal",
+        "x.partial-shm",
+        "x.partial-locks/writer",
+        "other.db",
+        "other.db-wal",
+        "x",
+    ];
+    for target in targets {
+        let refused = backup(&database, &path(target), Existing::Replace).unwrap_err();
+        let expected = match target {
+            "x.partial" | "x" => matches!(refused, BackupError::Itself(_)),
+            "other.db" => matches!(refused, BackupError::HasLog { .. }),
+            _ => matches!(refused, BackupError::Part { .. }),
+        };
+        assert!(expected, "{target}: {refused}");
+    }
+    publish(&store, 21, 30);
+    drop((store, live));
+    assert_eq!((events(&database), events(&other)), (30, 5));
+
+    let (database, copy) = (path("store.db"), path("store.db-restoring"));
+    std::fs::rename(path("x.partial"), &copy).unwrap();
+    let refused = Restore::prepare(&copy, &database, Existing::Keep).unwrap_err();
+    assert!(matches!(refused, BackupError::Itself(_)), "{refused}");
+    assert_eq!(events(&copy), 30);
+}
