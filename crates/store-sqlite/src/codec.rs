@@ -58,6 +58,18 @@ fn crc(context: &[u64], bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
+/// The key of the hashes. One from before checksums is bare, and believed.
+pub(crate) fn encode_key(key: &[u8; 16]) -> Vec<u8> {
+    let mut out = key.to_vec();
+    seal(&mut out, &[]);
+    out
+}
+
+pub(crate) fn decode_key(bytes: &[u8]) -> Result<[u8; 16], Malformed> {
+    let key = if bytes.len() == 16 { bytes } else { unseal(bytes, &[])? };
+    key.try_into().map_err(|_| Malformed)
+}
+
 /// `c` and `seq` are columns of their own; the checksum covers them.
 pub(crate) fn encode_record(c: u64, seq: u64, record: &Record) -> Vec<u8> {
     let base_ts = record.runs.iter().map(|(_, run)| run.first_ts).min().unwrap_or(0);

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::codec;
 use crate::dedupe::Dedupe;
-use crate::error::Attempt;
+use crate::error::{Attempt, Fault};
 use crate::hash::HashKey;
 use crate::index::Index;
 use crate::loc::Loc;
@@ -16,13 +16,26 @@ use crate::write::Writer;
 
 /// The store's key, drawn when it is asked for the first time. Must run where writing is allowed.
 pub(crate) fn hash_key(conn: &Connection) -> Attempt<HashKey> {
-    let mut select = conn.prepare("SELECT value FROM meta WHERE key = 'hash_key'")?;
-    if let Some(key) = select.query_row([], |row| row.get(0)).optional()? {
-        return Ok(HashKey(key));
-    }
-    let key = HashKey::draw();
-    conn.execute("INSERT INTO meta (key, value) VALUES ('hash_key', ?1)", params![key.0.as_slice()])?;
+    let key = stored_key(conn)?.unwrap_or_else(HashKey::draw);
+    // Written again if it is from before checksums.
+    conn.execute(
+        "INSERT INTO meta (key, value) VALUES ('hash_key', ?1) \
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
+        params![codec::encode_key(&key.0)],
+    )?;
     Ok(key)
+}
+
+/// Hashes whose key is damaged or gone would match nothing: every id would be stored again.
+pub(crate) fn stored_key(conn: &Connection) -> Attempt<Option<HashKey>> {
+    let damaged = || Fault::DamagedRow("meta", "hash_key".to_owned());
+    let mut select = conn.prepare("SELECT value FROM meta WHERE key = 'hash_key'")?;
+    let stored: Option<Vec<u8>> = select.query_row([], |row| row.get(0)).optional()?;
+    match stored {
+        Some(value) => codec::decode_key(&value).map(|key| Some(HashKey(key))).map_err(|_| damaged()),
+        None if conn.query_row("SELECT EXISTS (SELECT 1 FROM ids)", [], |row| row.get(0))? => Err(damaged()),
+        None => Ok(None),
+    }
 }
 
 /// Where the window begins. The store has no clock: the newest event stands for now.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use millrace_model::{Findings, Op, Space};
 use millrace_store::Store;
-use millrace_store::conformance::build::{append, batch, stream, trim};
+use millrace_store::conformance::build::{append, append_id, batch, stream, trim};
 use millrace_store_sqlite::{Doctor, Examined, LookError, ServeLock, SqliteOptions, SqliteStore};
 
 /// So small that everything is folded and pruned as it goes.
@@ -160,6 +160,42 @@ fn a_row_that_fails_its_checksum_is_named() {
     assert!(error.contains(r#"row "default/a/g3/0" of table cursors fails its checksum"#), "{error}");
     let (_, problems) = rows(&path);
     assert_eq!(problems, 1);
+}
+
+/// With another key every remembered id would be stored again.
+#[test]
+fn a_damaged_key_of_the_remembered_ids_is_told_and_not_acted_on() {
+    const DAY_MS: u64 = 86_400_000;
+    for meddling in [
+        "UPDATE meta SET value = CAST(zeroblob(4) || substr(value, 5) AS BLOB) WHERE key = 'hash_key'",
+        "UPDATE meta SET key = 'hash_kex' WHERE key = 'hash_key'",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let publish = |store: &SqliteStore, n: u64| {
+            let op = append_id(&stream("a", 0), &format!("id{n}"), "1", DAY_MS);
+            store.commit(&[batch(n * 10, vec![op])]).unwrap()
+        };
+        let store = SqliteStore::open(&path, small()).unwrap();
+        let answers: Vec<_> = (1..=100).map(|n| publish(&store, n)).collect();
+        while store.maintain(100).unwrap().more {}
+        drop(store);
+        // A key from before checksums is believed, and sealed when it is met.
+        meddle(&path, "UPDATE meta SET value = substr(value, 1, 16) WHERE key = 'hash_key'");
+        let store = SqliteStore::open(&path, small()).unwrap();
+        let again = publish(&store, 1);
+        assert_eq!(
+            format!("{again:?}").replace("duplicate: true", "duplicate: false"),
+            format!("{:?}", answers[0])
+        );
+        drop(store);
+        assert!(examine(&path).findings.is_healthy());
+
+        meddle(&path, meddling);
+        assert_finds(&path, "table meta, row \"hash_key\"");
+        let refused = SqliteStore::open(&path, small()).unwrap_err().to_string();
+        assert!(refused.contains("hash_key"), "{refused}");
+    }
 }
 
 #[test]

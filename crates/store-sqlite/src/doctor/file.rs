@@ -7,7 +7,8 @@ use millrace_model::{Findings, Space};
 use rusqlite::Connection;
 
 use super::RESTORE;
-use crate::error::Attempt;
+use crate::dedupe_load;
+use crate::error::{Attempt, Fault};
 use crate::locks;
 use crate::schema::{self, MIGRATIONS, Refused};
 use crate::small;
@@ -70,6 +71,18 @@ pub(super) fn integrity(conn: &Connection, findings: &mut Findings) -> Attempt<(
         }
     }
     Ok(())
+}
+
+/// The key of the remembered ids.
+pub(super) fn hash_key(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
+    match dedupe_load::stored_key(conn) {
+        Err(Fault::DamagedRow(table, row)) => {
+            let what = "its checksum does not match, or it is gone: remembered ids cannot be told";
+            findings.problem(format!("table {table}, row {row:?}"), what, RESTORE);
+            Ok(())
+        }
+        looked => looked.map(|_| ()),
+    }
 }
 
 pub(super) fn small_table(
