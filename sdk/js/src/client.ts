@@ -103,17 +103,19 @@ export class BusClient {
 
   /** Resolves when the event is as durable as the answer says. It is sent again after a lost connection, under the
    * same id, so that the server stores it once. */
-  publish<T>(topic: string, payload: T, key?: string, headers?: Headers): Promise<Published>;
+  publish<T>(topic: string, payload: T, key?: string | null, headers?: Headers | null): Promise<Published>;
   publish<T>(topic: string, payload: T, options: DelayedPublishOptions): Promise<Published | Scheduled>;
   publish<T>(topic: string, payload: T, options: PublishOptions): Promise<Published>;
   publish<T>(
     topic: string,
     payload: T,
-    keyOrOptions?: string | PublishOptions | DelayedPublishOptions,
-    headers?: Headers,
+    keyOrOptions?: string | PublishOptions | DelayedPublishOptions | null,
+    headers?: Headers | null,
   ): Promise<Published | Scheduled> {
-    const given = typeof keyOrOptions === 'object' ? keyOrOptions : withoutUndefined({ key: keyOrOptions, headers });
-    const frame: PublishFrame<T> = { type: 'PUBLISH', topic, ...given, id: given?.id ?? uuidv7(), payload };
+    const options = optionsOf(keyOrOptions ?? {});
+    // Plain JavaScript can bring headers behind options too: they are not dropped.
+    const given: PublishOptions = { ...(headers ? { headers } : {}), ...options };
+    const frame: PublishFrame<T> = { type: 'PUBLISH', topic, ...given, id: given.id ?? uuidv7(), payload };
     return this.#publish(frame, (answer) => ('offsets' in answer ? undefined : receiptOf(answer)));
   }
 
@@ -314,7 +316,6 @@ function checkPayloads(frame: PublishFrame | PublishBatchFrame): void {
   }
 }
 
-function withoutUndefined(options: { key: string | undefined; headers: Headers | undefined }): PublishOptions {
-  const { key, headers } = options;
-  return { ...(key === undefined ? {} : { key }), ...(headers === undefined ? {} : { headers }) };
+function optionsOf(keyOrOptions: string | PublishOptions): PublishOptions {
+  return typeof keyOrOptions === 'object' ? keyOrOptions : { key: keyOrOptions };
 }

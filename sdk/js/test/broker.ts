@@ -19,6 +19,8 @@ export interface Ready {
 interface StoredEvent {
   id: string;
   offset: number;
+  key?: string;
+  headers?: Record<string, string>;
   payload: unknown;
 }
 

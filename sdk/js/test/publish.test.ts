@@ -34,6 +34,26 @@ test('null is a payload', async () => {
   assert.equal((await fixture.broker.stored('nothing'))[0]?.payload, null);
 });
 
+test('a key that is null is no key, and what stands behind it is kept', async () => {
+  const bus = fixture.client();
+  await bus.publish('keyless', 1, null, { h: 'v' });
+  await bus.publish('keyless', 2, undefined, { h: 'v' });
+  await bus.publish('keyless', 3, 'k', null);
+  await bus.publish('keyless', 4, { key: 'k' });
+  // What types forbid and plain JavaScript can do.
+  await (bus.publish as (...given: unknown[]) => Promise<unknown>).call(bus, 'keyless', 5, { key: 'k' }, { h: 'v' });
+  assert.deepEqual(
+    (await fixture.broker.stored('keyless')).map(({ payload, key, headers }) => [payload, key, headers]),
+    [
+      [1, undefined, { h: 'v' }],
+      [2, undefined, { h: 'v' }],
+      [3, 'k', undefined],
+      [4, 'k', undefined],
+      [5, 'k', { h: 'v' }],
+    ],
+  );
+});
+
 test('the options form takes an id, and the same id is stored once', async () => {
   const bus = fixture.client();
   const id = uuidv7();
