@@ -2,12 +2,12 @@
 //!
 //! One stream at a time, in passes. A pass first reads what is new since the last one and notes the newest offset of
 //! each key, then reads everything up to there and removes what is older. One page is read or one small commit is under
-//! way at any time, so publishers never wait for it. An event is removed only when a newer one with its key was read back
-//! from the store, so a pass may be given up at any moment.
+//! way at any time, and while somebody publishes it rests after each commit, so publishers hardly wait for it. An event is
+//! removed only when a newer one with its key was read back from the store, so a pass may be given up at any moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use millrace_model::{Event, Mono, Now, Offset, Op, Partition, Timestamp};
+use millrace_model::{Durability, Event, Mono, Now, Offset, Op, Partition, Stream, Timestamp};
 
 use crate::bus::Bus;
 use crate::effect::Effect;
@@ -15,8 +15,13 @@ use crate::input::{ReadOutcome, ReadPage, Token};
 use crate::pending::Pending;
 use crate::topic::{Log, TopicId};
 
-/// Events looked at, and at most removed, in one step.
+/// Events looked at in one step.
 const PAGE_EVENTS_MAX: usize = 256;
+/// Events removed by one commit, which publishers may find before theirs: about a millisecond's work for a store.
+const REMOVED_MAX: usize = 32;
+/// While somebody publishes, a rest is this many times as long as the commit before it, and at least a moment.
+const BUSY_REST: u64 = 4;
+const BUSY_REST_MS_MIN: u64 = 4;
 /// Keys a pass remembers. Where there are more, it ends early and the next one takes over.
 const KEYS_MAX: usize = 100_000;
 const KEYS_BYTES_MAX: usize = 16 << 20;
@@ -55,6 +60,12 @@ struct Pass {
     newest: BTreeMap<Box<str>, u64>,
     newest_bytes: usize,
     sweeping: bool,
+    /// Offsets of the page looked at last that go.
+    gone: VecDeque<Offset>,
+    /// When the last commit was asked for, and how much had been published by then.
+    asked_at: Mono,
+    published: u64,
+    resting: bool,
     first_kept: Option<u64>,
     kept: u64,
     tombstone_due: Option<Timestamp>,
@@ -77,10 +88,16 @@ impl Bus {
 
     pub(crate) fn wake_compaction(&mut self, now: Now) {
         let asleep = self.compaction.wake.is_none_or(|wake| wake > now.mono);
-        if asleep || self.stopping || self.compaction.pass.is_some() {
+        if asleep || self.stopping {
             return;
         }
         self.compaction.wake = None;
+        if let Some(pass) = &mut self.compaction.pass {
+            // One that works comes back by itself.
+            return if std::mem::take(&mut pass.resting) {
+                self.go_on(now)
+            };
+        }
         let Some((topic, partition)) = self.next_to_compact(now) else {
             self.compaction.after = None;
             if self.topics.values().any(|topic| topic.config.compact) {
@@ -101,6 +118,10 @@ impl Bus {
             newest: BTreeMap::new(),
             newest_bytes: 0,
             sweeping: false,
+            gone: VecDeque::new(),
+            asked_at: now.mono,
+            published: 0,
+            resting: false,
             first_kept: None,
             kept: 0,
             tombstone_due: None,
@@ -121,7 +142,7 @@ impl Bus {
         due.next().map(|(at, _)| at)
     }
 
-    /// Reads the next page, or ends the pass.
+    /// Removes what is known to go, reads the next page, or ends the pass.
     fn go_on(&mut self, now: Now) {
         let Some(mut pass) = self.compaction.pass.take() else { return };
         let Some(topic) = self.topics.get(&pass.topic).filter(|topic| topic.config.compact && !self.stopping)
@@ -129,6 +150,11 @@ impl Bus {
             return self.give_up(now);
         };
         let Some(log) = topic.logs.get(pass.partition as usize) else { return self.give_up(now) };
+        let stream = topic.key.stream(Partition(pass.partition));
+        if !pass.gone.is_empty() {
+            let durability = topic.durability(&self.limits);
+            return self.remove_some(now, pass, stream, durability);
+        }
         if pass.at >= pass.end && !pass.sweeping {
             pass.sweeping = true;
             pass.at = log.start.0;
@@ -136,7 +162,6 @@ impl Bus {
         if pass.at >= pass.end {
             return self.finish(now, &pass);
         }
-        let stream = topic.key.stream(Partition(pass.partition));
         let token = self.token();
         pass.token = token;
         let from = Offset(pass.at);
@@ -160,25 +185,28 @@ impl Bus {
             pass.collect(&page);
             return self.go_on(now);
         }
-        let offsets = pass.sweep(&page, now.wall, self.limits.tombstone_ms);
-        let (topic, partition) = (pass.topic, pass.partition);
-        let (Some(last), Some(topic)) = (offsets.last(), self.topics.get(&topic).filter(|_| !self.stopping))
-        else {
-            return self.go_on(now);
-        };
-        let (compacted_to, durability) = (last.next(), topic.durability(&self.limits));
-        let stream = topic.key.stream(Partition(partition));
+        pass.sweep(&page, now.wall, self.limits.tombstone_ms);
+        self.go_on(now);
+    }
+
+    fn remove_some(&mut self, now: Now, mut pass: Pass, stream: Stream, durability: Durability) {
+        let count = pass.gone.len().min(REMOVED_MAX);
+        let offsets: Vec<Offset> = pass.gone.drain(..count).collect();
+        let Some(compacted_to) = offsets.last().map(|last| last.next()) else { return self.give_up(now) };
+        (pass.asked_at, pass.published) = (now.mono, self.counters.published);
         let ops = vec![Op::Remove { stream, offsets, compacted_to }];
-        let token = self.commit(now, durability, ops, Pending::Compact);
-        if let Some(pass) = &mut self.compaction.pass {
-            pass.token = token;
-        }
+        pass.token = self.commit(now, durability, ops, Pending::Compact);
+        self.compaction.pass = Some(pass);
     }
 
     pub(crate) fn compaction_durable(&mut self, now: Now, token: Token) {
-        if self.compaction.pass.as_ref().is_some_and(|pass| pass.token == token) {
-            self.go_on(now);
+        let Some(pass) = self.compaction.pass.as_mut().filter(|pass| pass.token == token) else { return };
+        if pass.published == self.counters.published {
+            return self.go_on(now);
         }
+        pass.resting = true;
+        let took = now.mono.0.saturating_sub(pass.asked_at.0);
+        self.compaction.wake = Some(now.mono + (took * BUSY_REST).max(BUSY_REST_MS_MIN));
     }
 
     fn finish(&mut self, now: Now, pass: &Pass) {
@@ -216,19 +244,18 @@ impl Pass {
         self.at = page.through.0 + 1;
     }
 
-    /// The offsets of this page that go.
-    fn sweep(&mut self, page: &ReadPage, now: Timestamp, tombstone_ms: u64) -> Vec<Offset> {
-        let (mut gone, end) = (Vec::new(), self.end);
+    /// Finds what of this page goes.
+    fn sweep(&mut self, page: &ReadPage, now: Timestamp, tombstone_ms: u64) {
+        let end = self.end;
         for event in page.events.iter().filter(|event| event.offset.0 < end) {
             if self.is_superseded(event) || self.is_spent(event, now, tombstone_ms) {
-                gone.push(event.offset);
+                self.gone.push_back(event.offset);
             } else {
                 self.kept += 1;
                 self.first_kept.get_or_insert(event.offset.0);
             }
         }
         self.at = page.through.0 + 1;
-        gone
     }
 
     fn is_superseded(&self, event: &Event) -> bool {

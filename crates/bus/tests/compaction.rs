@@ -90,6 +90,33 @@ fn a_pass_survives_a_restart_and_many_pages() {
     assert_eq!(seen(&mut desk, "g").len(), 7);
 }
 
+/// A publisher finds at most one small removal before its commit, and the disk for itself for a while after it.
+#[test]
+fn while_somebody_publishes_it_rests_between_small_commits() {
+    let mut desk = compacted();
+    for n in 0..1000 {
+        publish(&mut desk, &[("k", &n.to_string())]);
+    }
+    desk.hold = true;
+    desk.pass(30_000);
+    let mut removed = desk.removed.len();
+    assert_eq!(removed, 0);
+    for _ in 0..5 {
+        desk.hold = true;
+        desk.publish_event("other", event("1"));
+        desk.release();
+        let step = desk.removed.len() - removed;
+        assert!((1..=64).contains(&step), "{step} at once");
+        removed = desk.removed.len();
+        desk.pass(3);
+        assert_eq!(desk.removed.len(), removed, "it rests");
+        desk.hold = true;
+        desk.pass(1);
+    }
+    desk.release();
+    assert_eq!(desk.removed.len(), 999, "nobody publishes any more");
+}
+
 #[test]
 fn events_in_hand_and_topics_that_vanish_are_no_trouble() {
     let mut desk = compacted();
