@@ -22,8 +22,9 @@ let stopped = false;
 
 async function drain() {
   while (!stopped) {
-    const { claimed, sent, refused } = await drainOutbox(outbox, bus, { batch: BATCH });
+    const { claimed, sent, refused, postponed } = await drainOutbox(outbox, bus, { batch: BATCH });
     if (claimed > 0) console.log(`sent ${sent}, refused ${refused}`);
+    if (postponed) console.error(`${postponed.rows} have to wait: ${postponed.error.message}`);
     if (claimed < BATCH) await sleep(POLL_MS);
   }
 }

@@ -56,6 +56,7 @@ export class BusClient {
   #oversize = false;
   /** Why there will be nothing more. */
   #ended: BusError | undefined;
+  readonly #ending = new AbortController();
   #whenConnected: Deferred<void>[] = [];
 
   constructor(url: string = defaultUrl(), options: BusClientOptions = {}) {
@@ -90,6 +91,11 @@ export class BusClient {
 
   get state(): LinkState {
     return this.#link.state;
+  }
+
+  /** Aborted when there will be nothing more, closed or failed, with the `BusError` as its reason. */
+  get signal(): AbortSignal {
+    return this.#ending.signal;
   }
 
   /** Resolves when there is a connection; rejects when there will be none. */
@@ -198,9 +204,9 @@ export class BusClient {
   /** Sends what was asked before, then ends the connection. Publishes that are not confirmed by then fail with
    * `Closed`: await them, or `flush()`, first. */
   async close(): Promise<void> {
-    this.#ended ??= new Closed();
+    const error = this.#refuseMore(new Closed());
     await this.#link.close();
-    this.#end(this.#ended);
+    this.#end(error);
   }
 
   #publish<R>(
@@ -280,8 +286,15 @@ export class BusClient {
     this.#oversize = false;
   }
 
-  #end(error: BusError): void {
+  /** The first reason stays. */
+  #refuseMore(error: BusError): BusError {
     this.#ended ??= error;
+    this.#ending.abort(this.#ended);
+    return this.#ended;
+  }
+
+  #end(error: BusError): void {
+    this.#refuseMore(error);
     this.#requests.failAll(error);
     this.#room.close(error);
     this.#subscriptions.endAll(error, { report: !(error instanceof Closed) });

@@ -36,6 +36,13 @@ export class Refused extends BusError {
     super(frame.code, frame.message);
     this.frame = frame;
   }
+
+  /** How long the server asks to wait before the same again, if it says so. It does in the message of `rate_limited`:
+   * "too many requests: try again in 200 ms". */
+  get retryAfterMs(): number | undefined {
+    const found = this.code === 'rate_limited' ? /try again in (\d+) ms/.exec(this.message) : null;
+    return found ? Number(found[1]) : undefined;
+  }
 }
 
 /** Correct the URL. */

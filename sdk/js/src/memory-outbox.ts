@@ -43,6 +43,10 @@ export class MemoryOutbox implements OutboxStore {
     delete kept.claimedUntil;
   }
 
+  async release(rows: OutboxRow[]): Promise<void> {
+    for (const { id } of rows) delete this.#kept(id).claimedUntil;
+  }
+
   #kept(id: string): Kept {
     const kept = this.rows.get(id);
     if (!kept) throw new Error(`there is no row ${id}`);

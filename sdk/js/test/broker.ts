@@ -1,11 +1,12 @@
 // The real server, started and stopped by a test.
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 
 /** Below the ports that outgoing connections get, so that nobody takes it while the server is down. */
 const PORTS = { first: 10_000, count: 20_000 };
@@ -27,6 +28,8 @@ interface StoredEvent {
 export class Broker {
   readonly #folder: string;
   readonly #args: string[];
+  /** No file of the next life may have more blocks of 512 bytes: its disk is full then. */
+  fileBlocksMax: number | undefined;
   #port = 0;
   #process: ChildProcess | undefined;
   #ready: Ready | undefined;
@@ -67,7 +70,7 @@ export class Broker {
     const store = `sqlite:///${join(this.#folder, 'bus.db')}`;
     const socket = join(this.#folder, 'os.sock');
     const args = ['serve', '--listen', `127.0.0.1:${this.#port}`, '--store', store, '--socket', socket, ...this.#args];
-    const child = spawn(serverBinary(), args, { stdio: ['ignore', 'pipe', 'pipe'], env: plainEnvironment() });
+    const child = this.#spawn(args);
     let log = '';
     child.stderr.on('data', (data: Buffer) => (log = (log + data.toString()).slice(-4_000)));
     const exited = once(child, 'exit').then(([code]) => {
@@ -115,6 +118,12 @@ export class Broker {
   get #address(): Ready {
     if (!this.#ready) throw new Error('the server was not started');
     return this.#ready;
+  }
+
+  #spawn(args: string[]): ChildProcessByStdio<null, Readable, Readable> {
+    const limit = this.fileBlocksMax === undefined ? '' : `trap '' XFSZ; ulimit -f ${this.fileBlocksMax};`;
+    const shell = ['-c', `${limit} exec "$0" "$@"`, serverBinary(), ...args];
+    return spawn('sh', shell, { stdio: ['ignore', 'pipe', 'pipe'], env: plainEnvironment() });
   }
 
   async #signal(signal: NodeJS.Signals): Promise<void> {
