@@ -6,6 +6,7 @@ use crate::bus::Bus;
 use crate::cursor::OpenState;
 use crate::group::CursorRef;
 use crate::input::{Ack, AckMode, ConnId, GiveBack, Nack};
+use crate::letter::{REASON_BYTES_MAX, truncate};
 use crate::note::Note;
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;
@@ -123,7 +124,7 @@ impl Bus {
             None => return unknown(nack, "it is already done"),
         }
         let mut reason = nack.reason.unwrap_or_else(|| "refused by the consumer".to_owned());
-        truncate(&mut reason, self.limits.reason_bytes_max);
+        truncate(&mut reason, self.limits.reason_bytes_max.min(REASON_BYTES_MAX));
         self.counters.nacked += 1;
         if self.limits.note_acks
             && let Some(place) = self.noted_place(at, nack.offset.0)
@@ -180,12 +181,4 @@ impl Bus {
         self.reply(to, Reply::FlowAdded);
         Ok(())
     }
-}
-
-fn truncate(text: &mut String, bytes_max: usize) {
-    let mut end = bytes_max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
 }

@@ -99,7 +99,7 @@ impl Bus {
             Input::Drained { conn } => self.set_congested(conn, false),
             Input::Request { to, by, request } => self.request(now, to, by, request),
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
-            Input::TooLarge { token, bytes } => self.too_large(token, bytes),
+            Input::TooLarge { token, bytes } => self.too_large(now, token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),

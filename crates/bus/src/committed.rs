@@ -70,15 +70,12 @@ impl Bus {
     }
 
     /// Every batch is bounded where it is made, so this is a second line of defence: whoever waits is told, and a
-    /// cursor tries again with what it has then.
-    pub(crate) fn too_large(&mut self, token: Token, bytes: usize) {
+    /// cursor takes back what was not written and tries again with less.
+    pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
         self.settle_doubts(token);
         let Some(pending) = self.pending.remove(&token) else { return };
-        if let Pending::Flush { cursor, .. } = &pending {
-            let at = *cursor;
-            if let Some(cursor) = self.cursor_mut(at) {
-                cursor.flushing = None;
-            }
+        if let Pending::Flush { cursor, appends, .. } = &pending {
+            self.flush_refused(now, *cursor, appends);
         }
         for to in pending.into_askers() {
             self.refuse(to, BusError::BatchTooLarge { bytes, max: BATCH_BYTES_MAX });

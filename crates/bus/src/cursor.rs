@@ -7,7 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Event, Filter, Mono, Offset, Timestamp, TryRow};
+use millrace_model::{AHEAD_MAX, CursorRow, Event, Filter, Mono, Offset, Timestamp, TryRow};
+
+mod writing;
+
+pub(crate) use writing::InFlush;
 
 use crate::input::{ConnId, Token};
 use crate::reply::ReplyTo;
@@ -46,6 +50,11 @@ pub(crate) struct Cursor {
     pub(crate) flush_at: Option<Mono>,
     pub(crate) flushing: Option<Token>,
     flushed: Option<CursorRow>,
+    pub(crate) in_flush: InFlush,
+    /// The store refused the last flush as too large: no other one before this.
+    pub(crate) refused_until: Option<Mono>,
+    /// Since then each flush takes as little as it can, until nothing is left.
+    pub(crate) cautious: bool,
     /// Who is told when the next flush is durable.
     pub(crate) confirms: Vec<ReplyTo>,
     /// When this cursor is registered to be woken.
@@ -270,9 +279,7 @@ impl Cursor {
     }
 
     pub(crate) fn tries_changed(&mut self, offset: u64) {
-        if self.tries_stored.contains(&offset)
-            || self.open.get(&offset).is_some_and(|open| needs_row(open).is_some())
-        {
+        if self.tries_stored.contains(&offset) || self.open.get(&offset).is_some_and(writing::needs_row) {
             self.tries_dirty.insert(offset);
         }
     }
@@ -314,75 +321,7 @@ impl Cursor {
             OpenState::Waiting { until } => Some(until),
             _ => None,
         });
-        open.chain(self.flush_at.filter(|_| self.flushing.is_none())).chain(self.retry_at).min()
+        let flush = self.flush_at.filter(|_| self.flushing.is_none());
+        open.chain(flush).chain(self.refused_until).chain(self.retry_at).min()
     }
-
-    pub(crate) fn row(&self) -> CursorRow {
-        let committed = self.committed();
-        let mut ahead = Bitmap::default();
-        // Only so far: what is acked lies within the bound, and what was skipped beyond it is skipped again.
-        let end = self.read_next.min(committed.0 + 1 + AHEAD_MAX);
-        let busy = self.open.len() + self.fetched.len();
-        if busy as u64 != self.read_next - 1 - committed.0 {
-            // What was sent lies below what was fetched: together they are in order, and between two of them all is done.
-            let fetched = self.fetched.iter().map(|fetched| fetched.event.offset.0);
-            let mut lowest = committed.0 + 1;
-            for offset in self.open.keys().copied().chain(fetched).chain([end]) {
-                for done in lowest..offset.min(end) {
-                    ahead.insert(done - committed.0 - 1);
-                }
-                lowest = offset + 1;
-            }
-        }
-        for done in self.prior.done.range(self.read_next..) {
-            ahead.insert(done - committed.0 - 1);
-        }
-        CursorRow { committed, delivered: Offset(self.sent_through.max(self.prior.delivered)), ahead }
-    }
-
-    /// What of the tries must be written (`Some`) or deleted (`None`) to match: at most `rows_max`, the rest stays dirty.
-    pub(crate) fn take_try_changes(&mut self, rows_max: usize) -> Vec<(u64, Option<TryRow>)> {
-        let mut changes = Vec::new();
-        while changes.len() < rows_max
-            && let Some(offset) = self.tries_dirty.pop_first()
-        {
-            let row = self.open.get(&offset).and_then(needs_row);
-            let stored = match &row {
-                Some(_) => {
-                    self.tries_stored.insert(offset);
-                    true
-                }
-                None => self.tries_stored.remove(&offset),
-            };
-            if stored {
-                changes.push((offset, row));
-            }
-        }
-        changes
-    }
-
-    /// Whether a flush would change anything; remembers the row as written.
-    pub(crate) fn note_flushed(&mut self, row: &CursorRow) -> bool {
-        let changed = self.flushed.as_ref() != Some(row);
-        self.implicit = self.implicit.split_off(&(row.committed.0 + 1));
-        self.flushed = Some(row.clone());
-        changed
-    }
-
-    pub(crate) fn has_try_changes(&self) -> bool {
-        !self.tries_dirty.is_empty()
-    }
-
-    pub(crate) fn stored_tries(&self) -> impl Iterator<Item = u64> + '_ {
-        self.tries_stored.iter().copied()
-    }
-}
-
-/// A row is due where the count is not the one the delivered mark implies, or where there is more to remember.
-fn needs_row(open: &Open) -> Option<TryRow> {
-    (open.attempts != 1 || open.not_before.is_some() || open.reason.is_some()).then(|| TryRow {
-        attempts: open.attempts,
-        not_before: open.not_before,
-        reason: open.reason.clone(),
-    })
 }

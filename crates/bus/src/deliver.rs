@@ -235,6 +235,7 @@ impl Bus {
                 }
             }
             cursor.retry_at = cursor.retry_at.filter(|at| *at > now.mono);
+            cursor.refused_until = cursor.refused_until.filter(|at| *at > now.mono);
             if cursor.flush_at.is_some_and(|at| at <= now.mono) {
                 cursor.flush_at = None;
                 cursor.flush_now = true;

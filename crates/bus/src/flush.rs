@@ -1,22 +1,25 @@
 //! Writing cursors down: one row per group and partition however many acks it stands for, together with the dead
 //! letters that the group gave up on.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use millrace_model::{
-    EventBody, Headers, JsonText, Lineage, NewEvent, Now, Offset, Op, Space, TRACEPARENT, TopicConfig, keys,
-};
+use millrace_model::{BATCH_BYTES_MAX, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
 
 use crate::bus::Bus;
-use crate::cursor::Open;
+use crate::cursor::InFlush;
 use crate::group::CursorRef;
+use crate::letter::Letter;
 use crate::pending::{Appending, Pending};
 use crate::sabotage::Sabotage;
+use crate::topic::TopicId;
 
 /// Bytes of dead letters in one batch; one event always fits.
 const BURY_BYTES_MAX: usize = 4 << 20;
-/// Rows of tries in one batch. With reasons of the largest size, escaped in the worst way, they fill 4 MiB.
+/// Rows of tries in one batch, and their bytes.
 pub(crate) const TRIES_PER_BATCH_MAX: usize = 512;
+pub(crate) const TRIES_BYTES_MAX: usize = 4 << 20;
+/// What the row of a cursor may take, with names of the largest size and all it may remember.
+const CURSOR_BYTES_MAX: usize = 4 << 10;
 
 impl Bus {
     /// A cursor has at most one flush under way: acks that arrive meanwhile share the next one.
@@ -24,7 +27,10 @@ impl Bus {
         let waiting = std::mem::take(&mut self.to_flush);
         for at in waiting {
             match self.cursor_mut(at) {
-                Some(cursor) if cursor.flushing.is_some() => {
+                Some(cursor)
+                    if cursor.flushing.is_some()
+                        || cursor.refused_until.is_some_and(|until| until > now.mono) =>
+                {
                     self.to_flush.insert(at);
                 }
                 Some(_) => self.flush(now, at),
@@ -35,8 +41,7 @@ impl Bus {
 
     fn flush(&mut self, now: Now, at: CursorRef) {
         let apart = self.sabotaged(Sabotage::DeadLetterApart);
-        let mut ops = Vec::new();
-        let mut appends = Vec::new();
+        let (mut ops, mut appends) = (Vec::new(), Vec::new());
         let more = self.bury(now, at, &mut ops, &mut appends);
         let Some(group) = self.groups.get_mut(&at.group) else {
             return;
@@ -57,10 +62,14 @@ impl Bus {
             return;
         }
         let buried = std::mem::take(&mut ops);
-        for (offset, row) in cursor.take_try_changes(TRIES_PER_BATCH_MAX) {
+        let letters: usize = buried.iter().map(Op::bytes).sum();
+        let bytes_max = BATCH_BYTES_MAX.saturating_sub(CURSOR_BYTES_MAX + letters).min(TRIES_BYTES_MAX);
+        let rows_max = if cursor.cautious { 1 } else { TRIES_PER_BATCH_MAX };
+        for (offset, row) in cursor.take_try_changes(rows_max, bytes_max) {
             let key = keys::attempt(&stream, &name, Offset(offset));
+            cursor.in_flush.tries.push(offset);
             ops.push(match row {
-                Some(row) => Op::Put { space: Space::Tries, key, value: row.encode() },
+                Some(value) => Op::Put { space: Space::Tries, key, value },
                 None => Op::Delete { space: Space::Tries, key },
             });
         }
@@ -94,47 +103,67 @@ impl Bus {
     fn bury(&mut self, now: Now, at: CursorRef, ops: &mut Vec<Op>, appends: &mut Vec<Appending>) -> bool {
         let mut bytes = 0;
         loop {
-            let Some(cursor) = self.cursor_mut(at) else {
-                return false;
-            };
-            let Some(offset) = cursor.to_bury.front().copied() else {
-                return false;
-            };
-            let event = cursor.open.get(&offset).and_then(|open| open.event.as_ref());
-            // The letter and its mirror.
-            let size = 2 * event.map_or(0, |event| event.body.bytes());
-            if bytes > 0 && bytes + size > BURY_BYTES_MAX {
+            let Some(group) = self.groups.get_mut(&at.group) else { return false };
+            let Some(cursor) = group.cursors.get_mut(at.partition as usize) else { return false };
+            let Some(offset) = cursor.to_bury.front().copied() else { return false };
+            let letter = cursor.open.get(&offset).and_then(|open| Letter::of(open, group.name.as_str()));
+            let size = letter.as_ref().map_or(0, Letter::bytes);
+            if bytes > 0 && (cursor.cautious || bytes + size > BURY_BYTES_MAX) {
                 return true;
             }
             bytes += size;
             cursor.to_bury.pop_front();
-            let Some(open) = cursor.open.remove(&offset) else {
-                continue;
-            };
+            let Some(open) = cursor.open.remove(&offset) else { continue };
             cursor.tries_changed(offset);
-            let Some(event) = &open.event else { continue };
-            let Some(group) = self.groups.get(&at.group) else {
-                return false;
-            };
-            let (Some(key), mirror) = (group.key.dead_letters(), group.key.dead_letter_mirror()) else {
-                continue;
-            };
-            let letter = dead_letter(&open, event, group.name.as_str());
-            let known = self.topic_ids.get(&key).copied();
-            let topic = match known {
-                Some(topic) => topic,
-                None if key.is_system() => self.system_topic(now, &key, ops),
-                None => {
-                    let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-                    self.make_topic_unbounded(&key, config, ops)
-                }
-            };
-            if let Some(mirror) = mirror {
+            cursor.in_flush.buried.push((offset, open));
+            let Some(Letter { topic, letter, mirror }) = letter else { continue };
+            if let Some((mirror, mirrored)) = mirror {
                 let mirror = self.system_topic(now, &mirror, ops);
-                self.push_append(mirror, mirrored(&letter), ops, appends);
+                self.push_append(mirror, mirrored, ops, appends);
             }
+            let topic = self.letter_topic(now, &topic, ops);
             self.push_append(topic, letter, ops, appends);
             self.counters.dead_lettered += 1;
+        }
+    }
+
+    fn letter_topic(&mut self, now: Now, key: &TopicKey, ops: &mut Vec<Op>) -> TopicId {
+        match self.topic_ids.get(key).copied() {
+            Some(topic) => topic,
+            None if key.is_system() => self.system_topic(now, key, ops),
+            None => {
+                let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+                self.make_topic_unbounded(key, config, ops)
+            }
+        }
+    }
+
+    /// The store will not take the flush under way. What it held goes back where it was, and some time later as little
+    /// as possible is tried at once: it must neither be lost nor keep the store busy.
+    pub(crate) fn flush_refused(&mut self, now: Now, at: CursorRef, letters: &[Appending]) {
+        self.write_topics_again(now, letters);
+        let until = now.mono + self.limits.read_retry_ms;
+        let Some(cursor) = self.cursor_mut(at) else { return };
+        cursor.flushing = None;
+        cursor.flush_now = true;
+        cursor.cautious = true;
+        cursor.refused_until = Some(until);
+        let letters = cursor.put_back() as u64;
+        self.counters.dead_lettered = self.counters.dead_lettered.saturating_sub(letters);
+        self.to_flush.insert(at);
+        self.wake_at(at, until);
+    }
+
+    /// The rows of topics made for letters may have been in the refused batch, and others build on them already.
+    fn write_topics_again(&mut self, now: Now, letters: &[Appending]) {
+        let topics: BTreeSet<TopicId> = letters.iter().map(|letter| letter.topic).collect();
+        let rows = topics.iter().filter_map(|id| self.topics.get(id)).map(|topic| {
+            let row = TopicRow { config: topic.config.clone(), made: topic.made };
+            Op::Put { space: Space::Topics, key: keys::topic(&topic.key), value: row.encode() }
+        });
+        let rows: Vec<Op> = rows.collect();
+        if !rows.is_empty() {
+            self.commit(now, self.limits.durability, rows, Pending::Row);
         }
     }
 
@@ -143,6 +172,8 @@ impl Bus {
         let Some(cursor) = self.cursor_mut(at) else { return };
         cursor.flushing = None;
         cursor.durable = committed;
+        cursor.in_flush = InFlush::default();
+        cursor.cautious &= !cursor.to_bury.is_empty() || cursor.has_try_changes();
         let (again, wake) = (cursor.flush_now, cursor.flush_at);
         if again {
             self.to_flush.insert(at);
@@ -154,53 +185,4 @@ impl Bus {
             self.to_pump.insert(at.group);
         }
     }
-}
-
-/// The same once more; without its payload if the two would not fit one batch beside each other.
-fn mirrored(letter: &NewEvent) -> NewEvent {
-    let bytes = letter.body.bytes();
-    if 2 * bytes <= BURY_BYTES_MAX {
-        return letter.clone();
-    }
-    let mut headers = letter.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
-    headers.retain(|name, _| name.starts_with("x-dlq-") || name == TRACEPARENT);
-    headers.insert("x-dlq-payload".to_owned(), "left out: too large to be stored twice at once".to_owned());
-    let body = EventBody {
-        headers: Some(Headers::from_map(&headers)),
-        payload: JsonText::null(),
-        ..EventBody::clone(&letter.body)
-    };
-    NewEvent { id: None, body: Arc::new(body) }
-}
-
-/// The event's own key, payload and headers, and where it comes from.
-fn dead_letter(open: &Open, event: &millrace_model::Event, group: &str) -> NewEvent {
-    let mut headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
-    let reason = open.reason.clone().unwrap_or_else(|| "not acknowledged in time".to_owned());
-    for (name, value) in [
-        ("x-dlq-topic", event.stream.topic.topic().to_owned()),
-        ("x-dlq-partition", event.stream.partition.to_string()),
-        ("x-dlq-offset", event.offset.to_string()),
-        ("x-dlq-group", group.to_owned()),
-        ("x-dlq-attempts", open.attempts.to_string()),
-        ("x-dlq-reason", reason),
-        ("x-dlq-id", event.id.to_string()),
-        ("x-dlq-ts", event.ts.0.to_string()),
-    ] {
-        headers.insert(name.to_owned(), value);
-    }
-    let lineage = Lineage {
-        root: event.body.lineage.root.clone().or_else(|| Some(event.id.clone())),
-        depth: event.body.lineage.depth,
-        causation: Some(event.id.clone()),
-        correlation: event.body.lineage.correlation.clone(),
-    };
-    let body = EventBody {
-        key: event.body.key.clone(),
-        headers: Some(Headers::from_map(&headers)),
-        priority: event.body.priority,
-        lineage,
-        payload: event.body.payload.clone(),
-    };
-    NewEvent { id: None, body: Arc::new(body) }
 }

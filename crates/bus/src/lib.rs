@@ -27,6 +27,7 @@ mod flush;
 mod group;
 mod input;
 mod inspect;
+mod letter;
 mod limits;
 mod note;
 mod pending;
@@ -51,6 +52,7 @@ pub use input::{
     ReadPage, Request, Subscribe, Token,
 };
 pub use inspect::Inspection;
+pub use letter::REASON_BYTES_MAX;
 pub use limits::BusLimits;
 pub use note::{Note, NotedPlace, Redelivery};
 pub use reply::{

@@ -54,7 +54,7 @@ pub struct BusLimits {
     pub tombstone_ms: u64,
     /// Delayed events moved to their topic per commit.
     pub due_rows_max: usize,
-    /// Most bytes of a NACK's reason that are kept; the rest is cut off.
+    /// Most bytes of a NACK's reason that are kept; the rest is cut off. Beyond [`crate::REASON_BYTES_MAX`] it always is.
     pub reason_bytes_max: usize,
     /// What topics of the server keep, from when they are made on: age and size, 0 = no bound.
     pub system_retention_ms: u64,

@@ -4,7 +4,7 @@ use millrace_model::{Filter, Group, GroupRow, Now, Offset, Op, Partition, Space,
 
 use crate::bus::Bus;
 use crate::effect::Effect;
-use crate::flush::TRIES_PER_BATCH_MAX;
+use crate::flush::{TRIES_BYTES_MAX, TRIES_PER_BATCH_MAX};
 use crate::group::{CursorRef, GroupId};
 use crate::input::{ConnId, From};
 use crate::pending::{AfterPlacement, Pending, Placement};
@@ -149,7 +149,8 @@ impl Bus {
             self.fetched_bytes = self.fetched_bytes.saturating_sub(cursor.fetched_bytes);
             let given_back: Vec<ConnId> = cursor.leases().map(|(_, conn)| conn).collect();
             cursor.seek(*next);
-            for (offset, _) in cursor.take_try_changes(TRIES_PER_BATCH_MAX / placement.cursors.len().max(1)) {
+            let rows_max = TRIES_PER_BATCH_MAX / placement.cursors.len().max(1);
+            for (offset, _) in cursor.take_try_changes(rows_max, TRIES_BYTES_MAX) {
                 let key = keys::attempt(&stream, &name, Offset(offset));
                 ops.push(Op::Delete { space: Space::Tries, key });
             }

@@ -1,5 +1,6 @@
 //! The bounds of the server: a catalogue of equal entries. Defaults are those of the crates that keep them.
 
+use millrace_bus::REASON_BYTES_MAX;
 use millrace_model::PARTITIONS_MAX;
 
 use crate::settings::{Also, Kind, Scope, Setting, Value};
@@ -227,7 +228,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         "How long the tombstone of a compacted topic's key stays"
     ),
     bound!("due-rows-max", limits.due_rows_max, usize, 1, "Delayed events moved to their topics per commit"),
-    bound!("reason-bytes-max", limits.reason_bytes_max, usize, 0, "Bytes of a NACK's reason that are kept"),
+    bound!(
+        "reason-bytes-max",
+        limits.reason_bytes_max,
+        usize,
+        0,
+        REASON_BYTES_MAX as u64,
+        &[],
+        "Bytes of a NACK's reason that are kept"
+    ),
     bound!(
         "connections-max",
         server.connections_max,

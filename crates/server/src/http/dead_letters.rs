@@ -81,8 +81,11 @@ pub(crate) async fn replay(
         if letters.is_empty() {
             break;
         }
-        replayed += letters.len();
-        publish(&app, caller.by(), &topic, letters).await?;
+        let whole: Vec<_> = letters.iter().filter(|letter| has_payload(letter)).collect();
+        replayed += whole.len();
+        if !whole.is_empty() {
+            publish(&app, caller.by(), &topic, &whole).await?;
+        }
     }
     let replayed = Replayed {
         topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,
@@ -94,12 +97,17 @@ pub(crate) async fn replay(
     Ok(document(StatusCode::OK, &replayed))
 }
 
-async fn publish(app: &App, by: By, topic: &TopicKey, letters: &[Arc<Event>]) -> Result<(), Refusal> {
+async fn publish(app: &App, by: By, topic: &TopicKey, letters: &[&Arc<Event>]) -> Result<(), Refusal> {
     let events = letters.iter().map(|letter| original(letter)).collect();
     match app.ask(by, Request::PublishBatch(PublishBatch { topic: topic.clone(), events })).await? {
         Reply::PublishedBatch { .. } => Ok(()),
         other => Err(Refusal::unexpected(&other)),
     }
+}
+
+/// A letter too large to be copied whole has none: what it would be replayed as is not what was published.
+fn has_payload(letter: &Event) -> bool {
+    letter.body.headers.as_ref().is_none_or(|headers| headers.get("x-dlq-payload").is_none())
 }
 
 /// The event as its author wrote it, caused by the letter.
@@ -146,6 +154,23 @@ mod tests {
     fn either_name_finds_the_pair() {
         assert_eq!(pair(&key("a")).unwrap(), (key("a"), key("a.DLQ")));
         assert_eq!(pair(&key("a.DLQ")).unwrap(), (key("a"), key("a.DLQ")));
+    }
+
+    #[test]
+    fn a_letter_without_its_payload_is_told_apart() {
+        let letter = |name: &str| {
+            let headers = [(name.to_owned(), "x".to_owned())].into();
+            let headers = Some(Headers::from_map(&headers));
+            Event {
+                stream: key("a.DLQ").stream(Partition(0)),
+                offset: Offset(3),
+                ts: Timestamp(9),
+                id: EventId::parse("letter-3").unwrap(),
+                body: Arc::new(EventBody { headers, ..EventBody::of(JsonText::null()) }),
+            }
+        };
+        assert!(has_payload(&letter("x-dlq-reason")));
+        assert!(!has_payload(&letter("x-dlq-payload")));
     }
 
     #[test]

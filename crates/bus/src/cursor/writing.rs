@@ -1,0 +1,113 @@
+//! What of a cursor is written down, and taking it back when the store would not have it.
+
+use bytes::Bytes;
+use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Offset, TryRow};
+
+use super::{Cursor, Open};
+use crate::letter::kept;
+
+/// What the flush under way took along. Dropped when it is durable, and when the cursor is moved meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct InFlush {
+    /// They count as done from the moment their letters are on their way.
+    pub(crate) buried: Vec<(u64, Open)>,
+    pub(crate) tries: Vec<u64>,
+}
+
+/// A row of tries beside its value, with names of the largest size.
+const TRY_BYTES: usize = 1 << 10;
+
+impl Cursor {
+    pub(crate) fn row(&self) -> CursorRow {
+        let committed = self.committed();
+        let mut ahead = Bitmap::default();
+        // Only so far: what is acked lies within the bound, and what was skipped beyond it is skipped again.
+        let end = self.read_next.min(committed.0 + 1 + AHEAD_MAX);
+        let busy = self.open.len() + self.fetched.len();
+        if busy as u64 != self.read_next - 1 - committed.0 {
+            // What was sent lies below what was fetched: together they are in order, and between two of them all is done.
+            let fetched = self.fetched.iter().map(|fetched| fetched.event.offset.0);
+            let mut lowest = committed.0 + 1;
+            for offset in self.open.keys().copied().chain(fetched).chain([end]) {
+                for done in lowest..offset.min(end) {
+                    ahead.insert(done - committed.0 - 1);
+                }
+                lowest = offset + 1;
+            }
+        }
+        for done in self.prior.done.range(self.read_next..) {
+            ahead.insert(done - committed.0 - 1);
+        }
+        CursorRow { committed, delivered: Offset(self.sent_through.max(self.prior.delivered)), ahead }
+    }
+
+    /// What of the tries must be written (`Some`) or deleted (`None`) to match: at most so many rows and bytes, the rest
+    /// stays dirty.
+    pub(crate) fn take_try_changes(
+        &mut self,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Vec<(u64, Option<Bytes>)> {
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        while changes.len() < rows_max
+            && let Some(offset) = self.tries_dirty.first().copied()
+        {
+            let row =
+                self.open.get(&offset).filter(|open| needs_row(open)).map(|open| try_row(open).encode());
+            if row.is_some() || self.tries_stored.contains(&offset) {
+                bytes += TRY_BYTES + row.as_ref().map_or(0, Bytes::len);
+                if bytes > bytes_max {
+                    break;
+                }
+                match &row {
+                    Some(_) => self.tries_stored.insert(offset),
+                    None => self.tries_stored.remove(&offset),
+                };
+                changes.push((offset, row));
+            }
+            self.tries_dirty.remove(&offset);
+        }
+        changes
+    }
+
+    /// Whether a flush would change anything; remembers the row as written.
+    pub(crate) fn note_flushed(&mut self, row: &CursorRow) -> bool {
+        let changed = self.flushed.as_ref() != Some(row);
+        self.implicit = self.implicit.split_off(&(row.committed.0 + 1));
+        self.flushed = Some(row.clone());
+        changed
+    }
+
+    /// The flush under way was not written: nothing it took along is done. Answers how many letters that were.
+    pub(crate) fn put_back(&mut self) -> usize {
+        let InFlush { buried, tries } = std::mem::take(&mut self.in_flush);
+        let letters = buried.len();
+        for (offset, open) in buried.into_iter().rev() {
+            self.open.insert(offset, open);
+            self.to_bury.push_front(offset);
+            self.tries_changed(offset);
+        }
+        // Perhaps not stored at all: deleting what is not there does no harm.
+        self.tries_stored.extend(&tries);
+        self.tries_dirty.extend(tries);
+        self.flushed = None;
+        letters
+    }
+
+    pub(crate) fn has_try_changes(&self) -> bool {
+        !self.tries_dirty.is_empty()
+    }
+
+    pub(crate) fn stored_tries(&self) -> impl Iterator<Item = u64> + '_ {
+        self.tries_stored.iter().copied()
+    }
+}
+
+/// A row is due where the count is not the one the delivered mark implies, or where there is more to remember.
+pub(super) fn needs_row(open: &Open) -> bool {
+    open.attempts != 1 || open.not_before.is_some() || open.reason.is_some()
+}
+
+fn try_row(open: &Open) -> TryRow {
+    TryRow { attempts: open.attempts, not_before: open.not_before, reason: open.reason.as_deref().map(kept) }
+}

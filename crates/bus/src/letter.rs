@@ -1,0 +1,144 @@
+//! What a dead letter says, and how large it may be.
+//!
+//! A letter, its copy in the mirror and the row that counts its event as done are one batch. So each part has a bound,
+//! and together they fit what every store must take.
+
+use std::sync::Arc;
+
+use millrace_model::{
+    BATCH_BYTES_MAX, Event, EventBody, Headers, JsonText, Lineage, NewEvent, TRACEPARENT, TopicKey,
+};
+
+use crate::cursor::Open;
+
+/// Most bytes of a reason that are written down, whatever the setting says: escaped in the worst way they take six
+/// times as much, in the letter, in the mirror and in the row of tries.
+pub const REASON_BYTES_MAX: usize = 4 << 10;
+/// A letter up to half of this is mirrored whole.
+const TWICE_BYTES_MAX: usize = 4 << 20;
+/// What a letter leaves for the rest of its batch: the row of its cursor, a mirrored copy without payload (28 KiB with
+/// the longest reason), the rows of the topics it makes. An event that was published
+/// leaves more room than the headers of its letter take; only one that a session committed may not.
+const ROOM_BYTES: usize = 36 << 10;
+const LETTER_BYTES_MAX: usize = BATCH_BYTES_MAX - ROOM_BYTES;
+/// A longer key is left out together with the payload.
+const KEY_BYTES_MAX: usize = 1 << 10;
+/// The ones that mean something have 55.
+const TRACEPARENT_BYTES_MAX: usize = 128;
+
+/// Where the event comes from and what became of it.
+const STORY: [&str; 8] = [
+    "x-dlq-topic",
+    "x-dlq-partition",
+    "x-dlq-offset",
+    "x-dlq-group",
+    "x-dlq-attempts",
+    "x-dlq-reason",
+    "x-dlq-id",
+    "x-dlq-ts",
+];
+/// Says that, and why, the payload is not there.
+const LEFT_OUT: &str = "x-dlq-payload";
+
+/// An event that was given up on, as it is kept.
+pub(crate) struct Letter {
+    pub(crate) topic: TopicKey,
+    pub(crate) letter: NewEvent,
+    pub(crate) mirror: Option<(TopicKey, NewEvent)>,
+}
+
+impl Letter {
+    /// `None` if there is nothing to copy, or its topic has no dead letters.
+    pub(crate) fn of(open: &Open, group: &str) -> Option<Letter> {
+        let event = open.event.as_ref()?;
+        let source = &event.stream.topic;
+        let topic = source.dead_letters()?;
+        let whole = letter(open, event, group);
+        let letter = if whole.bytes() <= LETTER_BYTES_MAX {
+            whole
+        } else {
+            without_payload(&whole, "left out: the event is too large to be copied; it is where it was")
+        };
+        let mirror = source.dead_letter_mirror().map(|mirror| {
+            let mirrored = if 2 * letter.bytes() <= TWICE_BYTES_MAX {
+                letter.clone()
+            } else {
+                without_payload(&letter, "left out: too large to be stored twice at once")
+            };
+            (mirror, new(mirrored))
+        });
+        Some(Letter { topic, letter: new(letter), mirror })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let mirror = self.mirror.as_ref().map_or(0, |(_, mirrored)| mirrored.body.bytes());
+        self.letter.body.bytes() + mirror
+    }
+}
+
+fn new(body: EventBody) -> NewEvent {
+    NewEvent { id: None, body: Arc::new(body) }
+}
+
+/// As much of a reason as is written down.
+pub(crate) fn kept(reason: &str) -> String {
+    let mut reason = reason.to_owned();
+    truncate(&mut reason, REASON_BYTES_MAX);
+    reason
+}
+
+pub(crate) fn truncate(text: &mut String, bytes_max: usize) {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}
+
+/// The event's own key, payload and headers, and its story.
+fn letter(open: &Open, event: &Event, group: &str) -> EventBody {
+    let mut headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
+    // Whoever reads the letter relies on what this one says.
+    headers.remove(LEFT_OUT);
+    let reason = open.reason.as_deref().unwrap_or("not acknowledged in time");
+    let story = [
+        event.stream.topic.topic().to_owned(),
+        event.stream.partition.to_string(),
+        event.offset.to_string(),
+        group.to_owned(),
+        open.attempts.to_string(),
+        kept(reason),
+        event.id.to_string(),
+        event.ts.0.to_string(),
+    ];
+    headers.extend(STORY.map(str::to_owned).into_iter().zip(story));
+    let lineage = Lineage {
+        root: event.body.lineage.root.clone().or_else(|| Some(event.id.clone())),
+        depth: event.body.lineage.depth,
+        causation: Some(event.id.clone()),
+        correlation: event.body.lineage.correlation.clone(),
+    };
+    EventBody {
+        key: event.body.key.clone(),
+        headers: Some(Headers::from_map(&headers)),
+        priority: event.body.priority,
+        lineage,
+        payload: event.body.payload.clone(),
+    }
+}
+
+/// What is sure to be small: the story, the trace, a key of ordinary size.
+fn without_payload(letter: &EventBody, why: &str) -> EventBody {
+    let mut headers = letter.headers.as_ref().map(Headers::to_map).unwrap_or_default();
+    headers.retain(|name, value| {
+        STORY.contains(&name.as_str()) || (name == TRACEPARENT && value.len() <= TRACEPARENT_BYTES_MAX)
+    });
+    headers.insert(LEFT_OUT.to_owned(), why.to_owned());
+    EventBody {
+        key: letter.key.clone().filter(|key| key.len() <= KEY_BYTES_MAX),
+        headers: Some(Headers::from_map(&headers)),
+        priority: letter.priority,
+        lineage: letter.lineage.clone(),
+        payload: JsonText::null(),
+    }
+}
