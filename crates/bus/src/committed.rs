@@ -74,8 +74,10 @@ impl Bus {
     pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
         self.settle_doubts(token);
         let Some(pending) = self.pending.remove(&token) else { return };
-        if let Pending::Flush { cursor, appends, .. } = &pending {
-            self.flush_refused(now, *cursor, appends);
+        match &pending {
+            Pending::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
+            Pending::MoveDue { .. } => self.move_refused(now),
+            _ => {}
         }
         for to in pending.into_askers() {
             self.refuse(to, BusError::BatchTooLarge { bytes, max: BATCH_BYTES_MAX });

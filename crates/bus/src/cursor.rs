@@ -159,7 +159,13 @@ impl Cursor {
         let offset = event.offset.0;
         self.read_next = offset + 1;
         let known = self.prior.tries.remove(&offset);
-        if self.prior.done.remove(&offset) || !wanted {
+        // What lies below is not there to be read any more.
+        let mut done = false;
+        while let Some(first) = self.prior.done.first().copied().filter(|first| *first <= offset) {
+            self.prior.done.remove(&first);
+            done = first == offset;
+        }
+        if done || !wanted {
             self.tries_changed(offset);
             return;
         }
@@ -189,10 +195,13 @@ impl Cursor {
     /// Lets go of what was read and not sent, as if it had not been read: nobody is there to take it.
     pub(crate) fn unfetch(&mut self) {
         let Some(first) = self.fetched.front().map(|fetched| fetched.event.offset.0) else { return };
+        // Beyond this nothing was acked: what was skipped there, perhaps far more than can be remembered, is skipped
+        // again.
+        let end = self.committed().0 + 1 + AHEAD_MAX;
         let mut done = first;
         for fetched in self.fetched.drain(..) {
             let offset = fetched.event.offset.0;
-            self.prior.done.extend(done..offset);
+            self.prior.done.extend(done..offset.min(end));
             done = offset + 1;
             let Fetched { attempts, not_before, reason, .. } = fetched;
             if attempts != u32::from(offset <= self.prior.delivered)
@@ -202,7 +211,7 @@ impl Cursor {
                 self.prior.tries.insert(offset, TryRow { attempts, not_before, reason });
             }
         }
-        self.prior.done.extend(done..self.read_next);
+        self.prior.done.extend(done..self.read_next.min(end));
         self.fetched_bytes = 0;
         self.read_next = first;
         self.reading = None;

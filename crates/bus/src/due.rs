@@ -9,9 +9,9 @@ use crate::effect::Effect;
 use crate::input::Token;
 use crate::pending::{Appending, Pending};
 
-/// Bytes of rows moved by one commit.
+/// Bytes of rows moved by one commit; one row always fits.
 const MOVE_BYTES_MAX: usize = 4 << 20;
-/// Pause before the table is looked at again after it could not be read.
+/// Pause before the table is looked at again after it could not be read, or a move was refused.
 const RETRY_MS: u64 = 500;
 
 #[derive(Debug, Default)]
@@ -76,12 +76,12 @@ impl Bus {
                 }
                 _ => {}
             }
-            bytes += value.len();
-            durability = durability.max(self.move_due(&key, &value, &mut ops, &mut appends));
-            if bytes > MOVE_BYTES_MAX {
+            if bytes > 0 && bytes + value.len() > MOVE_BYTES_MAX {
                 self.commit_move(now, durability, std::mem::take(&mut ops), std::mem::take(&mut appends));
                 bytes = 0;
             }
+            bytes += value.len();
+            durability = durability.max(self.move_due(&key, value, &mut ops, &mut appends));
         }
         if !ops.is_empty() {
             self.commit_move(now, durability, ops, appends);
@@ -103,26 +103,23 @@ impl Bus {
         self.commit(now, durability, ops, Pending::MoveDue { appends });
     }
 
-    /// One row becomes one append. A row of a topic that was deleted (even if there is one of that name again), or that cannot be read, is removed: nobody could
-    /// ever receive it.
+    /// One row becomes one append. A row of a topic that was deleted is removed, even if there is one of that name again:
+    /// nobody could ever receive it. A row that cannot be read, or that names no topic, was confirmed all the same: it
+    /// is set aside and counted, not thrown away.
     fn move_due(
         &mut self,
         key: &str,
-        value: &[u8],
+        value: Bytes,
         ops: &mut Vec<Op>,
         appends: &mut Vec<Appending>,
     ) -> millrace_model::Durability {
         ops.push(Op::Delete { space: Space::Due, key: key.to_owned() });
-        let Ok(row) = DueRow::decode(key, value) else {
-            // It was confirmed, so it is set aside and counted, not thrown away.
-            let (space, key, value) =
-                (Space::Kv, format!("quarantine/due/{key}"), Bytes::copy_from_slice(value));
+        let read = DueRow::decode(key, &value).ok();
+        let Some((topic, row)) = read.and_then(|row| Some((TopicKey::parse(&row.topic).ok()?, row))) else {
+            let (space, key) = (Space::Kv, format!("quarantine/due/{key}"));
             ops.push(Op::Put { space, key, value });
             self.counters.quarantined += 1;
             return millrace_model::Durability::Fsync;
-        };
-        let Ok(topic) = TopicKey::parse(&row.topic) else {
-            return row.durability;
         };
         if let Some(id) = &row.id {
             ops.push(Op::Delete { space: Space::DueIds, key: keys::due_id(&topic, row.made, id) });
@@ -136,6 +133,12 @@ impl Bus {
             ops.push(Op::Append(Append { stream, event, dedupe_window_ms: row.dedupe_window_ms }));
         }
         row.durability
+    }
+
+    /// The store would not take them: the rows are where they were, and are looked at again.
+    pub(crate) fn move_refused(&mut self, now: Now) {
+        self.due.moves = self.due.moves.saturating_sub(1);
+        self.expect_due(now, now.wall + RETRY_MS);
     }
 
     pub(crate) fn due_moved(&mut self, now: Now) {

@@ -200,18 +200,90 @@ fn a_group_without_members_keeps_nothing_and_forgets_nothing() {
 }
 
 #[test]
+fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
+    let mut desk = Desk::new();
+    for n in 1..=10 {
+        desk.publish("t", &n.to_string());
+    }
+    desk.open(1);
+    desk.request(1, earliest("t", 1));
+    // One is in its hands, nine were read ahead. Then the log goes on without it.
+    let (stream, end) = (topic("t").stream(Partition(0)), Offset(1_000_000));
+    desk.input(Input::Elsewhere { reaches: vec![Reach { stream: stream.clone(), start: end, next: end }] });
+    desk.ack(1, "t", "g", 1);
+    desk.input(Input::Close { conn: ConnId(1) });
+    desk.pass(1_000);
+    let row = |desk: &Desk| {
+        let key = keys::cursor(&stream, &group("g"));
+        let value = desk.tables[&(Space::Cursors, key.clone())].clone();
+        CursorRow::decode(&key, &value).expect("a row")
+    };
+    let ahead = row(&desk).ahead.iter().max();
+    assert!(ahead.is_none_or(|bit| bit < AHEAD_MAX), "{ahead:?} beyond the commit");
+    desk.open(2);
+    desk.out();
+    desk.request(2, earliest("t", 8));
+    desk.expect(&["subscribed 0/2", "2<- g t/0/2 2 attempt 2"]);
+    desk.ack(2, "t", "g", 2);
+    desk.pass(1_000);
+    assert_eq!(
+        row(&desk),
+        CursorRow { committed: end.before(), delivered: Offset(2), ..CursorRow::default() }
+    );
+}
+
+#[test]
 fn a_delayed_event_that_cannot_be_read_is_set_aside_and_counted() {
+    for (from, to) in [("{", "broken"), ("default/t", "no topic of this name")] {
+        let mut desk = Desk::new();
+        let deliver_at = Some(DeliverAt::AfterMs(1_000));
+        desk.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
+        let mut written = String::new();
+        for ((space, _), value) in &mut desk.tables {
+            if *space == Space::Due {
+                written = std::str::from_utf8(value).expect("JSON").replacen(from, to, 1);
+                *value = written.clone().into();
+            }
+        }
+        desk.pass(2_000);
+        let aside = desk
+            .tables
+            .iter()
+            .find(|((space, key), _)| *space == Space::Kv && key.starts_with("quarantine/due/"));
+        assert_eq!(aside.map(|(_, value)| value.as_ref()), Some(written.as_bytes()));
+        assert!(desk.tables.keys().all(|(space, _)| *space != Space::Due));
+        desk.call(Request::Stats);
+        let stats = desk.out().pop().unwrap_or_default();
+        assert!(stats.contains("quarantined: 1"), "{stats}");
+    }
+}
+
+#[test]
+fn delayed_events_of_every_size_are_moved_in_batches_that_fit() {
+    let mut desk = Desk::new();
+    let deliver_at = Some(DeliverAt::AfterMs(1_000));
+    let payload = |mib: usize| format!("\"{}\"", "x".repeat(mib << 20));
+    for mib in [3, 11, 3, 1] {
+        desk.call(Request::Publish(Publish { topic: topic("t"), event: event(&payload(mib)), deliver_at }));
+    }
+    desk.pass(2_000);
+    assert_eq!(desk.logs[&topic("t").stream(Partition(0))].len(), 4);
+    assert!(desk.tables.keys().all(|(space, _)| *space != Space::Due));
+}
+
+#[test]
+fn delayed_events_that_the_store_refuses_are_tried_again() {
     let mut desk = Desk::new();
     let deliver_at = Some(DeliverAt::AfterMs(1_000));
     desk.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
-    for ((space, _), value) in &mut desk.tables {
-        if *space == Space::Due {
-            *value = "broken".into();
-        }
-    }
+    desk.hold = true;
     desk.pass(2_000);
-    assert!(desk.tables.keys().any(|(space, key)| *space == Space::Kv && key.starts_with("quarantine/due/")));
-    assert!(desk.tables.keys().all(|(space, _)| *space != Space::Due));
+    let (token, batch) = desk.held.remove(0);
+    desk.input(Input::TooLarge { token, bytes: batch.bytes() });
+    assert!(desk.held.is_empty(), "not at once");
+    desk.hold = false;
+    desk.pass(1_000);
+    assert_eq!(desk.logs[&topic("t").stream(Partition(0))].len(), 1);
 }
 
 #[test]

@@ -22,7 +22,8 @@ impl Cursor {
         let committed = self.committed();
         let mut ahead = Bitmap::default();
         // Only so far: what is acked lies within the bound, and what was skipped beyond it is skipped again.
-        let end = self.read_next.min(committed.0 + 1 + AHEAD_MAX);
+        let furthest = committed.0 + 1 + AHEAD_MAX;
+        let end = self.read_next.min(furthest);
         let busy = self.open.len() + self.fetched.len();
         if busy as u64 != self.read_next - 1 - committed.0 {
             // What was sent lies below what was fetched: together they are in order, and between two of them all is done.
@@ -35,7 +36,7 @@ impl Cursor {
                 lowest = offset + 1;
             }
         }
-        for done in self.prior.done.range(self.read_next..) {
+        for done in self.prior.done.range(self.read_next..).take_while(|done| **done < furthest) {
             ahead.insert(done - committed.0 - 1);
         }
         CursorRow { committed, delivered: Offset(self.sent_through.max(self.prior.delivered)), ahead }
