@@ -95,7 +95,7 @@ impl Bus {
         if let Some(pass) = &mut self.compaction.pass {
             // One that works comes back by itself.
             return if std::mem::take(&mut pass.resting) {
-                self.go_on(now)
+                self.go_on(now);
             };
         }
         let Some((topic, partition)) = self.next_to_compact(now) else {
