@@ -67,7 +67,7 @@ export class BusClient {
     const { publishesInflightMax, publishCharsInflightMax, frameBytesMax } = settings;
     this.#room = new Room(publishesInflightMax, publishCharsInflightMax, frameBytesMax);
     this.#requests = new Requests((text) => this.#link.send(text), this.#room, frameBytesMax);
-    this.#subscriptions = new Subscriptions(this.#requests);
+    this.#subscriptions = new Subscriptions(this.#requests, options.backoff ?? {});
     this.#link = new Link(
       {
         url: this.#endpoint.ws,

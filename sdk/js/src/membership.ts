@@ -25,6 +25,8 @@ export class Membership {
   request: SubscribeRequest & { max_inflight: number };
   /** The largest window there has been: so many leases may be out. */
   windowMax: number;
+  /** Whether the server has ever taken it: who asked knows that it is one, and is not to ask again. */
+  confirmed = false;
   /** Set when nobody wants it any more. */
   ended = false;
 
@@ -37,6 +39,7 @@ export class Membership {
 
   subscribed(positions: Position[]): void {
     this.phase = 'member';
+    this.confirmed = true;
     // A seek is asked for once; after a reconnect the group goes on from its commit.
     if (this.request.from?.reset) this.request.from = { ...this.request.from, reset: false };
     this.ready.resolve(positions);

@@ -9,7 +9,7 @@ export interface BusClientOptions {
   /** Sent with the upgrade, or by an AUTH frame where there is no way to do so (browsers). */
   token?: string;
   namespace?: string;
-  /** Delays between attempts to connect. */
+  /** Delays between attempts to connect, and to subscribe again where the server does not say how long to wait. */
   backoff?: BackoffOptions;
   /** After trying to connect for this long everything ends with `Unreachable`; absent = never. */
   giveUpAfterMs?: number;

@@ -1,5 +1,7 @@
 // The subscriptions of a client. They outlive connections: each new one is told of all of them.
 
+import { Again } from './again.js';
+import type { BackoffOptions } from './backoff.js';
 import { AlreadySubscribed, type BusError, Closed, Refused, Stale } from './errors.js';
 import type { AckFrame, DeliveryPlace, ErrorFrame, MessageFrame, NackFrame } from './frames.js';
 import type { Membership } from './membership.js';
@@ -9,6 +11,9 @@ type Place = Pick<DeliveryPlace, 'topic' | 'group'>;
 
 /** Codes of unasked errors that say that topic, group or permission is gone. */
 const FINAL_CODES = ['bad_topic', 'bad_group', 'forbidden'];
+/** Codes with which a server refuses a member that it had before, and will take later. A limit may be reached because
+ * the server has not yet noticed that the member's last connection is gone. */
+const PASSING_CODES = ['rate_limited', 'storage_failed', 'limit_reached'];
 
 export class Subscriptions {
   readonly #requests: Requests;
@@ -19,10 +24,12 @@ export class Subscriptions {
   readonly #whenLeft = new Map<Membership, () => void>();
   /** On which connection a delivery came. */
   readonly #epochs = new WeakMap<MessageFrame, number>();
+  readonly #again: Again;
   #epoch = 0;
 
-  constructor(requests: Requests) {
+  constructor(requests: Requests, backoff: BackoffOptions) {
     this.#requests = requests;
+    this.#again = new Again(backoff);
   }
 
   get size(): number {
@@ -47,6 +54,7 @@ export class Subscriptions {
     const key = keyOf(member.request);
     this.#members.delete(key);
     member.end(new Closed(), { report: false });
+    if (member.phase !== 'asked') this.#again.settled(member);
     if (member.phase === 'idle') return left();
     this.#leaving.set(key, member);
     this.#whenLeft.set(member, left);
@@ -60,6 +68,7 @@ export class Subscriptions {
 
   /** Every delivery of the lost connection is gone with it. */
   lost(): void {
+    this.#again.clear();
     for (const member of this.#members.values()) {
       member.phase = 'idle';
       member.leases.clear();
@@ -119,6 +128,7 @@ export class Subscriptions {
   }
 
   #ask(member: Membership): void {
+    const { phase } = member;
     member.phase = 'asked';
     const window = member.request.max_inflight;
     this.#requests.ask(
@@ -126,22 +136,56 @@ export class Subscriptions {
       {
         settle: (answer) => {
           if (answer.type === 'OK' && answer.op === 'SUBSCRIBE') member.subscribed(answer.partitions);
+          this.#again.settled(member);
           if (member.ended) this.#unsubscribe(member);
           else if (member.request.max_inflight !== window) this.#ask(member);
         },
         fail: (error) => {
-          if (member.ended) this.#left(member);
-          // Lost, or about to be: the next connection is asked again.
-          else if (error instanceof Refused && error.code !== 'shutting_down') this.#refused(member, error);
+          // Lost, or about to be: the next connection is asked again, for those who are still wanted.
+          if (!(error instanceof Refused) || error.code === 'shutting_down') {
+            if (member.ended) this.#left(member);
+          } else {
+            // The server still has those it had on this connection.
+            member.phase = phase;
+            this.#notTaken(member, error);
+          }
         },
       },
     );
   }
 
+  #notTaken(member: Membership, error: Refused): void {
+    if (member.ended) {
+      this.#again.settled(member);
+      if (member.phase === 'member') this.#unsubscribe(member);
+      else this.#left(member);
+    } else if (member.confirmed && PASSING_CODES.includes(error.code)) {
+      if (!this.#again.has(member)) member.report(error);
+      // Whoever was told may have left.
+      if (!member.ended) this.#again.refused(member, error, () => this.#askAgain(member));
+    } else {
+      this.#refused(member, error);
+    }
+  }
+
+  /** A resize may have asked meanwhile: its answer counts then. */
+  #askAgain(member: Membership): void {
+    if (!member.ended && member.phase !== 'asked') this.#ask(member);
+  }
+
   #unsubscribe(member: Membership): void {
     const { topic, group } = member.request;
-    const left = (): void => this.#left(member);
-    this.#requests.ask({ type: 'UNSUBSCRIBE', topic, group }, { settle: left, fail: left });
+    const left = (): void => {
+      this.#again.settled(member);
+      this.#left(member);
+    };
+    const fail = (error: BusError): void => {
+      // To leave has its price too. Not to have left would mean deliveries that nobody hears of.
+      const limited = error instanceof Refused && error.code === 'rate_limited';
+      if (limited) this.#again.refused(member, error, () => this.#unsubscribe(member));
+      else left();
+    };
+    this.#requests.ask({ type: 'UNSUBSCRIBE', topic, group }, { settle: left, fail });
   }
 
   #left(member: Membership): void {
@@ -155,6 +199,7 @@ export class Subscriptions {
   #refused(member: Membership, error: Refused): void {
     const key = keyOf(member.request);
     if (this.#members.get(key) === member) this.#members.delete(key);
+    this.#again.settled(member);
     member.end(error, { report: true });
   }
 }

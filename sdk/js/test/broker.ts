@@ -66,11 +66,12 @@ export class Broker {
     return this.#address.http;
   }
 
-  async restart(): Promise<void> {
+  /** `more` flags are for this life only. */
+  async restart(...more: string[]): Promise<void> {
     const store = `sqlite:///${join(this.#folder, 'bus.db')}`;
     const socket = join(this.#folder, 'os.sock');
-    const args = ['serve', '--listen', `127.0.0.1:${this.#port}`, '--store', store, '--socket', socket, ...this.#args];
-    const child = this.#spawn(args);
+    const args = ['serve', '--listen', `127.0.0.1:${this.#port}`, '--store', store, '--socket', socket];
+    const child = this.#spawn([...args, ...this.#args, ...more]);
     let log = '';
     child.stderr.on('data', (data: Buffer) => (log = (log + data.toString()).slice(-4_000)));
     const exited = once(child, 'exit').then(([code]) => {
