@@ -1,9 +1,11 @@
 //! What the client owes and is owed: pending requests, subscriptions, frames to write. No I/O in it: it is told what
 //! was asked, what arrived and when a connection came or went.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use millrace_wire::{ClientFrame, ClientRequest, ErrorCode, Flow, Message, Rid, ServerFrame, Unsubscribe};
+use millrace_wire::{
+    ClientFrame, ClientRequest, ErrorCode, Flow, FrameError, Message, Rid, ServerFrame, Unsubscribe,
+};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::command::{Command, Reply};
@@ -27,6 +29,8 @@ pub(crate) struct Ledger {
     pending: BTreeMap<u64, Pending>,
     /// Which request asked for which subscription on this connection.
     subscribing: BTreeMap<u64, Key>,
+    /// Subscriptions the server had before and would not take back just now.
+    kept_out: BTreeSet<Key>,
     subscriptions: Subscriptions,
     outgoing: VecDeque<Utf8Bytes>,
 }
@@ -43,6 +47,7 @@ impl Ledger {
             credits: None,
             pending: BTreeMap::new(),
             subscribing: BTreeMap::new(),
+            kept_out: BTreeSet::new(),
             subscriptions: Subscriptions::default(),
             outgoing: VecDeque::new(),
         }
@@ -70,6 +75,7 @@ impl Ledger {
         self.connected = false;
         self.outgoing.clear();
         self.subscribing.clear();
+        self.kept_out.clear();
         let untaken = self.subscriptions.lost() as u64;
         self.credits = self.credits.map(|credits| credits.saturating_add(untaken));
         if std::mem::take(&mut self.oversize) {
@@ -177,7 +183,7 @@ impl Ledger {
         if let Some(key) = self.subscribing.remove(&rid) {
             match answer {
                 ServerFrame::Ok(ok) => self.subscriptions.subscribed(&key, ok),
-                ServerFrame::Error(error) if !stopping => self.subscriptions.refused(&key, error),
+                ServerFrame::Error(error) if !stopping => self.subscription_refused(key, error),
                 _ => {}
             }
             return;
@@ -187,6 +193,27 @@ impl Ledger {
             self.pending.insert(rid, pending);
         } else {
             pending.settle(answer);
+        }
+    }
+
+    /// A reason that passes is no end of a subscription that the server had: it is asked for again at the next tick.
+    /// Whoever subscribes for the first time is told instead. A limit may be reached only because the server has not
+    /// yet noticed that our last connection is gone.
+    fn subscription_refused(&mut self, key: Key, error: FrameError) {
+        let passing =
+            matches!(error.code, ErrorCode::RateLimited | ErrorCode::StorageFailed | ErrorCode::LimitReached);
+        if passing && self.subscriptions.is_confirmed(&key) {
+            tracing::warn!(code = %error.code, topic = %key.0, "not subscribed again yet: {}", error.message);
+            self.kept_out.insert(key);
+        } else {
+            self.subscriptions.refused(&key, error);
+        }
+    }
+
+    /// To be called every now and then.
+    pub(crate) fn subscribe_again(&mut self) {
+        for key in std::mem::take(&mut self.kept_out) {
+            self.subscribe(key);
         }
     }
 
@@ -208,7 +235,9 @@ impl Ledger {
 
     /// Offline it is enough not to subscribe again.
     fn unsubscribe(&mut self, unsubscribe: Unsubscribe, reply: Option<Reply<()>>) {
-        self.subscriptions.remove(&(unsubscribe.topic.clone(), unsubscribe.group.clone()));
+        let key = (unsubscribe.topic.clone(), unsubscribe.group.clone());
+        self.kept_out.remove(&key);
+        self.subscriptions.remove(&key);
         match reply {
             Some(reply) if !self.connected => drop(reply.send(Ok(()))),
             reply => self.plain(ClientRequest::Unsubscribe(unsubscribe), reply),

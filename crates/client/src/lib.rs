@@ -8,7 +8,7 @@
 //!
 //! An [`OsClient`] talks to the CQRS loop over the server's Unix socket: requests with one outcome each, and events.
 //!
-//! What is not here: the HTTP interface, and decisions about retrying what the server refused.
+//! What is not here: the HTTP interface, and decisions about sending again a publish that the server refused.
 //!
 //! ```no_run
 //! use millrace_client::{Client, ClientOptions, NewMessage, SubscribeOptions};

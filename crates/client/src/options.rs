@@ -41,7 +41,7 @@ pub struct ClientOptions {
     /// kernel that accepts for it.
     pub connect_timeout: Duration,
     /// A connection on which nothing arrives for this long, pongs included, is given up. The client asks for a sign
-    /// of life after a third of it.
+    /// of life after a third of it, and as often for subscriptions that the server would not take back just now.
     pub idle_timeout: Duration,
 }
 

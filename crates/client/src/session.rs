@@ -76,6 +76,7 @@ pub(crate) async fn run(
                 if now.duration_since(heard) >= idle_timeout {
                     return End::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
                 }
+                ledger.subscribe_again();
                 // Anything the server says proves that it lives; only silence needs a question.
                 if now.duration_since(heard) >= beat {
                     ledger.beat();

@@ -66,6 +66,11 @@ impl Subscriptions {
         self.entries.get(key).map(|entry| entry.subscribe.clone())
     }
 
+    /// Whether the server has ever taken it.
+    pub(crate) fn is_confirmed(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.asker.is_none())
+    }
+
     /// `false` when its subscription is no longer wanted by anyone.
     pub(crate) fn deliver(&self, message: Box<Message>, epoch: u64) -> bool {
         let key = (message.topic.clone(), message.group.clone());

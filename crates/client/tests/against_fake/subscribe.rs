@@ -1,7 +1,10 @@
 //! Subscriptions outlive connections, deliveries do not.
 
-use crate::fake::Fake;
+use std::time::Duration;
+
+use crate::fake::{Conn, Fake};
 use millrace_client::{AckMode, Client, ClientError, ErrorCode, StartFrom, SubscribeOptions};
+use serde_json::Value;
 
 fn options() -> SubscribeOptions {
     SubscribeOptions::new("a", "g").unwrap()
@@ -112,6 +115,44 @@ async fn credits_outlive_a_connection_as_far_as_they_were_not_used() {
     let mut conn = fake.accept().await;
     assert_eq!(conn.expect("FLOW").await["credits"], 4, "one was taken");
     conn.expect("SUBSCRIBE").await;
+}
+
+/// Beats may come before it.
+async fn next_subscribe(conn: &mut Conn) -> Value {
+    loop {
+        let frame = conn.read().await.unwrap();
+        if frame["type"] != "PING" {
+            assert_eq!(frame["type"], "SUBSCRIBE", "{frame}");
+            return frame;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_take_it_back_just_now_is_asked_again() {
+    let fake = Fake::start().await;
+    let mut patience = fake.options();
+    // Asked again after a third of it.
+    patience.idle_timeout = Duration::from_millis(1500);
+    let (client, mut conn) = tokio::join!(Client::connect(patience), fake.accept());
+    let client = client.unwrap();
+    let server = async {
+        let subscribe = conn.expect("SUBSCRIBE").await;
+        conn.ok(&subscribe).await;
+    };
+    let (subscription, ()) = tokio::join!(client.subscribe(options()), server);
+    let mut subscription = subscription.unwrap();
+    drop(conn);
+
+    let mut conn = fake.accept().await;
+    for code in ["rate_limited", "storage_failed", "limit_reached"] {
+        let subscribe = next_subscribe(&mut conn).await;
+        conn.refuse(&subscribe, code).await;
+    }
+    let subscribe = next_subscribe(&mut conn).await;
+    conn.ok(&subscribe).await;
+    conn.deliver("a", "g", 1).await;
+    assert_eq!(subscription.next().await.unwrap().offset().0, 1);
 }
 
 #[tokio::test]
