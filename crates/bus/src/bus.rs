@@ -242,20 +242,9 @@ impl Bus {
         ops: Vec<Op>,
         pending: Pending,
     ) -> Token {
-        self.commit_checked(now, durability, Vec::new(), ops, pending)
-    }
-
-    pub(crate) fn commit_checked(
-        &mut self,
-        now: Now,
-        durability: Durability,
-        checks: Vec<millrace_model::Check>,
-        ops: Vec<Op>,
-        pending: Pending,
-    ) -> Token {
         let token = self.token();
         self.elsewhere.watch(token, &ops);
-        let batch = Batch { nonce: self.nonce(token), now: now.wall, durability, checks, ops };
+        let batch = Batch { nonce: self.nonce(token), now: now.wall, durability, checks: Vec::new(), ops };
         self.pending.insert(token, pending);
         self.effects.push(Effect::Commit { token, batch });
         token

@@ -16,16 +16,17 @@ impl Bus {
         let Some(pending) = self.pending.remove(&token) else {
             return;
         };
-        let (appended, refused) = match outcome {
-            Outcome::Done(done) => (done.appended, None),
-            Outcome::Refused(refusal) => (Vec::<Appended>::new(), Some(refusal)),
+        let appended = match outcome {
+            Outcome::Done(done) => done.appended,
+            // The bus checks nothing, so nothing is refused.
+            Outcome::Refused(_) => Vec::<Appended>::new(),
         };
         match pending {
             Pending::Publish { to, topic, single, durability, appends } => {
                 self.appended(appends, &appended);
                 self.published(to, topic, single, durability, &appended);
             }
-            Pending::Delay(delayed) => self.delayed(now, delayed, refused),
+            Pending::Delay(delayed) => self.delayed(now, delayed, &appended),
             Pending::Flush { cursor, committed, confirms, appends } => {
                 self.tell_of_letters(&appends, &appended);
                 self.appended(appends, &appended);

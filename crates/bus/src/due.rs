@@ -20,6 +20,9 @@ pub(crate) struct DueState {
     pub(crate) wake: Option<Mono>,
     /// The time behind `wake`.
     next: Option<Timestamp>,
+    /// Whether anything may wait, so that ids need be looked for among what waits. Never unset: a topic that delays
+    /// once does so again.
+    pub(crate) any: bool,
     scanning: bool,
     /// Commits under way that move rows: the table is looked at again when they are through.
     moves: usize,
@@ -130,7 +133,8 @@ impl Bus {
             let stream = topic.stream(millrace_model::Partition(row.partition));
             let event = row.new_event();
             appends.push(Appending { topic: *id, stream: stream.clone(), body: event.body.clone() });
-            ops.push(Op::Append(Append { stream, event, dedupe_window_ms: row.dedupe_window_ms }));
+            // It has had its id since it was confirmed: whatever the clock did since, it is no duplicate.
+            ops.push(Op::Append(Append { stream, event, dedupe_window_ms: 0, made: None }));
         }
         row.durability
     }

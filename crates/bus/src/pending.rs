@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Durability, EventBody, EventId, Group, Offset, Stream, Timestamp, TopicKey};
+use millrace_model::{Durability, EventBody, Group, Offset, Stream, TopicKey};
 
 use crate::group::{CursorRef, GroupId};
 use crate::input::{From, Subscribe};
@@ -22,8 +22,6 @@ pub(crate) struct Appending {
 pub(crate) struct Delayed {
     pub(crate) to: ReplyTo,
     pub(crate) topic: TopicKey,
-    pub(crate) id: EventId,
-    pub(crate) due: Timestamp,
     pub(crate) durability: Durability,
 }
 

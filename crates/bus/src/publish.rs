@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Append, Appended, BATCH_BYTES_MAX, Check, DueRow, Durability, Event, EventId, NewEvent, Now, Op, Refusal,
-    Space, TICK_MS, Timestamp, TopicKey, keys,
+    Append, Appended, BATCH_BYTES_MAX, Delay, DueRow, Durability, Event, EventId, NewEvent, Now, Op, TICK_MS,
+    Timestamp, TopicKey, keys,
 };
 
 use crate::bus::Bus;
@@ -113,8 +113,9 @@ impl Bus {
         let partition = topic.partition_for(&event.body);
         let stream = topic.key.stream(partition);
         let dedupe_window_ms = topic.dedupe_window_ms(&self.limits);
+        let made = self.due.any.then_some(topic.made);
         appends.push(Appending { topic: id, stream: stream.clone(), body: event.body.clone() });
-        ops.push(Op::Append(Append { stream, event, dedupe_window_ms }));
+        ops.push(Op::Append(Append { stream, event, dedupe_window_ms, made }));
     }
 
     /// The store took them: now they exist, for their publisher and for every group.
@@ -158,14 +159,9 @@ impl Bus {
         appended: &[Appended],
     ) {
         let reply = match (single, appended.first()) {
-            (true, Some(at)) => Reply::Published {
-                topic,
-                id: at.id.clone(),
-                at: Some((at.partition, at.offset)),
-                due: None,
-                durability,
-            },
+            (true, Some(at)) => answer(topic, at, durability),
             _ => {
+                // One whose event waits has no place yet: its offset is 0, which no event has.
                 let offsets = appended.iter().map(|at| (at.partition, at.offset)).collect();
                 Reply::PublishedBatch { topic, offsets, durability }
             }
@@ -184,10 +180,6 @@ impl Bus {
     ) -> Result<(), BusError> {
         let mut ops = Vec::new();
         let id = self.topic_or_create(topic, &mut ops)?;
-        if !ops.is_empty() {
-            // On its own: the batch below may be refused as a duplicate, and the topic must not go with it.
-            self.commit(now, self.limits.durability, std::mem::take(&mut ops), Pending::Row);
-        }
         let token = self.token();
         let nonce = self.nonce(token);
         let Some(state) = self.topics.get_mut(&id) else {
@@ -214,31 +206,36 @@ impl Bus {
             dedupe_window_ms,
             payload: event.body.payload.as_str().to_owned(),
         };
-        let mut checks = Vec::new();
-        if brought && dedupe_window_ms > 0 {
-            let (space, key) = (Space::DueIds, keys::due_id(topic, made, &event_id));
-            checks.push(Check::Absent { space, key: key.clone() });
-            ops.push(Op::Put { space, key, value: due.0.to_string().into() });
-        }
-        ops.push(Op::Put { space: Space::Due, key: keys::due(due, nonce, 0), value: row.encode() });
-        let delayed = Delayed { to, topic: topic.clone(), id: event_id, due, durability };
-        self.commit_checked(now, durability, checks, ops, Pending::Delay(delayed));
+        self.due.any = true;
+        ops.push(Op::Delay(Delay {
+            topic: topic.clone(),
+            made,
+            id: event_id,
+            // An id drawn here is nobody else's.
+            dedupe_window_ms: if brought { dedupe_window_ms } else { 0 },
+            due,
+            key: keys::due(due, nonce, 0),
+            row: row.encode(),
+        }));
+        self.commit(now, durability, ops, Pending::Delay(Delayed { to, topic: topic.clone(), durability }));
         Ok(())
     }
 
-    /// Refused means that an event of this id is already waiting: the answer is the first one's.
-    pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, refused: Option<Refusal>) {
-        let Delayed { to, topic, id, mut due, durability } = waiting;
-        match refused.and_then(|refusal| refusal.found) {
-            Some(first) => {
-                self.counters.duplicates += 1;
-                let first = std::str::from_utf8(&first).ok().and_then(|text| text.parse().ok());
-                due = first.map_or(due, Timestamp);
-            }
-            None => self.expect_due(now, due),
+    /// A duplicate is answered like the first: with its time, or with its place if it has one by now.
+    pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, appended: &[Appended]) {
+        let Delayed { to, topic, durability } = waiting;
+        let Some(at) = appended.first() else { return };
+        match at.due {
+            Some(due) if !at.duplicate => self.expect_due(now, due),
+            _ => self.counters.duplicates += 1,
         }
-        self.reply(to, Reply::Published { topic, id, at: None, due: Some(due), durability });
+        self.reply(to, answer(topic, at, durability));
     }
+}
+
+fn answer(topic: TopicKey, at: &Appended, durability: Durability) -> Reply {
+    let place = at.due.is_none().then_some((at.partition, at.offset));
+    Reply::Published { topic, id: at.id.clone(), at: place, due: at.due, durability }
 }
 
 impl DeliverAt {

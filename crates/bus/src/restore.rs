@@ -66,6 +66,7 @@ impl Bus {
             bus.restore_group(key, GroupRow::decode(key, value)?, &mut cursors, &mut tries);
         }
         if let Some(at) = snapshot.first_due {
+            bus.due.any = true;
             bus.expect_due(now, at);
         }
         Ok(bus)

@@ -14,7 +14,7 @@ fn neighbour(desk: &mut Desk, ops: Vec<Op>) {
 
 fn append(name: &str, payload: &str) -> Op {
     let stream = topic(name).stream(Partition(0));
-    Op::Append(Append { stream, event: event(payload), dedupe_window_ms: 0 })
+    Op::Append(Append { stream, event: event(payload), dedupe_window_ms: 0, made: None })
 }
 
 fn row(name: &str, made: u64) -> Op {

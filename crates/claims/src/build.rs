@@ -88,6 +88,7 @@ pub(crate) fn append(
             stream: topic.stream(topics.partition_of(event)),
             event: new,
             dedupe_window_ms: DEDUPE_WINDOW_MS,
+            made: None,
         }),
     ]
 }

@@ -62,6 +62,8 @@ pub enum Check {
 pub enum Op {
     /// Symbolic: the commit gives it offset, time and id.
     Append(Append),
+    /// Symbolic: the commit finds out whether its id is taken.
+    Delay(Delay),
     Put {
         space: Space,
         key: String,
@@ -106,6 +108,24 @@ pub struct Append {
     pub event: NewEvent,
     /// For an event that brings its id: how far back the same id on the same topic makes it a duplicate.
     pub dedupe_window_ms: u64,
+    /// Which topic of this name is meant (see [`crate::TopicRow`]), if delayed events may wait for it: an id that one
+    /// of them holds is taken as well. `None` looks at stored events only.
+    pub made: Option<u64>,
+}
+
+/// An event that gets its place when it is due. Its row waits in [`Space::Due`], unless its id is taken: by a stored
+/// event of the topic within the window, or by one that waits already. A row in [`Space::DueIds`] takes it from now on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delay {
+    pub topic: TopicKey,
+    pub made: u64,
+    pub id: EventId,
+    /// 0 for an event that did not bring its id: nothing is looked up and nothing is taken.
+    pub dedupe_window_ms: u64,
+    pub due: Timestamp,
+    /// In [`Space::Due`].
+    pub key: String,
+    pub row: Bytes,
 }
 
 /// The small ordered tables beside the event log. Keys are readable text (see [`crate::keys`]), values JSON.
@@ -206,7 +226,7 @@ pub enum Outcome {
 /// What the symbolic operations of a batch became.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
-    /// Each append, in the order of the batch's operations.
+    /// Each append and each delay, in the order of the batch's operations.
     pub appended: Vec<Appended>,
     /// The events its claims took, in the order of the operations, each in the order they should be handled.
     pub claimed: Vec<Claimed>,
@@ -239,6 +259,9 @@ pub struct Appended {
     pub ts: Timestamp,
     pub id: EventId,
     pub duplicate: bool,
+    /// The event of this id waits and will be appended then. Until that it has no place: `offset` is zero and `ts` is
+    /// the time of the batch.
+    pub due: Option<Timestamp>,
 }
 
 impl Batch {
@@ -254,6 +277,7 @@ impl Op {
         const FIXED: usize = 64;
         match self {
             Op::Append(append) => append.event.body.bytes(),
+            Op::Delay(delay) => 2 * FIXED + delay.key.len() + delay.row.len() + delay.topic.as_str().len(),
             Op::Put { key, value, .. } | Op::PutNew { key, value, .. } => FIXED + key.len() + value.len(),
             // Its rows: events are read, not written.
             Op::Claim(claim) => claim.events_max * (4 * FIXED + claim.topic.as_str().len()),

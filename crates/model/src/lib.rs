@@ -30,7 +30,7 @@ mod trace;
 
 pub use access::{ACL_ENTRIES_MAX, AccessError, AccessList, Action, Actor, Principal};
 pub use batch::{
-    Append, Appended, BATCH_BYTES_MAX, Batch, Check, Done, Durability, Op, Outcome, Refusal, Space,
+    Append, Appended, BATCH_BYTES_MAX, Batch, Check, Delay, Done, Durability, Op, Outcome, Refusal, Space,
 };
 pub use claim::{Claim, ClaimState, Claimed, LANE_PRIORITY_MAX, Ticket, lane_of};
 pub use event::{Event, EventBody, Headers, Lineage, NewEvent, PRIORITY_DEFAULT, Priority};

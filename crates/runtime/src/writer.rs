@@ -293,7 +293,7 @@ impl Writer {
 }
 
 fn appends(batch: &Batch) -> usize {
-    batch.ops.iter().filter(|op| matches!(op, Op::Append(_))).count()
+    batch.ops.iter().filter(|op| matches!(op, Op::Append(_) | Op::Delay(_))).count()
 }
 
 /// Tells the owner that the store failed, however it failed.

@@ -61,6 +61,11 @@ impl Ledger {
                     log.last_ts = done.ts;
                     log.events.insert(done.offset, Arc::new(event));
                 }
+                Op::Delay(delay) => {
+                    if appended.next().is_some_and(|done| !done.duplicate) {
+                        self.put(Space::Due, &delay.key, &delay.row);
+                    }
+                }
                 Op::Put { space, key, value } => self.put(*space, key, value),
                 Op::Delete { space, key } => self.delete(*space, key),
                 // Words of handlers: the bus says none of them.

@@ -117,6 +117,7 @@ pub(crate) fn batch(batch: &Batch) -> String {
 fn op(op: &Op) -> String {
     match op {
         Op::Append(append) => format!("append {} n={:?}", append.stream, number(&append.event.body)),
+        Op::Delay(delay) => format!("delay {} {} to {}", delay.topic, delay.id, delay.due.0),
         Op::Put { space, key, value } => {
             format!("put {} {key} {}", space.as_str(), String::from_utf8_lossy(value))
         }

@@ -63,6 +63,7 @@ impl SqliteStore {
                     let ordinal = done.appended.len() as u32;
                     done.appended.push(stage.append(self, writer, batch, append, ordinal)?);
                 }
+                Op::Delay(delay) => done.appended.push(stage.delay(self, writer, batch.now, delay)?),
                 Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => small::write(writer, op)?,
                 Op::Claim(claim) => {
                     let look = &mut Looking { store: self, writer, stage };

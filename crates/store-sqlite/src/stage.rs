@@ -3,13 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use millrace_model::{
-    Append, Appended, Batch, EventBody, EventId, Offset, Partition, Stream, Timestamp, TopicKey,
+    Append, Appended, Batch, Delay, EventBody, EventId, Offset, Partition, Space, Stream, Timestamp,
+    TopicKey, keys,
 };
+use millrace_store::resolve;
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::{Attempt, Fault};
 use crate::index::{Run, StreamRow};
 use crate::row;
+use crate::small;
 use crate::store::SqliteStore;
 use crate::write::Writer;
 
@@ -35,6 +38,15 @@ pub(crate) struct Entry<'a> {
     /// Of topic and id, for an event that brought its id.
     pub(crate) hash: Option<u64>,
     pub(crate) append: &'a Append,
+}
+
+/// An id that somebody brings.
+struct Wanted<'a> {
+    topic: &'a TopicKey,
+    made: Option<u64>,
+    id: &'a EventId,
+    hash: u64,
+    window_ms: u64,
 }
 
 pub(crate) struct Stage<'a> {
@@ -97,9 +109,11 @@ impl<'a> Stage<'a> {
         append: &'a Append,
         ordinal: u32,
     ) -> Attempt<Appended> {
-        let hash = append.event.id.as_ref().map(|id| writer.dedupe.hash(&append.stream.topic, id));
+        let topic = &append.stream.topic;
+        let hash = append.event.id.as_ref().map(|id| writer.dedupe.hash(topic, id));
         if let (Some(id), Some(hash)) = (&append.event.id, hash) {
-            if let Some(first) = self.duplicate_of(store, writer, batch.now.0, append, id, hash)? {
+            let wanted = Wanted { topic, made: append.made, id, hash, window_ms: append.dedupe_window_ms };
+            if let Some(first) = self.taken(store, writer, batch.now, &wanted)? {
                 return Ok(first);
             }
             self.by_hash.insert(hash, self.entries.len());
@@ -117,38 +131,78 @@ impl<'a> Stage<'a> {
             ts: Timestamp(ts),
             id: id.clone(),
             duplicate: false,
+            due: None,
         };
         let ordinal = self.entries.len();
         self.entries.push(Entry { ordinal, staged: staged_at, offset, ts, id, hash, append });
         Ok(appended)
     }
 
+    /// Its answer. The rows of one that is not a duplicate are written at once.
+    pub(crate) fn delay(
+        &self,
+        store: &SqliteStore,
+        writer: &mut Writer,
+        now: Timestamp,
+        delay: &Delay,
+    ) -> Attempt<Appended> {
+        let Delay { topic, made, id, dedupe_window_ms, due, .. } = delay;
+        let hash = writer.dedupe.hash(topic, id);
+        let wanted = Wanted { topic, made: Some(*made), id, hash, window_ms: *dedupe_window_ms };
+        if let Some(first) = self.taken(store, writer, now, &wanted)? {
+            return Ok(first);
+        }
+        resolve::delay(delay).iter().try_for_each(|op| small::write(writer, op))?;
+        Ok(resolve::waiting(id, now, *due, false))
+    }
+
+    /// The answer of the event that has this id already: a stored one, or one that waits.
+    fn taken(
+        &self,
+        store: &SqliteStore,
+        writer: &Writer,
+        now: Timestamp,
+        wanted: &Wanted<'_>,
+    ) -> Attempt<Option<Appended>> {
+        let window_ms = wanted.window_ms.min(self.dedupe_window_ms_max);
+        if window_ms == 0 {
+            return Ok(None);
+        }
+        if let Some(first) = self.duplicate_of(store, writer, now.0.saturating_sub(window_ms), wanted)? {
+            return Ok(Some(first));
+        }
+        let Some(made) = wanted.made else { return Ok(None) };
+        let row = small::get(&writer.conn, Space::DueIds, &keys::due_id(wanted.topic, made, wanted.id))?;
+        let Some((due, key)) = row.as_deref().and_then(resolve::holder) else { return Ok(None) };
+        let waits = match key {
+            Some(key) => small::get(&writer.conn, Space::Due, key)?.is_some(),
+            None => true,
+        };
+        Ok(waits.then(|| resolve::waiting(wanted.id, now, due, true)))
+    }
+
     fn duplicate_of(
         &self,
         store: &SqliteStore,
         writer: &Writer,
-        now: u64,
-        append: &Append,
-        id: &EventId,
-        hash: u64,
+        since: u64,
+        wanted: &Wanted<'_>,
     ) -> Attempt<Option<Appended>> {
-        let window = append.dedupe_window_ms.min(self.dedupe_window_ms_max);
-        if window == 0 {
-            return Ok(None);
-        }
+        let Wanted { topic, id, hash, .. } = *wanted;
         let first = match self.by_hash.get(&hash).map(|at| &self.entries[*at]) {
-            Some(entry) if entry.id == *id && entry.append.stream.topic == append.stream.topic => {
+            Some(entry) if entry.id == *id && entry.append.stream.topic == *topic => {
                 let row = &self.streams[entry.staged].row;
                 let stands = !row.dropped && entry.offset >= row.start;
                 stands.then_some((row.stream.partition, entry.offset, entry.ts))
             }
             _ => match writer.dedupe.find(hash) {
-                Some(seq) => self.stored(store, writer, seq, &append.stream.topic, id)?,
+                Some(seq) => self.stored(store, writer, seq, topic, id)?,
                 None => None,
             },
         };
-        Ok(first.filter(|(_, _, ts)| *ts >= now.saturating_sub(window)).map(|(partition, offset, ts)| {
-            Appended { partition, offset: Offset(offset), ts: Timestamp(ts), id: id.clone(), duplicate: true }
+        Ok(first.filter(|(_, _, ts)| *ts >= since).map(|(partition, offset, ts)| {
+            let (offset, ts, id) = (Offset(offset), Timestamp(ts), id.clone());
+            Appended { partition, offset, ts, id, duplicate: true, due: None }
         }))
     }
 

@@ -290,6 +290,7 @@ impl Desk {
                 Op::Append(append) => {
                     appended.push(self.append(append, batch.now, batch.nonce, appended.len() as u32));
                 }
+                Op::Delay(delay) => appended.push(self.delay(delay, batch.now)),
                 Op::Put { space, key, value } => {
                     self.tables.insert((space, key), value);
                 }
@@ -320,22 +321,54 @@ impl Desk {
     }
 
     fn append(&mut self, append: Append, now: Timestamp, nonce: u64, ordinal: u32) -> Appended {
-        let Append { stream, event, dedupe_window_ms } = append;
-        let since = now.saturating_sub(dedupe_window_ms);
-        if let Some(id) = event.id.as_ref().filter(|_| dedupe_window_ms > 0) {
-            let all = self.logs.values().flatten();
-            let first = all.filter(|e| e.stream.topic == stream.topic && e.ts >= since).find(|e| e.id == *id);
-            if let Some(e) = first {
-                let (partition, offset, ts) = (e.stream.partition, e.offset, e.ts);
-                return Appended { partition, offset, ts, id: id.clone(), duplicate: true };
-            }
+        let Append { stream, event, dedupe_window_ms, made } = append;
+        if let Some(id) = &event.id
+            && let Some(first) = self.taken(&stream.topic, made, id, dedupe_window_ms, now)
+        {
+            return first;
         }
         let log = self.logs.entry(stream.clone()).or_default();
         let offset = Offset(log.len() as u64 + 1);
         let id = event.id.unwrap_or_else(|| EventId::mint(now, nonce, ordinal));
         let partition = stream.partition;
         log.push(Arc::new(Event { stream, offset, ts: now, id: id.clone(), body: event.body }));
-        Appended { partition, offset, ts: now, id, duplicate: false }
+        Appended { partition, offset, ts: now, id, duplicate: false, due: None }
+    }
+
+    fn delay(&mut self, delay: Delay, now: Timestamp) -> Appended {
+        let Delay { topic, made, id, dedupe_window_ms, due, key, row } = delay;
+        if let Some(first) = self.taken(&topic, Some(made), &id, dedupe_window_ms, now) {
+            return first;
+        }
+        if dedupe_window_ms > 0 {
+            self.tables.insert((Space::DueIds, keys::due_id(&topic, made, &id)), key.clone().into());
+        }
+        self.tables.insert((Space::Due, key), row);
+        waiting(id, now, due, false)
+    }
+
+    fn taken(
+        &self,
+        topic: &TopicKey,
+        made: Option<u64>,
+        id: &EventId,
+        window_ms: u64,
+        now: Timestamp,
+    ) -> Option<Appended> {
+        if window_ms == 0 {
+            return None;
+        }
+        let since = now.saturating_sub(window_ms);
+        let all = self.logs.values().flatten();
+        let first = all.filter(|e| e.stream.topic == *topic && e.ts >= since).find(|e| e.id == *id);
+        if let Some(e) = first {
+            let (partition, offset, ts) = (e.stream.partition, e.offset, e.ts);
+            return Some(Appended { partition, offset, ts, id: id.clone(), duplicate: true, due: None });
+        }
+        let row = self.tables.get(&(Space::DueIds, keys::due_id(topic, made?, id)))?;
+        let key = std::str::from_utf8(row).ok()?.to_owned();
+        let due = keys::due_time(&key)?;
+        self.tables.contains_key(&(Space::Due, key)).then(|| waiting(id.clone(), now, due, true))
     }
 
     /// What came out since the last look, one line each.
@@ -357,6 +390,11 @@ impl Desk {
         let at = line.find(&marker).unwrap_or_else(|| panic!("no {marker} in {line}"));
         line[at + marker.len()..].split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
     }
+}
+
+fn waiting(id: EventId, now: Timestamp, due: Timestamp, duplicate: bool) -> Appended {
+    let (partition, offset) = (Partition(0), Offset::ZERO);
+    Appended { partition, offset, ts: now, id, duplicate, due: Some(due) }
 }
 
 fn show(effect: &Effect) -> String {

@@ -19,6 +19,7 @@ mod crash;
 mod fuzz;
 mod groups;
 mod http;
+mod ids;
 mod metrics;
 mod observe;
 mod openapi;

@@ -20,8 +20,11 @@ impl Checker for Offsets {
         let mut ends: BTreeMap<&Stream, (Offset, Timestamp)> = BTreeMap::new();
         let mut appended = done.appended.iter();
         for op in &batch.ops {
-            let Op::Append(append) = op else { continue };
+            if !matches!(op, Op::Append(_) | Op::Delay(_)) {
+                continue;
+            }
             let done = appended.next().ok_or("a commit told of fewer appends than its batch has")?;
+            let Op::Append(append) = op else { continue };
             let log = facts.ledger.logs.get(&append.stream);
             if done.duplicate {
                 // The first of two equal ids may stand in this very batch, which is not in the ledger yet.

@@ -55,7 +55,12 @@ impl World {
             let partition = Partition(self.dice.below(u64::from(known.unwrap_or(1))) as u32);
             let body = EventBody::of(payload(self.desk.next_event()));
             let event = NewEvent { id: None, body: Arc::new(body) };
-            ops.push(Op::Append(Append { stream: topic.stream(partition), event, dedupe_window_ms: 0 }));
+            ops.push(Op::Append(Append {
+                stream: topic.stream(partition),
+                event,
+                dedupe_window_ms: 0,
+                made: None,
+            }));
         }
         let (nonce, now) = (self.dice.draw(), self.clock.now().wall);
         Batch { nonce, now, durability: Durability::Fsync, checks: Vec::new(), ops }

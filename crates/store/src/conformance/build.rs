@@ -47,7 +47,7 @@ pub fn append_id(stream: &Stream, id: &str, text: &str, dedupe_window_ms: u64) -
 
 pub fn append_body(stream: &Stream, id: Option<EventId>, body: EventBody, dedupe_window_ms: u64) -> Op {
     let event = NewEvent { id, body: Arc::new(body) };
-    Op::Append(Append { stream: stream.clone(), event, dedupe_window_ms })
+    Op::Append(Append { stream: stream.clone(), event, dedupe_window_ms, made: None })
 }
 
 pub fn put(space: Space, key: &str, value: &str) -> Op {

@@ -14,7 +14,7 @@ fn bring(now: u64, partition: u32, id: &str) -> Batch {
 fn assert_duplicate(given: &Appended, partition: u32, offset: u64, ts: u64, id: &str) {
     let id = EventId::parse(id).unwrap_or_else(|error| panic!("{error}"));
     let (partition, offset, ts) = (Partition(partition), Offset(offset), Timestamp(ts));
-    assert_eq!(*given, Appended { partition, offset, ts, id, duplicate: true });
+    assert_eq!(*given, Appended { partition, offset, ts, id, duplicate: true, due: None });
 }
 
 pub(super) fn a_duplicate_in_the_same_batch_is_stored_once(subject: &mut Subject) {

@@ -11,6 +11,7 @@ mod claimed_model;
 mod claims;
 mod claims_gone;
 mod dedupe;
+mod delaying;
 mod feed;
 mod model;
 mod reading;
@@ -30,6 +31,7 @@ use claimed_model::*;
 use claims::*;
 use claims_gone::*;
 use dedupe::*;
+use delaying::*;
 use feed::*;
 use model::*;
 use reading::*;
@@ -118,6 +120,11 @@ macro_rules! conformance_suite {
             a_duplicate_outside_the_window_is_new
             duplicates_are_known_after_reopening
             ids_are_per_topic_and_a_window_of_zero_means_no_dedupe
+
+            a_delayed_event_takes_its_id
+            a_delayed_event_whose_id_is_stored_is_a_duplicate
+            an_id_is_free_when_nothing_waits_under_it
+            delays_and_appends_of_one_commit_see_one_another
 
             a_watcher_pages_through_commits
             a_watcher_that_fell_too_far_behind_is_told_to_start_over

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
-    Append, Appended, Batch, Check, Done, Event, EventId, Offset, Op, Outcome, Refusal, Space, Stream,
+    Append, Appended, Batch, Check, Delay, Done, Event, EventId, Offset, Op, Outcome, Refusal, Space, Stream,
     Timestamp, TopicKey, keys, lane_of,
 };
 
@@ -58,6 +58,7 @@ impl State {
                     let ordinal = done.appended.len() as u32;
                     done.appended.push(self.append(batch, append, ordinal, runs));
                 }
+                Op::Delay(delay) => done.appended.push(self.delay(batch.now, delay)),
                 Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => self.write(op),
                 Op::Claim(claim) => {
                     let Ok(taken) = resolve::claim(&mut Looking { state: self, runs }, batch.now, claim);
@@ -92,7 +93,10 @@ impl State {
     }
 
     fn append(&mut self, batch: &Batch, append: &Append, ordinal: u32, runs: &mut Vec<Run>) -> Appended {
-        if let Some(first) = self.duplicate_of(batch.now, append) {
+        if let Some(id) = &append.event.id
+            && let Some(first) =
+                self.taken(batch.now, &append.stream.topic, append.made, id, append.dedupe_window_ms)
+        {
             return first;
         }
         let made = &mut self.made;
@@ -118,16 +122,51 @@ impl State {
             self.tables.put(Space::OffPriority, &key, Bytes::from(ts.0.to_string()));
         }
         feed::extend(runs, append, offset);
-        Appended { partition: append.stream.partition, offset, ts, id, duplicate: false }
+        Appended { partition: append.stream.partition, offset, ts, id, duplicate: false, due: None }
+    }
+
+    fn delay(&mut self, now: Timestamp, delay: &Delay) -> Appended {
+        let Delay { topic, made, id, dedupe_window_ms, due, .. } = delay;
+        if let Some(first) = self.taken(now, topic, Some(*made), id, *dedupe_window_ms) {
+            return first;
+        }
+        resolve::delay(delay).iter().for_each(|op| self.write(op));
+        resolve::waiting(id, now, *due, false)
+    }
+
+    /// The answer of the event that has this id already: a stored one, or one that waits.
+    fn taken(
+        &self,
+        now: Timestamp,
+        topic: &TopicKey,
+        made: Option<u64>,
+        id: &EventId,
+        window_ms: u64,
+    ) -> Option<Appended> {
+        if window_ms == 0 {
+            return None;
+        }
+        self.duplicate_of(now, topic, id, window_ms).or_else(|| {
+            let row = self.tables.get(Space::DueIds, &keys::due_id(topic, made?, id))?;
+            let (due, key) = resolve::holder(row)?;
+            let waits = key.is_none_or(|key| self.tables.get(Space::Due, key).is_some());
+            waits.then(|| resolve::waiting(id, now, due, true))
+        })
     }
 
     /// Only an event that is still retained makes another one a duplicate: a trimmed event is forgotten, id and all.
-    fn duplicate_of(&self, now: Timestamp, append: &Append) -> Option<Appended> {
-        let id = append.event.id.as_ref().filter(|_| append.dedupe_window_ms > 0)?;
-        let (partition, offset) = self.ids.find(&append.stream.topic, id)?;
-        let first = self.logs.get(&append.stream.topic.stream(partition))?.get(offset)?;
-        let in_window = first.ts >= now.saturating_sub(append.dedupe_window_ms);
-        in_window.then(|| Appended { partition, offset, ts: first.ts, id: first.id.clone(), duplicate: true })
+    fn duplicate_of(
+        &self,
+        now: Timestamp,
+        topic: &TopicKey,
+        id: &EventId,
+        window_ms: u64,
+    ) -> Option<Appended> {
+        let (partition, offset) = self.ids.find(topic, id)?;
+        let first = self.logs.get(&topic.stream(partition))?.get(offset)?;
+        let (ts, id) = (first.ts, id.clone());
+        let in_window = ts >= now.saturating_sub(window_ms);
+        in_window.then_some(Appended { partition, offset, ts, id, duplicate: true, due: None })
     }
 
     fn trim(&mut self, stream: &Stream, start: Offset) {

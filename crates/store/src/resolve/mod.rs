@@ -4,6 +4,7 @@
 //! and deletes that the adapter then applies. What is not here: appends, whose numbers belong to the adapter.
 
 mod claim;
+mod delay;
 mod due;
 mod events;
 mod forget;
@@ -12,6 +13,7 @@ mod plain;
 mod reconcile;
 
 pub use claim::{LOOK_MAX, Taken, claim};
+pub use delay::{delay, holder, waiting};
 pub use due::{DUE_MAX, FOREIGN_MAX};
 pub use forget::forget_topic;
 pub use reconcile::{Reconciled, reconcile};
