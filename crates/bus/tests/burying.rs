@@ -130,7 +130,7 @@ fn an_event_that_leaves_no_room_for_its_story_is_buried_without_its_payload() {
     // As large as a session in another process may commit it.
     let stream = topic("t").stream(Partition(0));
     let event = event(&format!("\"{}\"", "x".repeat(BATCH_BYTES_MAX - 98)));
-    let append = Append { stream: stream.clone(), event, dedupe_window_ms: 0 };
+    let append = Append { stream: stream.clone(), event, dedupe_window_ms: 0, made: None };
     let batch = Batch { ops: vec![Op::Append(append)], ..Batch::default() };
     assert!(matches!(desk.commit(batch), Outcome::Done(_)));
     desk.input(Input::Elsewhere { reaches: vec![Reach { stream, start: Offset(1), next: Offset(3) }] });

@@ -27,7 +27,8 @@ fn a_confirmed_delayed_event_is_delivered_whatever_is_published_under_its_id() {
     let mut socket = server.socket();
     socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": "ws", "id": "x"}));
     assert_eq!(socket.expect("PUBLISHED")["due"], first["due"]);
-    let batch = publish(&server, &json!([{"payload": 1}, {"payload": 2, "id": "x"}, {"payload": 3, "id": "y"}]));
+    let batch =
+        publish(&server, &json!([{"payload": 1}, {"payload": 2, "id": "x"}, {"payload": 3, "id": "y"}]));
     assert_eq!(batch["offsets"], json!([[0, 1], [0, 0], [0, 2]]));
     eventually("the delayed event arrives", || payloads(&server) == [json!(1), json!(3), json!("late")]);
     for event in [json!({"payload": 4, "id": "x"}), json!({"payload": 5, "id": "x", "delay_ms": 60_000})] {
