@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Check, ClaimRow, ClaimState, DeadLetterRow, Ending, Event, FinishedRow, JsonText, Op, Space, Ticket,
-    Timestamp, TopicName, keys,
+    BATCH_BYTES_MAX, Check, ClaimRow, ClaimState, Ending, Event, FinishedRow, Op, Space, Ticket, Timestamp,
+    keys,
 };
 
 use crate::build::{append, caused_by, depth_allowed, derived_id};
@@ -15,6 +15,8 @@ use crate::worker::Worker;
 
 /// The type of the events that tell of dead letters.
 pub const DEAD_LETTER_TOPIC: &str = "event.dead_letter";
+/// Most bytes of a handler's error that are kept whatever `error_bytes_max` says: it stands in several rows.
+pub const ERROR_BYTES_LIMIT: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Act {
@@ -39,6 +41,10 @@ impl Act {
     /// Put into a batch with others it takes about this much.
     pub(crate) fn bytes(&self) -> usize {
         self.ops.iter().map(Op::bytes).sum()
+    }
+
+    pub(crate) fn fits(&self) -> bool {
+        self.bytes() <= BATCH_BYTES_MAX
     }
 }
 
@@ -99,7 +105,7 @@ impl Worker {
         if attempts >= self.config.event_max_attempts {
             return self.give_up(now, handler, ticket, event, attempts, error);
         }
-        let error = cut(error, self.config.error_bytes_max);
+        let error = self.kept(error);
         let due = now + self.backoff_ms(attempts);
         let waiting = Ticket {
             row: ClaimRow { attempts, error: Some(error.clone()), ..waiting(&ticket.row, due) },
@@ -110,58 +116,16 @@ impl Worker {
         Act { checks: vec![check], ops: vec![delete, waiting.put()], then }
     }
 
+    pub(crate) fn kept(&self, error: &str) -> String {
+        cut(error, self.config.error_bytes_max.min(ERROR_BYTES_LIMIT))
+    }
+
     /// Doubles with every attempt up to the most, and a little apart so that failures do not march in step.
     fn backoff_ms(&mut self, attempts: u32) -> u64 {
         const JITTER_MS: u64 = 101;
         let base = self.config.event_backoff_base_ms;
         let doubled = base.saturating_mul(1u64.checked_shl(attempts.min(63)).unwrap_or(u64::MAX));
         doubled.min(self.config.event_backoff_max_ms) + self.draw.below(JITTER_MS)
-    }
-
-    /// To the dead letters, and an event that says so. No such event for the events that say so themselves, and none
-    /// beyond the depth limit: chains of them would never end.
-    pub(crate) fn give_up(
-        &mut self,
-        now: Timestamp,
-        handler: usize,
-        ticket: &Ticket,
-        event: &Arc<Event>,
-        attempts: u32,
-        error: &str,
-    ) -> Act {
-        let error = cut(error, self.config.error_bytes_max);
-        let finished = FinishedRow {
-            ending: Ending::DeadLettered,
-            at: now,
-            attempts,
-            session: Some(self.identity.session.clone()),
-            error: Some(error.clone()),
-        };
-        let row = dead_letter_row(now, ticket, event, attempts, &error);
-        let key = keys::dead_letter(&ticket.stream, ticket.offset, &ticket.handler, now);
-        let (check, delete) = ticket.end();
-        let mut ops = vec![
-            delete,
-            put_finished(ticket, &finished),
-            Op::Put { space: Space::DeadLetters, key, value: row.encode() },
-        ];
-        let lineage = caused_by(event);
-        let may_tell = ticket.stream.topic.topic() != DEAD_LETTER_TOPIC
-            && lineage.depth <= self.config.max_event_chain_depth;
-        if let (true, Ok(topic)) = (may_tell, TopicName::new(DEAD_LETTER_TOPIC)) {
-            let payload = serde_json::json!({
-                "event_id": event.id.to_string(),
-                "handler_id": ticket.handler.as_str(),
-                "attempts": attempts,
-                "last_error": error,
-            });
-            let out = OutEvent::new(topic, JsonText::from_stored(payload.to_string().into_bytes().into()));
-            let id = derived_id("dead letter", &[&event.id.to_string(), ticket.handler.as_str()]);
-            let nonce = self.draw.next();
-            ops.extend(append(&self.identity.namespace, &self.topics, &out, id, lineage, nonce));
-        }
-        let then = Then::DeadLettered { handler, event: event.clone(), attempts, error };
-        Act { checks: vec![check], ops, then }
     }
 
     /// Somebody else may have it: it was never started, so no attempt is counted.
@@ -186,39 +150,13 @@ fn waiting(row: &ClaimRow, due: Timestamp) -> ClaimRow {
     ClaimRow { state: ClaimState::Waiting, due, ..row.clone() }
 }
 
-fn put_finished(ticket: &Ticket, row: &FinishedRow) -> Op {
+pub(crate) fn put_finished(ticket: &Ticket, row: &FinishedRow) -> Op {
     let key = keys::finished(&ticket.stream, ticket.offset, &ticket.handler);
     Op::Put { space: Space::Finished, key, value: row.encode() }
 }
 
-fn dead_letter_row(
-    now: Timestamp,
-    ticket: &Ticket,
-    event: &Event,
-    attempts: u32,
-    error: &str,
-) -> DeadLetterRow {
-    DeadLetterRow {
-        event_id: event.id.clone(),
-        event_type: ticket.stream.topic.topic().to_owned(),
-        partition: ticket.stream.partition.0,
-        offset: ticket.offset,
-        handler: ticket.handler.clone(),
-        session: ticket.row.session.clone(),
-        attempts,
-        error: error.to_owned(),
-        failed_at: now,
-        payload: event.body.payload.as_str().to_owned(),
-        key: event.body.key.as_deref().map(str::to_owned),
-        headers: event.body.headers.as_ref().map(|headers| headers.json().as_str().to_owned()),
-        priority: event.body.priority,
-        root: event.body.lineage.root.clone(),
-        depth: event.body.lineage.depth,
-    }
-}
-
 /// At most `bytes_max` bytes, whole characters.
-fn cut(text: &str, bytes_max: usize) -> String {
+pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
     let end = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text[..end].to_owned()
 }

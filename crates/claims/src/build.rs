@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
-    Append, BATCH_BYTES_MAX, Batch, Durability, Event, EventId, HandlerId, Lineage, Namespace, NewEvent, Op,
-    Partition, Reconcile, Space, Timestamp, TopicConfig, TopicKey, TopicName, TopicRow, keys, partition_of,
+    Append, BATCH_BYTES_MAX, Batch, Durability, EVENT_BYTES_MAX, Event, EventId, HandlerId, Lineage,
+    Namespace, NewEvent, Op, Partition, Reconcile, Space, Timestamp, TopicConfig, TopicKey, TopicName,
+    TopicRow, keys, partition_of,
 };
 use sha2::{Digest, Sha256};
 
@@ -146,7 +147,15 @@ pub(crate) fn commit_batch(
     Ok(batch)
 }
 
+/// Also each event alone: it has to fit again with what is written about it.
 pub(crate) fn fits(batch: &Batch) -> Result<(), CommitError> {
+    let events = batch.ops.iter().filter_map(|op| match op {
+        Op::Append(append) => Some(append.event.body.bytes()),
+        _ => None,
+    });
+    if let Some(bytes) = events.max().filter(|bytes| *bytes > EVENT_BYTES_MAX) {
+        return Err(CommitError::TooLarge { bytes, limit: EVENT_BYTES_MAX });
+    }
     let bytes = batch.bytes();
     if bytes > BATCH_BYTES_MAX {
         return Err(CommitError::TooLarge { bytes, limit: BATCH_BYTES_MAX });

@@ -40,9 +40,9 @@ pub struct WorkerConfig {
     pub claim_bytes_max: usize,
     /// How often a slice of retention is done. 0 = never.
     pub retention_interval_ms: u64,
-    /// Rows looked at or removed per slice of retention.
+    /// Rows looked at or removed per slice of retention, never more than 10,000.
     pub retention_rows_max: usize,
-    /// Most bytes of a handler's error that are kept; the rest is cut off.
+    /// Most bytes of a handler's error that are kept, never more than [`crate::ERROR_BYTES_LIMIT`]; the rest is cut off.
     pub error_bytes_max: usize,
     /// How often the rows of schedules and topics are read again, to see what others changed.
     pub refresh_interval_ms: u64,

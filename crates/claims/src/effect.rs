@@ -59,6 +59,12 @@ pub enum Note {
         schedule: usize,
         at: Timestamp,
     },
+    /// The store would not take something. Nothing of it is written; what is not acknowledged is tried again.
+    TooLarge {
+        what: String,
+        bytes: usize,
+        limit: usize,
+    },
     /// The schedule in the store cannot be read or was taken over with another cron: it is left alone.
     ScheduleSkipped {
         schedule: usize,

@@ -13,7 +13,10 @@ pub enum CommitError {
     EventLoopLimit { depth: u32, limit: u32 },
     #[error("{count} changes in one commit: at most {limit} are allowed (max_batch_size); split it")]
     BatchSizeExceeded { count: usize, limit: usize },
-    #[error("the commit has {bytes} bytes: at most {limit} are allowed; split it")]
+    /// The commit, or one event of it.
+    #[error(
+        "{bytes} bytes at once: at most {limit} are allowed; split the commit, or put less into the event"
+    )]
     TooLarge { bytes: usize, limit: usize },
     /// One of the caller's own checks failed: a schema was changed by somebody else.
     #[error("check {check} of the commit does not hold any more: read the row again")]
@@ -44,6 +47,10 @@ pub enum SpecError {
     Zone { name: String, zone: String },
     #[error("schedule {name:?}: {cron:?} never fires within {years} years")]
     NeverFires { name: String, cron: String, years: u64 },
+    #[error("schedule {name:?}: its event has {bytes} bytes, at most {limit} are allowed: put less into it")]
+    EventTooLarge { name: String, bytes: usize, limit: usize },
+    #[error("the session's metadata has {bytes} bytes, at most {limit} are allowed: say less")]
+    MetadataTooLarge { bytes: usize, limit: usize },
     #[error("there are two schedules named {0:?}: give each its own name")]
     DoubledSchedule(String),
     #[error("there are two handlers with the id {0:?}: give each its own id")]

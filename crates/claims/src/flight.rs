@@ -12,15 +12,16 @@ use crate::worker::{Pending, Phase, Worker};
 
 /// Acts of one flight; the rest take the next.
 const ACTS_MAX: usize = 1024;
-/// Room left in a flight for what its claims write.
-const ACT_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
+/// Bytes of the acts of one flight: the rest is room for what its claims write. A larger act goes with no other, and
+/// with such claims as still fit.
+pub(crate) const ACT_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
 
 /// Under way.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    acts: Vec<Act>,
+    pub(crate) acts: Vec<Act>,
     /// Handler and how many events it asked for.
-    claims: Vec<(usize, usize)>,
+    pub(crate) claims: Vec<(usize, usize)>,
 }
 
 /// Acts that wait for the next flight.
@@ -34,6 +35,14 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Acts that come back go first, in their order.
+    pub(crate) fn back(&mut self, now: Mono, acts: Vec<Act>) {
+        if !acts.is_empty() {
+            self.leave_at = Some(now);
+        }
+        acts.into_iter().rev().for_each(|act| self.waiting.push_front(act));
     }
 
     pub(crate) fn leave_at(&self) -> Option<Mono> {
@@ -66,16 +75,46 @@ impl Worker {
             return;
         }
         let (mut acts, mut bytes) = (Vec::new(), 0);
-        while let Some(act) = self.gate.waiting.pop_front() {
-            bytes += act.bytes();
-            if !acts.is_empty() && (acts.len() >= ACTS_MAX || bytes > ACT_BYTES_MAX) {
-                self.gate.waiting.push_front(act);
+        while let Some(act) = self.gate.waiting.front() {
+            let with_it = bytes + act.bytes();
+            if !acts.is_empty() && (acts.len() >= ACTS_MAX || with_it > ACT_BYTES_MAX) {
                 break;
             }
-            acts.push(act);
+            bytes = with_it;
+            acts.extend(self.gate.waiting.pop_front());
         }
         self.gate.leave_at = (!self.gate.waiting.is_empty()).then_some(now.mono);
+        let claims = self.fitting(now, claims, BATCH_BYTES_MAX.saturating_sub(bytes));
         self.fly(now, Flight { acts, claims });
+    }
+
+    /// Each handler gets its share of the room, and what those before it left. One that gets nothing stays hungry.
+    fn fitting(&self, now: Now, claims: Vec<(usize, usize)>, mut room: usize) -> Vec<(usize, usize)> {
+        let mut left = claims.len();
+        let mut fitting = Vec::with_capacity(left);
+        for (at, wish) in claims {
+            let one = self.claim(now, at, 1).bytes().max(1);
+            let share = (room / left.max(1) / one).max(1);
+            let events_max = wish.min(share).min(room / one);
+            left -= 1;
+            room -= events_max * one;
+            if events_max > 0 {
+                fitting.push((at, events_max));
+            }
+        }
+        fitting
+    }
+
+    fn claim(&self, now: Now, at: usize, events_max: usize) -> Op {
+        let handler = &self.handlers[at];
+        Op::Claim(Claim {
+            topic: handler.topic.clone(),
+            handler: handler.spec.id.clone(),
+            session: self.identity.session.clone(),
+            events_max,
+            bytes_max: self.config.claim_bytes_max,
+            lease_until: now.wall + self.config.event_claim_lease_ms,
+        })
     }
 
     fn wishes(&self, now: Now) -> Vec<(usize, usize)> {
@@ -91,7 +130,7 @@ impl Worker {
         wishes.filter(|(_, wish)| *wish > 0).collect()
     }
 
-    fn fly(&mut self, now: Now, mut flight: Flight) {
+    pub(crate) fn fly(&mut self, now: Now, mut flight: Flight) {
         // The clock was set back since: a fire is never early, it comes again in its time.
         flight.acts.retain(|act| match &act.then {
             Then::Fired { schedule, at, .. } if at.last().is_some_and(|fire| *fire > now.wall) => {
@@ -111,17 +150,9 @@ impl Worker {
             batch.ops.extend(act.ops.iter().cloned());
         }
         for (at, events_max) in &flight.claims {
-            let handler = &mut self.handlers[*at];
             // What becomes ready from here on is not in this claim.
-            handler.hungry = false;
-            batch.ops.push(Op::Claim(Claim {
-                topic: handler.topic.clone(),
-                handler: handler.spec.id.clone(),
-                session: self.identity.session.clone(),
-                events_max: *events_max,
-                bytes_max: self.config.claim_bytes_max,
-                lease_until: now.wall + self.config.event_claim_lease_ms,
-            }));
+            self.handlers[*at].hungry = false;
+            batch.ops.push(self.claim(now, *at, *events_max));
         }
         let token = self.token(Pending::Flight);
         self.flight = Some(flight);

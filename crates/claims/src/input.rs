@@ -22,6 +22,8 @@ pub enum Input {
     News { topics: Option<Vec<TopicKey>> },
     /// The batch of [`crate::Effect::Commit`] is durable, or was refused by one of its checks.
     Committed { token: Token, outcome: Outcome },
+    /// The store does not take batches of that size: nothing of it is written, everything else goes on.
+    TooLarge { token: Token, bytes: usize, limit: usize },
     /// A commit failed and nobody knows whether it is written. This worker is over; reopen the store, make another.
     Failed { reason: String },
     /// The answer to [`crate::Effect::Look`]. `None` = it could not be read; it is asked again later.

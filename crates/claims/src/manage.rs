@@ -39,25 +39,32 @@ pub fn replay_event(
 }
 
 /// The event of a dead letter as a new event. The dead letter goes in the same batch, so that nobody replays it twice:
-/// if somebody was faster, the batch is refused.
+/// if somebody was faster, the batch is refused. A letter without a copy needs the event itself.
 pub fn replay_dead_letter(
     namespace: &Namespace,
     topics: &Topics,
     key: &str,
     value: &Bytes,
+    event: Option<&Event>,
     now: Timestamp,
     nonce: u64,
 ) -> Result<(EventId, Batch), ReplayError> {
     let row = DeadLetterRow::decode(key, value)?;
     let json = |text: String| Bytes::from(text.into_bytes());
-    let out = OutEvent {
-        topic: TopicName::new(&row.event_type)?,
-        payload: JsonText::from_stored(json(row.payload)),
-        priority: row.priority,
-        key: row.key,
-        headers: row.headers.map(|text| Headers::from_stored(json(text)).to_map()),
+    let (id, mut batch) = match (row.payload, event.filter(|event| event.id == row.event_id)) {
+        (Some(payload), _) => {
+            let out = OutEvent {
+                topic: TopicName::new(&row.event_type)?,
+                payload: JsonText::from_stored(json(payload)),
+                priority: row.priority,
+                key: row.key,
+                headers: row.headers.map(|text| Headers::from_stored(json(text)).to_map()),
+            };
+            copy(namespace, topics, out, &row.event_id, now, nonce)
+        }
+        (None, Some(event)) => replay_event(namespace, topics, event, now, nonce)?,
+        (None, None) => return Err(ReplayError::NoCopy(row.event_id)),
     };
-    let (id, mut batch) = copy(namespace, topics, out, &row.event_id, now, nonce);
     let space = Space::DeadLetters;
     batch.checks.push(Check::Equals { space, key: key.to_owned(), value: value.clone() });
     batch.ops.push(Op::Delete { space, key: key.to_owned() });
@@ -70,6 +77,10 @@ pub enum ReplayError {
     Row(#[from] RowError),
     #[error("the dead letter names no event type: {0}")]
     Name(#[from] NameError),
+    #[error(
+        "event {0} was too large to be copied into its dead letter, and is not in the log any more: delete the letter"
+    )]
+    NoCopy(EventId),
 }
 
 fn copy(

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_model::{ClaimRow, Event, Now, Outcome, Ticket};
+use millrace_model::{Event, Now, Outcome, Ticket};
 
-use crate::build::{Cause, Setting, commit_batch};
+use crate::build::{Cause, Setting, commit_batch, fits};
 use crate::effect::{Effect, Note, Run};
 use crate::error::{CommitError, RunError};
 use crate::input::{RunId, StateChanges};
@@ -185,6 +185,7 @@ impl Worker {
         let ops = batch.ops.clone();
         if next != active.ticket {
             batch.ops.push(next.put());
+            fits(&batch)?;
         }
         active.busy = true;
         let under_way = CommitUnderWay { run, next, with_event, fence, ops };
@@ -227,6 +228,12 @@ impl Worker {
             }
             Outcome::Refused(_) => self.answer_error(run, CommitError::LeaseExpired),
         }
+        self.go_on(now, run);
+    }
+
+    /// Nothing of the commit is written, and nothing else has changed.
+    pub(crate) fn commit_failed(&mut self, now: Now, run: RunId, error: CommitError) {
+        self.answer_error(run, error);
         self.go_on(now, run);
     }
 
@@ -321,7 +328,7 @@ impl Worker {
 
     pub(crate) fn renewed(&mut self, now: Now, run: RunId, ticket: Ticket) {
         if let Some(active) = self.runs.get_mut(&run) {
-            active.ticket = Ticket { row: ClaimRow { ..ticket.row }, ..ticket };
+            active.ticket = ticket;
         }
         self.go_on(now, run);
     }

@@ -2,18 +2,23 @@
 //! and an event with an id made from the fire's time, so of many sessions one wins and the others see it.
 
 use bytes::Bytes;
-use millrace_model::{Check, Mono, Namespace, Now, Op, ScheduleRow, Space, Timestamp, keys};
+use millrace_model::{
+    Check, EVENT_BYTES_MAX, Lineage, Mono, Namespace, Now, Op, ScheduleRow, Space, Timestamp, keys,
+};
 
 use crate::act::{Act, Then};
 use crate::build::{append, derived_id};
 use crate::cron::{NEVER_YEARS, Times};
 use crate::effect::{Effect, Note};
 use crate::error::SpecError;
+use crate::flight::ACT_BYTES_MAX;
 use crate::spec::{CatchUp, ScheduleSpec};
 use crate::worker::{Phase, Worker};
 
-/// Fires made up for in one act.
+/// Fires made up for in one act; fewer if their events are large.
 const FIRES_PER_ACT_MAX: usize = 100;
+/// A fire writes its event and, should it be the first, its topic's row.
+const TOPIC_ROW_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
@@ -32,6 +37,8 @@ pub(crate) struct Schedule {
     next: Option<(Timestamp, Timestamp)>,
     /// An act about it is under way.
     busy: bool,
+    /// At most [`FIRES_PER_ACT_MAX`].
+    fires_max: usize,
 }
 
 impl Schedule {
@@ -42,8 +49,23 @@ impl Schedule {
             let (name, cron) = (spec.name, spec.cron);
             return Err(SpecError::NeverFires { name, cron, years: NEVER_YEARS });
         }
+        let bytes = spec.event.body(Lineage::default()).bytes();
+        if bytes > EVENT_BYTES_MAX {
+            return Err(SpecError::EventTooLarge { name: spec.name, bytes, limit: EVENT_BYTES_MAX });
+        }
+        let fires_max = (ACT_BYTES_MAX / (bytes + TOPIC_ROW_BYTES)).clamp(1, FIRES_PER_ACT_MAX);
         let key = keys::schedule(namespace, &spec.name);
-        Ok(Schedule { spec, key, times, asked: None, row: None, foreign: false, next: None, busy: false })
+        Ok(Schedule {
+            spec,
+            key,
+            times,
+            asked: None,
+            row: None,
+            foreign: false,
+            next: None,
+            busy: false,
+            fires_max,
+        })
     }
 
     fn after(&mut self, at: Timestamp) -> Option<Timestamp> {
@@ -123,7 +145,7 @@ impl Schedule {
 
     fn fires_from(&self, first: Timestamp, ready: impl Fn(&Timestamp) -> bool) -> Vec<Timestamp> {
         let fires = std::iter::successors(Some(first), |at| self.times.next(*at));
-        fires.take_while(ready).take(FIRES_PER_ACT_MAX).collect()
+        fires.take_while(ready).take(self.fires_max).collect()
     }
 }
 
@@ -249,6 +271,12 @@ impl Worker {
 
     pub(crate) fn not_yet(&mut self, at: usize) {
         self.schedules[at].busy = false;
+    }
+
+    /// Its next fire cannot be written: it is left alone until its row is read again.
+    pub(crate) fn cannot_fire(&mut self, at: usize) {
+        self.schedules[at].busy = false;
+        self.schedules[at].next = None;
     }
 
     /// Somebody else changed the row first: fired, disabled or replaced it.

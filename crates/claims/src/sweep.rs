@@ -21,6 +21,9 @@ use crate::input::{Look, Seen, StreamSpan};
 /// has caught up.
 const CLAIMS_MAX: usize = 50_000;
 
+/// Rows of one slice, whatever the rule says: their removal must fit a batch.
+const ROWS_MAX: usize = 10_000;
+
 /// What may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepRule {
@@ -101,6 +104,7 @@ const TABLES: [Space; 6] =
 
 impl Sweep {
     pub fn new(rule: SweepRule) -> Sweep {
+        let rule = SweepRule { rows_max: rule.rows_max.min(ROWS_MAX), ..rule };
         let from = format!("{}/", rule.namespace);
         Sweep {
             rule,

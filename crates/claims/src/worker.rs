@@ -19,6 +19,9 @@ use crate::spec::{HandlerSpec, ScheduleSpec, WorkerIdentity};
 use crate::start::{Reading, Starting};
 use crate::sweep::Sweep;
 
+/// What a session says of itself, which is written with every heartbeat.
+const METADATA_BYTES_MAX: usize = 1 << 20;
+
 /// One session's worker. Owned by one loop:
 ///
 /// ```text
@@ -98,7 +101,7 @@ impl Worker {
         schedules: Vec<ScheduleSpec>,
         seed: u64,
     ) -> Result<Worker, SpecError> {
-        check(&config, &handlers, &schedules)?;
+        check(&config, &identity, &handlers, &schedules)?;
         let mut order: Vec<usize> = (0..handlers.len()).collect();
         order.sort_by_key(|at| (std::cmp::Reverse(handlers[*at].priority), handlers[*at].id.clone()));
         let handlers = handlers.into_iter().map(|spec| {
@@ -150,6 +153,7 @@ impl Worker {
                 self.handlers.iter_mut().for_each(|handler| handler.hungry = true);
             }
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
+            Input::TooLarge { token, bytes, limit } => self.too_large(now, token, bytes, limit),
             Input::Failed { reason } => self.storage_failed(reason),
             Input::Seen { token, seen } => self.seen(now, token, seen),
             Input::Commit { run, commit } => self.handler_commit(now, run, commit),
@@ -271,6 +275,7 @@ impl Worker {
 
 fn check(
     config: &WorkerConfig,
+    identity: &WorkerIdentity,
     handlers: &[HandlerSpec],
     schedules: &[ScheduleSpec],
 ) -> Result<(), SpecError> {
@@ -289,6 +294,10 @@ fn check(
     ];
     if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
         return Err(SpecError::Zero { name });
+    }
+    let bytes = identity.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > METADATA_BYTES_MAX {
+        return Err(SpecError::MetadataTooLarge { bytes, limit: METADATA_BYTES_MAX });
     }
     let mut seen = BTreeSet::new();
     if let Some(twice) = handlers.iter().find(|handler| !seen.insert(handler.id.as_str())) {

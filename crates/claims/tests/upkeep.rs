@@ -230,7 +230,7 @@ fn a_dead_letter_is_replayed_once_as_a_new_event() {
     let (row, value) = desk.rows(Space::DeadLetters).remove(0);
     let value = value.into_bytes().into();
     let (namespace, topics) = (Namespace::default(), Topics::default());
-    let make = |nonce| replay_dead_letter(&namespace, &topics, &row, &value, START, nonce).unwrap();
+    let make = |nonce| replay_dead_letter(&namespace, &topics, &row, &value, None, START, nonce).unwrap();
     let ((new, first), (_, second)) = (make(77), make(78));
     let outcomes = desk.store.commit(&[first, second]).unwrap();
     assert!(matches!(outcomes[..], [Outcome::Done(_), Outcome::Refused(_)]), "{outcomes:?}");

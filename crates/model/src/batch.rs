@@ -14,6 +14,10 @@ use crate::time::Timestamp;
 /// document database.
 pub const BATCH_BYTES_MAX: usize = 12 << 20;
 
+/// Largest event (see [`crate::EventBody::bytes`]) that sessions and handlers may send. What is written about an event
+/// later, its dead letter above all, must fit a batch together with all of it.
+pub const EVENT_BYTES_MAX: usize = BATCH_BYTES_MAX - (64 << 10);
+
 /// What has happened to a batch before its commit is confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -12,6 +12,7 @@ use crate::name::{HandlerId, SessionId};
 use crate::record::{RowError, decode, encode, row};
 use crate::state::{StateChange, StateCommit};
 use crate::stream::Offset;
+use crate::text_in_row;
 use crate::time::Timestamp;
 
 row!(HandlerRow);
@@ -101,7 +102,8 @@ pub struct FinishedRow {
     pub error: Option<String>,
 }
 
-/// An event given up on by one handler, with a copy of all that is needed to send it again.
+/// An event given up on by one handler, with a copy of all that is needed to send it again; `payload`, `key` and `headers`
+/// are the event's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetterRow {
     pub event_id: EventId,
@@ -113,12 +115,14 @@ pub struct DeadLetterRow {
     pub attempts: u32,
     pub error: String,
     pub failed_at: Timestamp,
-    /// JSON text as it was.
-    pub payload: String,
+    /// JSON text as it was. `None` = the event was too large to be copied, `key` and `headers` are left out with it: it
+    /// stands at `partition` and `offset`, until retention takes it.
+    #[serde(default, with = "text_in_row", skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// JSON text as it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "text_in_row", skip_serializing_if = "Option::is_none")]
     pub headers: Option<String>,
     pub priority: Priority,
     pub root: Option<EventId>,

@@ -24,13 +24,15 @@ mod record;
 mod state;
 mod stream;
 mod system;
+mod text_in_row;
 mod time;
 mod topic_config;
 mod trace;
 
 pub use access::{ACL_ENTRIES_MAX, AccessError, AccessList, Action, Actor, Principal};
 pub use batch::{
-    Append, Appended, BATCH_BYTES_MAX, Batch, Check, Delay, Done, Durability, Op, Outcome, Refusal, Space,
+    Append, Appended, BATCH_BYTES_MAX, Batch, Check, Delay, Done, Durability, EVENT_BYTES_MAX, Op, Outcome,
+    Refusal, Space,
 };
 pub use claim::{Claim, ClaimState, Claimed, LANE_PRIORITY_MAX, Ticket, lane_of};
 pub use event::{Event, EventBody, Headers, Lineage, NewEvent, PRIORITY_DEFAULT, Priority};

@@ -29,7 +29,9 @@ pub enum SessionError {
     )]
     BatchSizeExceeded { count: usize, limit: usize },
     /// Nothing was written and everything is still queued.
-    #[error("the commit has {bytes} bytes, at most {limit} are allowed: commit more often")]
+    #[error(
+        "{bytes} bytes at once, at most {limit} are allowed: commit more often, or put less into the event"
+    )]
     TooLarge { bytes: usize, limit: usize },
     /// Nothing was written. Try again when the migration is through.
     #[error("somebody kept changing the schema of what was to be committed: nothing was written, try again")]

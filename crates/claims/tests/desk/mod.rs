@@ -25,6 +25,8 @@ pub struct Desk {
     pub hold: bool,
     pub held: Vec<(&'static str, Token, Batch)>,
     pub commits: usize,
+    /// Batches that the store finds too large, beside those that are.
+    pub narrow: fn(&Batch) -> bool,
     nonces: u64,
 }
 
@@ -87,6 +89,7 @@ impl Desk {
             hold: false,
             held: Vec::new(),
             commits: 0,
+            narrow: |_| false,
             nonces: 0,
         }
     }
@@ -162,6 +165,9 @@ impl Desk {
 
     fn commit(&mut self, who: &'static str, token: Token, batch: &Batch) {
         assert!(batch.bytes() <= BATCH_BYTES_MAX);
+        if (self.narrow)(batch) {
+            return self.input(who, Input::TooLarge { token, bytes: batch.bytes(), limit: 7 });
+        }
         self.commits += 1;
         let outcome = self.store.commit(std::slice::from_ref(batch)).expect("a sound desk").remove(0);
         self.input(who, Input::Committed { token, outcome });

@@ -24,3 +24,4 @@ mod p17_types;
 
 mod beyond;
 mod files;
+mod sizes;

@@ -34,8 +34,8 @@ fn an_event_is_given_up_announced_and_left_to_the_others() {
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].event_id, published.id);
     assert_eq!(
-        (dead[0].attempts, dead[0].error.as_str(), dead[0].payload.as_str()),
-        (3, "reason 3", r#"{"n":1}"#)
+        (dead[0].attempts, dead[0].error.as_str(), dead[0].payload.as_deref()),
+        (3, "reason 3", Some(r#"{"n":1}"#))
     );
 
     let other = sim.beside();

@@ -1,16 +1,17 @@
 //! What people do by hand: send an event again, remove old ones, forget a handler. The engine builds the batches.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use millrace_claims::{
     Forget, ForgetStep, ReplayError, Seen, Sweep, SweepRule, SweepStep, Swept, Topics, replay_dead_letter,
     replay_event,
 };
 use millrace_model::{
-    Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space,
-    Timestamp, keys,
+    Batch, DeadLetterRow, Durability, Event, EventId, HandlerId, NameError, Namespace, Op, Outcome,
+    Partition, Space, Timestamp, TopicKey, TopicName, keys,
 };
-use millrace_store::{KeyRange, StoreError};
+use millrace_store::{KeyRange, ReadLimit, StoreError};
 
 use super::{Admin, AdminError};
 use crate::shell::looks;
@@ -79,8 +80,10 @@ impl Admin {
         self.each_row(Space::DeadLetters, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             let letter = DeadLetterRow::decode(&row.key, &row.value).map_err(AdminError::from)?;
             if only.is_none_or(|only| *only == letter.event_id) {
+                let event = self.event_of(namespace, &letter)?;
+                let (event, nonce) = (event.as_deref(), rand::random());
                 let (new, batch) =
-                    replay_dead_letter(namespace, &topics, &row.key, &row.value, now, rand::random())?;
+                    replay_dead_letter(namespace, &topics, &row.key, &row.value, event, now, nonce)?;
                 if self.write(batch)? {
                     replayed.push(Replayed { event_id: letter.event_id, new_event_id: new });
                 }
@@ -91,6 +94,21 @@ impl Admin {
             Some(id) if replayed.is_empty() => Err(ActError::NoDeadLetter(id.clone())),
             _ => Ok(replayed),
         }
+    }
+
+    /// The event itself, if the letter has no copy of it and it is still there.
+    fn event_of(
+        &self,
+        namespace: &Namespace,
+        letter: &DeadLetterRow,
+    ) -> Result<Option<Arc<Event>>, ActError> {
+        if letter.payload.is_some() {
+            return Ok(None);
+        }
+        let topic = TopicKey::new(namespace, &TopicName::new(&letter.event_type)?);
+        let limit = ReadLimit { events_max: 1, bytes_max: 0 };
+        let page = self.store.read(&topic.stream(Partition(letter.partition)), letter.offset, limit)?;
+        Ok(page.events.into_iter().find(|event| event.id == letter.event_id))
     }
 
     /// Removes dead letters, of one event or all there are; their events are not sent again. Answers how many, in slices:

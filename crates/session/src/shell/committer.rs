@@ -141,9 +141,11 @@ impl Reply {
     }
 }
 
-fn worker_input(token: Token, committed: Committed) -> Input {
+/// How a commit of a worker ended. Every failure but one leaves open whether it is written.
+pub(super) fn worker_input(token: Token, committed: Committed) -> Input {
     match committed {
         Ok(outcome) => Input::Committed { token, outcome },
+        Err(StoreError::TooLarge { bytes, max }) => Input::TooLarge { token, bytes, limit: max },
         Err(error) => Input::Failed { reason: error.to_string() },
     }
 }

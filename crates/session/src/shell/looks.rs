@@ -46,6 +46,9 @@ pub(super) fn say(note: &Note, handlers: &[crate::Handler]) {
         Note::LeaseExpired { handler, event } => tracing::warn!(
             handler = name(*handler), %event, "a handler lost its lease: what it did after that was not written"
         ),
+        Note::TooLarge { what, bytes, limit } => {
+            tracing::error!(bytes, limit, "not written, the store takes less at once: {what}");
+        }
         Note::Fired { schedule, at } => tracing::debug!(schedule, %at, "a schedule fired"),
         Note::ScheduleSkipped { schedule, reason } => {
             tracing::warn!(schedule, reason, "a schedule is left alone");

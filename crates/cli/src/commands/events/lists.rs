@@ -86,17 +86,21 @@ impl Call {
         let found = self.admin.dead_letters(&self.namespace(), limit)?;
         if self.json {
             let shown = found.iter().map(|(_, letter)| {
-                json!({
+                let mut shown = json!({
                     "event_id": letter.event_id,
                     "type": letter.event_type,
                     "handler_id": letter.handler,
                     "attempts": letter.attempts,
                     "last_error": letter.error,
                     "failed_at": letter.failed_at.to_string(),
-                    "payload": serde_json::from_str::<Value>(&letter.payload).unwrap_or(Value::Null),
                     "root_event_id": letter.root.as_ref().unwrap_or(&letter.event_id),
                     "chain_depth": letter.depth,
-                })
+                });
+                // Without a copy there is nothing to show, and `null` is a payload: `events inspect` has the event.
+                if let Some(payload) = &letter.payload {
+                    shown["payload"] = serde_json::from_str(payload).unwrap_or(Value::Null);
+                }
+                shown
             });
             let shown = shown.collect::<Vec<Value>>();
             return self.finish_json(&json!(shown));

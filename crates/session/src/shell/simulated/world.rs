@@ -14,6 +14,7 @@ use crate::context::{Core, Link};
 use crate::error::{Result, SessionError};
 use crate::session::Session;
 use crate::shell::call::{Driver, call};
+use crate::shell::committer::worker_input;
 use crate::shell::looks::{look, say};
 use crate::shell::mailbox::Answer;
 use crate::typed::Handler;
@@ -145,11 +146,8 @@ impl World {
             for effect in effects {
                 match effect {
                     Effect::Commit { token, batch } => {
-                        let input = match self.ground.commit(batch, Some(id)) {
-                            Ok(outcome) => Input::Committed { token, outcome },
-                            Err(error) => Input::Failed { reason: error.to_string() },
-                        };
-                        actor.worker.handle(now, input);
+                        let committed = self.ground.commit(batch, Some(id));
+                        actor.worker.handle(now, worker_input(token, committed));
                     }
                     Effect::Look { token, look: asked } => {
                         let seen = look(&*self.ground.store, &asked);

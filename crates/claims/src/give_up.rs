@@ -1,0 +1,110 @@
+//! Giving up on an event: its dead letter, and an event that says so.
+
+use std::sync::Arc;
+
+use millrace_model::{
+    DeadLetterRow, Ending, Event, FinishedRow, JsonText, Op, Space, Ticket, Timestamp, TopicName, keys,
+};
+
+use crate::act::{Act, DEAD_LETTER_TOPIC, Then, cut, put_finished};
+use crate::build::{append, caused_by, derived_id};
+use crate::spec::OutEvent;
+use crate::worker::Worker;
+
+/// What is left of an error beside an event that takes nearly all the room of a batch.
+const SHORT_ERROR_BYTES: usize = 1024;
+
+/// Who gives up on what.
+struct Case<'a> {
+    now: Timestamp,
+    handler: usize,
+    ticket: &'a Ticket,
+    event: &'a Arc<Event>,
+    attempts: u32,
+}
+
+impl Worker {
+    /// To the dead letters, with a copy of the event. Events of sessions and of the bus leave room for it; one that does
+    /// not, from another source or an older version, is pointed at: that it ends comes first.
+    pub(crate) fn give_up(
+        &mut self,
+        now: Timestamp,
+        handler: usize,
+        ticket: &Ticket,
+        event: &Arc<Event>,
+        attempts: u32,
+        error: &str,
+    ) -> Act {
+        let case = Case { now, handler, ticket, event, attempts };
+        let error = self.kept(error);
+        let act = self.letter(&case, &error, true);
+        if act.fits() {
+            return act;
+        }
+        let error = cut(&error, SHORT_ERROR_BYTES);
+        let act = self.letter(&case, &error, true);
+        if act.fits() { act } else { self.letter(&case, &error, false) }
+    }
+
+    /// No event that says so for the events that say so themselves, and none beyond the depth limit: chains of them would
+    /// never end.
+    fn letter(&mut self, case: &Case<'_>, error: &str, with_copy: bool) -> Act {
+        let &Case { now, handler, ticket, event, attempts } = case;
+        let finished = FinishedRow {
+            ending: Ending::DeadLettered,
+            at: now,
+            attempts,
+            session: Some(self.identity.session.clone()),
+            error: Some(error.to_owned()),
+        };
+        let row = case.row(error, with_copy);
+        let key = keys::dead_letter(&ticket.stream, ticket.offset, &ticket.handler, now);
+        let (check, delete) = ticket.end();
+        let mut ops = vec![
+            delete,
+            put_finished(ticket, &finished),
+            Op::Put { space: Space::DeadLetters, key, value: row.encode() },
+        ];
+        let lineage = caused_by(event);
+        let may_tell = ticket.stream.topic.topic() != DEAD_LETTER_TOPIC
+            && lineage.depth <= self.config.max_event_chain_depth;
+        if let (true, Ok(topic)) = (may_tell, TopicName::new(DEAD_LETTER_TOPIC)) {
+            let payload = serde_json::json!({
+                "event_id": event.id.to_string(),
+                "handler_id": ticket.handler.as_str(),
+                "attempts": attempts,
+                "last_error": error,
+            });
+            let out = OutEvent::new(topic, JsonText::from_stored(payload.to_string().into_bytes().into()));
+            let id = derived_id("dead letter", &[&event.id.to_string(), ticket.handler.as_str()]);
+            let nonce = self.draw.next();
+            ops.extend(append(&self.identity.namespace, &self.topics, &out, id, lineage, nonce));
+        }
+        let then = Then::DeadLettered { handler, event: event.clone(), attempts, error: error.to_owned() };
+        Act { checks: vec![check], ops, then }
+    }
+}
+
+impl Case<'_> {
+    fn row(&self, error: &str, with_copy: bool) -> DeadLetterRow {
+        let &Case { now, ticket, event, attempts, .. } = self;
+        let body = Some(&event.body).filter(|_| with_copy);
+        DeadLetterRow {
+            event_id: event.id.clone(),
+            event_type: ticket.stream.topic.topic().to_owned(),
+            partition: ticket.stream.partition.0,
+            offset: ticket.offset,
+            handler: ticket.handler.clone(),
+            session: ticket.row.session.clone(),
+            attempts,
+            error: error.to_owned(),
+            failed_at: now,
+            payload: body.map(|body| body.payload.as_str().to_owned()),
+            key: body.and_then(|body| body.key.as_deref()).map(str::to_owned),
+            headers: body.and_then(|body| body.headers.as_ref()).map(|all| all.json().as_str().to_owned()),
+            priority: event.body.priority,
+            root: event.body.lineage.root.clone(),
+            depth: event.body.lineage.depth,
+        }
+    }
+}

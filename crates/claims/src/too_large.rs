@@ -1,0 +1,91 @@
+//! What a store would not take. Every batch is made to fit, so this is the net below: whoever is concerned hears of it, and
+//! the session goes on.
+
+use millrace_model::Now;
+
+use crate::act::{Act, Then};
+use crate::effect::{Effect, Note};
+use crate::error::CommitError;
+use crate::flight::Flight;
+use crate::input::Token;
+use crate::worker::{Pending, Worker};
+
+/// How much it was, and how much may be.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    bytes: usize,
+    limit: usize,
+}
+
+impl Worker {
+    pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize, limit: usize) {
+        let size = Size { bytes, limit };
+        match self.pending.remove(&token) {
+            Some(Pending::Flight) => self.flight_too_large(now, size),
+            Some(Pending::Commit(under_way)) => {
+                self.commit_failed(now, under_way.run(), CommitError::TooLarge { bytes, limit });
+            }
+            Some(Pending::SweepCommit) => {
+                self.sweep = None;
+                self.sweep_at = now.mono + self.config.retention_interval_ms;
+                self.note_too_large("a slice of retention: lower retention_rows_max".to_owned(), size);
+            }
+            #[cfg(feature = "sabotage")]
+            Some(Pending::Apart) => {}
+            // An answer to a look, or to nothing: not a commit of this worker.
+            Some(other) => {
+                self.pending.insert(token, other);
+            }
+            None => {}
+        }
+    }
+
+    /// Finds the one that is too large: acts go one by one, claims without acts.
+    fn flight_too_large(&mut self, now: Now, size: Size) {
+        let Some(Flight { mut acts, claims }) = self.flight.take() else { return };
+        let alone = acts.len() + claims.len().min(1) == 1;
+        let rest = acts.split_off(acts.len().min(1));
+        self.gate.back(now.mono, rest);
+        let look_at = now.mono + self.config.event_poll_interval_ms;
+        for (at, _) in claims {
+            let handler = &mut self.handlers[at];
+            handler.hungry = !alone;
+            if alone {
+                handler.eats_less();
+                handler.look_at = look_at;
+            }
+        }
+        match acts.pop() {
+            Some(act) if alone => self.leave_behind(now, act, size),
+            Some(act) => self.fly(now, Flight { acts: vec![act], claims: Vec::new() }),
+            None if alone => self.note_too_large("claims: lower event_claim_limit".to_owned(), size),
+            None => {}
+        }
+    }
+
+    /// Nothing of it is written. A claim that it should have ended runs out, which counts as a try: in the end the event is
+    /// given up.
+    fn leave_behind(&mut self, now: Now, act: Act, size: Size) {
+        let of = |what: &str, event: &millrace_model::Event| format!("{what} of event {}", event.id);
+        let what = match act.then {
+            Then::Acked { event, .. } => of("the acknowledgement", &event),
+            Then::Released { event, .. } => of("the failed try", &event),
+            Then::DeadLettered { event, .. } => of("the dead letter", &event),
+            Then::GivenBack { .. } => "an event that was to be given back".to_owned(),
+            Then::Renewed { run, .. } => {
+                self.renewal_refused(now, run);
+                "the renewal of a lease".to_owned()
+            }
+            Then::Fired { schedule, .. } => {
+                self.cannot_fire(schedule);
+                format!("schedule {:?}", self.schedules[schedule].spec.name)
+            }
+            Then::Nothing => "what the session says of itself".to_owned(),
+        };
+        self.note_too_large(what, size);
+    }
+
+    fn note_too_large(&mut self, what: String, Size { bytes, limit }: Size) {
+        self.effects.push(Effect::Note(Note::TooLarge { what, bytes, limit }));
+    }
+}
