@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use millrace_bus::Reach;
 use millrace_model::{Offset, Stream};
-use millrace_store::{CommitNumber, Store, StoreError, StreamBounds};
+use millrace_store::{CommitNumber, Store, StoreError, StreamBounds, newest_commit};
 
 /// Commits looked through in one go; more are looked at right after.
 const COMMITS_MAX: usize = 1024;
@@ -22,16 +22,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Begins behind everything the store holds: what was there at the start, the engine has been told.
     pub(crate) fn new(store: &dyn Store, interval: Duration) -> Result<Watcher, StoreError> {
-        // Nobody remembers as far back as the first commit for ever; then the answer says where the end is.
-        let mut after = CommitNumber(0);
-        loop {
-            let changes = store.watch(after, COMMITS_MAX)?;
-            let end = !changes.complete || changes.last == after;
-            after = changes.last;
-            if end {
-                return Ok(Watcher { after, interval, look_at: Instant::now() });
-            }
-        }
+        Ok(Watcher { after: newest_commit(store)?, interval, look_at: Instant::now() })
     }
 
     /// Streams that somebody, perhaps this process, has appended to since the last look.

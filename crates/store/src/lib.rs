@@ -11,11 +11,13 @@
 pub mod conformance;
 mod error;
 mod memory;
+mod newest;
 mod port;
 pub mod resolve;
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
+pub use newest::newest_commit;
 pub use port::{
     Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store, StreamBounds,
 };

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace::{Config, Session};
+use millrace_session::model::{Batch, Durability, Offset, Op, Partition, TopicKey};
+use millrace_store::Store;
+use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::words::*;
 
@@ -75,6 +78,43 @@ fn commits_of_this_process_and_of_others_wake_a_waiting_session() {
     running.stop().unwrap();
     let stopped = session.sessions().unwrap();
     assert!(stopped[0].1.stopped.is_some());
+}
+
+/// Commits that append nothing have their place among those a session looks through: an event behind more of them than are
+/// looked at in one go is not for later.
+#[test]
+fn an_event_behind_many_commits_without_events_is_seen() {
+    const TRIMS: u64 = 1100;
+    let file = File::new();
+    // Nothing but the commits of this process makes the session look.
+    let config = Config { wake_poll_ms: 3_600_000, event_poll_interval_ms: 3_600_000, ..Config::default() };
+    let session = Session::open(&file.url()).unwrap().config(config);
+    session.publish_all((0..TRIMS).map(|order| OrderPlaced { order })).unwrap();
+    session.publish(Ping { n: 1 }).unwrap();
+    let (seen, url, path) = (Seen::default(), file.url(), file.0.path().join("app.db"));
+    let (notes, within) = (seen.clone(), session.clone());
+    let handler = on::<Ping>("pings", move |ctx| {
+        notes.add(ctx.event.n.to_string());
+        if ctx.event.n == 1 {
+            let other = SqliteStore::open(&path, SqliteOptions::default())?;
+            let stream = TopicKey::parse("default/order.placed")?.stream(Partition(0));
+            for start in 2..TRIMS {
+                let trim = Op::Trim { stream: stream.clone(), start: Offset(start) };
+                let batch = Batch {
+                    nonce: start,
+                    durability: Durability::Memory,
+                    ops: vec![trim],
+                    ..Batch::default()
+                };
+                other.commit(&[batch])?;
+            }
+            Session::open(&url)?.publish(Ping { n: 2 })?;
+            within.publish(PaymentDone { order: 1 })?;
+        }
+        Ok(())
+    });
+    session.run_until_idle(vec![handler], vec![]).unwrap();
+    assert_eq!(seen.all(), ["1", "2"]);
 }
 
 #[test]

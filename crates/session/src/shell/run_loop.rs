@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use millrace_claims::{Effect, Input, RunId, Worker};
-use millrace_store::{CommitNumber, StoreError};
+use millrace_store::{CommitNumber, StoreError, newest_commit};
 
 use super::committer::{Committer, Reply};
 use super::looks::{look, say};
@@ -46,7 +46,8 @@ impl RunLoop {
     ) -> Result<RunLoop> {
         let pool = Pool::start(&session, &handlers, &mailbox, session.settings().handler_concurrency)
             .map_err(SessionError::Thread)?;
-        let watched = newest(&session)?;
+        // The engine's first look is at everything.
+        let watched = newest_commit(session.store())?;
         Ok(RunLoop {
             session,
             committer,
@@ -155,7 +156,8 @@ impl RunLoop {
         }
     }
 
-    /// Tells the engine which topics have got events since the last look, by whomever. True if there were any.
+    /// Tells the engine which topics have got events since the last look, by whomever. True if there were any, or if
+    /// there is more to look at right away.
     fn watch(&mut self) -> bool {
         let config = self.session.settings();
         self.watch_at = Instant::now() + Duration::from_millis(config.wake_poll_ms.max(1));
@@ -169,8 +171,10 @@ impl RunLoop {
         if changes.last == self.watched {
             return false;
         }
+        // Commits, not what they appended: some append nothing.
+        let more = changes.last.0 >= self.watched.0.saturating_add(WATCH_COMMITS_MAX as u64);
         self.watched = changes.last;
-        if changes.runs.len() >= WATCH_COMMITS_MAX {
+        if more {
             self.watch_at = Instant::now();
         }
         let namespace = self.session.namespace_name();
@@ -181,24 +185,10 @@ impl RunLoop {
             .filter(|topic| topic.namespace() == namespace.as_str())
             .collect();
         if changes.complete && topics.is_empty() {
-            return false;
+            return more;
         }
         let topics = changes.complete.then(|| topics.into_iter().collect());
         self.handle(Input::News { topics });
         true
-    }
-}
-
-/// The end of what is committed: the engine's first look is at everything.
-fn newest(session: &Session) -> Result<CommitNumber> {
-    let mut after = CommitNumber(0);
-    loop {
-        // Nobody remembers as far back as the first commit for ever; then the answer says where the end is.
-        let changes = session.store().watch(after, WATCH_COMMITS_MAX)?;
-        let end = !changes.complete || changes.last == after;
-        after = changes.last;
-        if end {
-            return Ok(after);
-        }
     }
 }
