@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use millrace_model::Op;
+use millrace_model::{BATCH_BYTES_MAX, Op};
 use millrace_router::{Input, Token};
 use tokio::sync::Notify;
 
@@ -49,12 +49,13 @@ impl Commits {
         }
     }
 
-    /// At least one, whatever its size.
+    /// At least one, whatever its size: a batch that is too large would be refused with everybody in it.
     fn take(&self, ops_max: usize) -> (Vec<Token>, Vec<Op>) {
         let mut waiting = self.0.waiting.borrow_mut();
-        let (mut tokens, mut all) = (Vec::new(), Vec::new());
+        let (mut tokens, mut all, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((_, ops)) = waiting.front() {
-            if !tokens.is_empty() && all.len() + ops.len() > ops_max {
+            bytes += ops.iter().map(Op::bytes).sum::<usize>();
+            if !tokens.is_empty() && (all.len() + ops.len() > ops_max || bytes > BATCH_BYTES_MAX) {
                 break;
             }
             if let Some((token, ops)) = waiting.pop_front() {

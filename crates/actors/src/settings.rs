@@ -27,7 +27,7 @@ pub struct LoopSettings {
     pub crowded_max: usize,
     /// Answers are written after this many turns at the latest; at once when the lanes are empty.
     pub flush_turns_max: u32,
-    /// Operations merged into one write to the store: the rest waits for the next.
+    /// Operations merged into one write to the store, as far as they fit a batch: the rest waits for the next.
     pub commit_ops_max: usize,
 }
 

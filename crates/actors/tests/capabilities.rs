@@ -401,3 +401,56 @@ async fn a_handler_that_asks_what_it_did_not_declare_is_told() {
     }
     handle.stop(Duration::ZERO).await;
 }
+
+#[tokio::test]
+async fn a_handler_whose_question_misses_its_own_schema_is_told() {
+    let careless = Capability::new("Careless", "Asks for nonsense")
+        .query("Careless.Ask", "Asks another", json!({}), |ctx, _| async move {
+            let refused = ctx.query("Syscall.Ping", &json!("no object")).await.expect_err("a fault");
+            // Its own request has been answered for it by now: the event tells what it heard.
+            ctx.emit("Careless.Heard", &refused.message).await?;
+            Err(refused)
+        })
+        .says(millrace_model::OsKind::Query, "Syscall.Ping", "Asks", Some(json!({"type": "object"})))
+        .says(millrace_model::OsKind::Event, "Careless.Heard", "What it was told", None);
+    let (listener, mut heard) = listener("Careless.Heard");
+    let handle = started(LoopSettings::default(), vec![careless, listener]).await;
+    let mut client = Client::of(&handle).await;
+    for _ in 0..2 {
+        assert_eq!(client.ask("query", "Careless.Ask", "1").await["data"]["code"], 500);
+        let told = heard.recv().await.expect("it goes on");
+        let told = told["data"].as_str().expect("a text");
+        assert!(told.contains("emitted query Syscall.Ping that does not fit its schema"), "{told}");
+    }
+    handle.stop(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn whoever_outlives_its_capability_and_asks_is_told() {
+    let (go, told) = (Arc::new(Notify::new()), Arc::new(std::sync::Mutex::new(None)));
+    let (wait, keep) = (go.clone(), told.clone());
+    let handle = started(LoopSettings::default(), Vec::new()).await;
+    let late =
+        Capability::new("Late", "Answers first").command("Late.Begin", "Begins", json!({}), move |ctx, _| {
+            let (wait, keep) = (wait.clone(), keep.clone());
+            async move {
+                let ghost = ctx.clone();
+                let asks = tokio::spawn(async move {
+                    wait.notified().await;
+                    ghost.query("Syscall.Ping", &json!({ "payload": 1 })).await
+                });
+                *keep.lock().expect("nobody panics") = Some(asks);
+                ctx.reply(&json!("begun"))
+            }
+        });
+    let ids = handle.change(Vec::new(), vec![late]).await.expect("it is added");
+    let mut client = Client::of(&handle).await;
+    assert_eq!(client.ask("command", "Late.Begin", "1").await["data"], "begun");
+    handle.change(ids, Vec::new()).await.expect("it is removed");
+    assert_eq!(client.ask("command", "Late.Begin", "1").await["data"]["code"], 404);
+    go.notify_one();
+    let asks = told.lock().expect("nobody panics").take().expect("it was begun");
+    let refused = asks.await.expect("it ends").expect_err("nobody asks");
+    assert_eq!((refused.code, refused.message.as_str()), (503, "The capability that asks has been removed"));
+    handle.stop(Duration::ZERO).await;
+}

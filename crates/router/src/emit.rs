@@ -110,7 +110,14 @@ impl Router {
 
     pub(crate) fn route_actor(&mut self, now: Now, said: Said) {
         let Said { from, hand, message, answers, follows, wait, at } = said;
-        let Some(capability) = self.table.get(from) else { return };
+        let Some(capability) = self.table.get(from) else {
+            // Nothing reaches anybody any more; but whoever waits for an outcome must not wait for ever.
+            if message.kind.is_request() {
+                let fault = OsFault::new(503, "The capability that asks has been removed");
+                self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
+            }
+            return;
+        };
         let party = Party::Capability(capability.name().clone());
         if let Err(why) = self.check_said(from, hand.is_some(), follows, &message) {
             self.traced(now, party, Step::Faulty, &message);
