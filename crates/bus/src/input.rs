@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Durability, Event, Filter, Group, Namespace, NewEvent, Offset, Op, Outcome, Partition, Principal,
-    Timestamp, TopicConfig, TopicKey, TopicName, TopicPatch,
+    DeliverAt, Durability, Event, Filter, Group, Namespace, NewEvent, Offset, Op, Outcome, Partition,
+    Principal, Timestamp, TopicConfig, TopicKey, TopicName, TopicPatch,
 };
 
 use crate::elsewhere::{Reach, StoredTopic};
@@ -175,12 +175,6 @@ pub struct Publish {
     pub event: NewEvent,
     /// Not before this time, if given.
     pub deliver_at: Option<DeliverAt>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliverAt {
-    AfterMs(u64),
-    At(Timestamp),
 }
 
 /// All of them or none.

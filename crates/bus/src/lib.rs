@@ -48,8 +48,8 @@ pub use bus::Bus;
 pub use effect::Effect;
 pub use elsewhere::{Reach, StoredTopic};
 pub use input::{
-    Ack, AckMode, By, ConnId, DeliverAt, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome,
-    ReadPage, Request, Subscribe, Token,
+    Ack, AckMode, By, ConnId, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
+    Request, Subscribe, Token,
 };
 pub use inspect::Inspection;
 pub use letter::REASON_BYTES_MAX;

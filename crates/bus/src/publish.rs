@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Append, Appended, BATCH_BYTES_MAX, Delay, DueRow, Durability, Event, EventId, NewEvent, Now, Op, TICK_MS,
-    Timestamp, TopicKey, keys,
+    Append, Appended, BATCH_BYTES_MAX, Delay, DeliverAt, DueRow, Durability, Event, EventId, NewEvent, Now,
+    Op, TICK_MS, Timestamp, TopicKey, keys,
 };
 
 use crate::bus::Bus;
-use crate::input::{DeliverAt, Publish, PublishBatch};
+use crate::input::{Publish, PublishBatch};
 use crate::pending::{Appending, Delayed, Pending};
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;
@@ -20,7 +20,7 @@ const BATCH_EVENT_BYTES_MAX: usize = BATCH_BYTES_MAX - (64 << 10);
 impl Bus {
     pub(crate) fn publish(&mut self, now: Now, to: ReplyTo, publish: Publish) -> Result<(), BusError> {
         let Publish { topic, event, deliver_at } = publish;
-        match deliver_at.map(|at| at.resolve(now, self.limits.delay_ms_max)).transpose()? {
+        match deliver_at.map(|at| resolve(at, now, self.limits.delay_ms_max)).transpose()? {
             Some(due) if due > now.wall => self.delay(now, to, &topic, event, due),
             _ => self.append(now, to, topic, vec![event], true),
         }
@@ -238,20 +238,19 @@ fn answer(topic: TopicKey, at: &Appended, durability: Durability) -> Reply {
     Reply::Published { topic, id: at.id.clone(), at: place, due: at.due, durability }
 }
 
-impl DeliverAt {
-    fn resolve(self, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusError> {
-        let (delay, due) = match self {
-            DeliverAt::AfterMs(0) => (0, now.wall),
-            DeliverAt::AfterMs(ms) => (ms, now.wall + ms + TICK_MS),
-            DeliverAt::At(at) => (at.0.saturating_sub(now.wall.0), at),
-        };
-        if delay > delay_ms_max {
-            return Err(BusError::OutOfRange {
-                what: "the delay in milliseconds",
-                found: delay,
-                max: delay_ms_max,
-            });
-        }
-        Ok(due)
+/// The time at which it is due.
+fn resolve(at: DeliverAt, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusError> {
+    let (delay, due) = match at {
+        DeliverAt::AfterMs(0) => (0, now.wall),
+        DeliverAt::AfterMs(ms) => (ms, now.wall + ms + TICK_MS),
+        DeliverAt::At(at) => (at.0.saturating_sub(now.wall.0), at),
+    };
+    if delay > delay_ms_max {
+        return Err(BusError::OutOfRange {
+            what: "the delay in milliseconds",
+            found: delay,
+            max: delay_ms_max,
+        });
     }
+    Ok(due)
 }

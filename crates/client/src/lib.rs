@@ -61,9 +61,9 @@ pub use tls::{authorities, crypto_provider};
 
 // The words a caller needs to read an answer, so that one dependency is enough.
 pub use millrace_model::{
-    Durability, EventId, Filter, Group, JsonText, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
-    OsType, Partition, Timestamp, TopicName,
+    DeliverAt, Durability, EventId, Filter, Group, JsonText, Offset, OsFault, OsId, OsKind, OsMessage,
+    OsMetadata, OsType, Partition, Timestamp, TopicName,
 };
 pub use millrace_wire::{
-    AckMode, DeliverAt, ErrorCode, FrameError, Message, Place, Position, Published, PublishedBatch, StartFrom,
+    AckMode, ErrorCode, FrameError, Message, Place, Position, Published, PublishedBatch, StartFrom,
 };

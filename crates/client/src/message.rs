@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_model::{EventBody, EventId, Headers, JsonText, Lineage, NewEvent, PRIORITY_DEFAULT, Priority};
-use millrace_wire::DeliverAt;
+use millrace_model::{
+    DeliverAt, EventBody, EventId, Headers, JsonText, Lineage, NewEvent, PRIORITY_DEFAULT, Priority,
+};
 
 use crate::error::ClientError;
 

@@ -54,6 +54,6 @@ pub use stream::{Offset, Partition, Stream, TopicKey};
 pub use system::{
     AUDIT_TOPIC, DEAD_LETTER_MIRROR, METRICS_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, TRACE_TOPIC, system_readers,
 };
-pub use time::{Mono, Now, TICK_MS, Timestamp};
+pub use time::{DeliverAt, Mono, Now, TICK_MS, Timestamp};
 pub use topic_config::{ConfigError, Filter, TopicConfig, TopicPatch};
 pub use trace::{TRACEPARENT, TraceId};

@@ -18,6 +18,13 @@ pub struct Mono(pub u64);
 /// this much longer.
 pub const TICK_MS: u64 = 1;
 
+/// When a delayed event is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliverAt {
+    AfterMs(u64),
+    At(Timestamp),
+}
+
 /// What an engine is told about time with every input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {

@@ -127,7 +127,7 @@ impl Router {
             if message.kind.is_request() {
                 // Whoever waits for its outcome must not wait for ever.
                 let refusal = make::error(&mut self.ids, now, &Asked::of(&message), &fault);
-                self.give(now, Requester::Actor { capability: from, wait }, refusal);
+                self.give(Requester::Actor { capability: from, wait }, refusal);
             }
             return;
         }

@@ -89,11 +89,6 @@ impl Router {
         self.request(now, Requester::Timer(timer), by.map(Arc::new), now.mono, message);
     }
 
-    /// Nobody waits for the answer; it only tells that the timer has done its work.
-    pub(crate) fn timer_answered(&mut self, _now: Now, timer: u64, _answer: &OsMessage) {
-        self.forget_timer(timer);
-    }
-
     /// It could not be taken just now.
     pub(crate) fn retry_timer(&mut self, now: Now, timer: u64) {
         let at = now.mono + self.limits.timer_retry_ms;
@@ -108,7 +103,8 @@ impl Router {
         self.retry_timer(now, timer);
     }
 
-    fn forget_timer(&mut self, number: u64) {
+    /// It has done its work.
+    pub(crate) fn forget_timer(&mut self, number: u64) {
         let Some(timer) = self.drop_timer(number) else { return };
         if timer.durable {
             let key = format!("{TIMER_PREFIX}{}", timer.name);

@@ -53,7 +53,7 @@ impl Router {
         }
         let message = with_correlation(message, pending.correlation);
         self.traced(now, party, Step::Answered { to: self.party(pending.requester) }, &message);
-        self.give(now, pending.requester, message);
+        self.give(pending.requester, message);
     }
 
     /// Takes a request off the books. Whatever comes for it later is an orphan.
@@ -84,7 +84,7 @@ impl Router {
     }
 
     /// Hands an outcome to whoever asked.
-    pub(crate) fn give(&mut self, now: Now, requester: Requester, message: OsMessage) {
+    pub(crate) fn give(&mut self, requester: Requester, message: OsMessage) {
         match requester {
             Requester::Client(conn) => {
                 if self.conns.contains_key(&conn) {
@@ -100,7 +100,8 @@ impl Router {
                 self.effects.push(Effect::Outcome { to: capability, message: Arc::new(message) });
             }
             Requester::Actor { capability, wait: false } => self.give_declared(capability, message),
-            Requester::Timer(timer) => self.timer_answered(now, timer, &message),
+            // Nobody waits for this answer; it only tells that the timer has done its work.
+            Requester::Timer(timer) => self.forget_timer(timer),
         }
     }
 
@@ -124,7 +125,7 @@ impl Router {
         let asked = Asked { id: id.clone(), ty: pending.ty, correlation: pending.correlation };
         let message = make::error(&mut self.ids, now, &asked, fault);
         self.traced(now, Party::Loop, Step::Answered { to: self.party(pending.requester) }, &message);
-        self.give(now, pending.requester, message);
+        self.give(pending.requester, message);
         true
     }
 

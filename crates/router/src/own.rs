@@ -78,7 +78,7 @@ impl Router {
         };
         let from = Party::Capability(self.table.name_of(pending.to));
         self.traced(now, from, Step::Answered { to: self.party(pending.requester) }, &message);
-        self.give(now, pending.requester, message);
+        self.give(pending.requester, message);
     }
 
     /// A client, and a timer it set, may time out its own requests; an actor any.

@@ -324,7 +324,7 @@ impl Router {
         self.counters.refusals += 1;
         self.traced(now, self.party(requester), Step::Refused { code: fault.code }, request);
         let message = make::error(&mut self.ids, now, &Asked::of(request), fault);
-        self.give(now, requester, message);
+        self.give(requester, message);
     }
 
     pub(crate) fn traced(&mut self, now: Now, from: Party, step: Step, message: &OsMessage) {

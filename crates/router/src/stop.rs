@@ -28,7 +28,7 @@ impl Router {
             if let Requester::Client(_) = pending.requester {
                 let asked = Asked { id, ty: pending.ty, correlation: pending.correlation };
                 let message = make::error(&mut self.ids, now, &asked, &fault);
-                self.give(now, pending.requester, message);
+                self.give(pending.requester, message);
             }
         }
     }

@@ -3,10 +3,7 @@
 use bytes::Bytes;
 use millrace_bus::Snapshot;
 use millrace_model::{Space, Timestamp};
-use millrace_store::{KeyRange, Store, StoreError};
-
-/// Rows per page of a table.
-const SCAN_ROWS: usize = 1024;
+use millrace_store::{KeyRange, Store, StoreError, each_row};
 
 pub(crate) fn snapshot(store: &dyn Store) -> Result<Snapshot, StoreError> {
     Ok(Snapshot {
@@ -25,18 +22,9 @@ pub(crate) fn snapshot(store: &dyn Store) -> Result<Snapshot, StoreError> {
 }
 
 fn table(store: &dyn Store, space: Space) -> Result<Vec<(String, Bytes)>, StoreError> {
-    let mut rows: Vec<(String, Bytes)> = Vec::new();
-    let mut range = KeyRange::all();
-    loop {
-        let page = store.scan(space, &range, SCAN_ROWS)?;
-        let full = page.len() == SCAN_ROWS;
-        rows.extend(page.into_iter().map(|row| (row.key, row.value)));
-        match rows.last() {
-            // The smallest key after `last`.
-            Some((last, _)) if full => range.from = format!("{last}\0"),
-            _ => return Ok(rows),
-        }
-    }
+    let mut rows = Vec::new();
+    each_row(store, space, KeyRange::all(), |row| rows.push((row.key, row.value)))?;
+    Ok(rows)
 }
 
 /// The time a delayed event's key begins with. A key that says nothing is due now: the engine then looks at its row.

@@ -36,7 +36,7 @@ pub(crate) fn request(topics: &mut Topics, frame: ClientRequest, confirm: bool) 
         ClientRequest::Publish(publish) => Request::Publish(bus::Publish {
             topic: topics.key(publish.topic),
             event: publish.event,
-            deliver_at: publish.deliver_at.map(deliver_at),
+            deliver_at: publish.deliver_at,
         }),
         ClientRequest::PublishBatch(batch) => {
             Request::PublishBatch(bus::PublishBatch { topic: topics.key(batch.topic), events: batch.events })
@@ -75,13 +75,6 @@ pub(crate) fn request(topics: &mut Topics, frame: ClientRequest, confirm: bool) 
         ClientRequest::Flow(flow) => Request::Flow { credits: flow.credits },
         ClientRequest::Ping | ClientRequest::Auth(_) => return None,
     })
-}
-
-pub(crate) fn deliver_at(at: wire::DeliverAt) -> bus::DeliverAt {
-    match at {
-        wire::DeliverAt::AfterMs(ms) => bus::DeliverAt::AfterMs(ms),
-        wire::DeliverAt::At(ts) => bus::DeliverAt::At(ts),
-    }
 }
 
 pub(crate) fn from(start: wire::StartFrom) -> bus::From {

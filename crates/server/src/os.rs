@@ -12,7 +12,7 @@ use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_model::{EventBody, JsonText, NewEvent, Op, Space, TRACE_TOPIC, TopicKey};
 use millrace_router::TIMER_PREFIX;
 use millrace_runtime::Handle;
-use millrace_store::{KeyRange, Store, StoreError};
+use millrace_store::{KeyRange, Store, StoreError, each_row};
 use millrace_wire::ErrorCode;
 use rand::RngCore;
 use tokio::sync::mpsc;
@@ -26,8 +26,6 @@ use crate::to_wire;
 
 /// Records of the trace in one commit: the rest waits for the next.
 const TRACE_RECORDS_PER_COMMIT_MAX: usize = 1000;
-/// Rows of timers read at a time.
-const SCAN_ROWS_MAX: usize = 1000;
 /// Of the grace of a stop this much is left for the bus, or a quarter of it if that is less.
 const BUS_GRACE_MS_MAX: u64 = 1000;
 
@@ -121,19 +119,9 @@ fn commit(bus: Handle) -> Commit {
 }
 
 fn timers(store: &dyn Store) -> Result<Vec<(String, Bytes)>, StoreError> {
-    let mut range = KeyRange::prefix(TIMER_PREFIX);
     let mut found = Vec::new();
-    loop {
-        let rows = store.scan(Space::Kv, &range, SCAN_ROWS_MAX)?;
-        let is_last = rows.len() < SCAN_ROWS_MAX;
-        if let Some(last) = rows.last() {
-            range.from = format!("{}\0", last.key);
-        }
-        found.extend(rows.into_iter().map(|row| (row.key, row.value)));
-        if is_last {
-            return Ok(found);
-        }
-    }
+    each_row(store, Space::Kv, KeyRange::prefix(TIMER_PREFIX), |row| found.push((row.key, row.value)))?;
+    Ok(found)
 }
 
 /// A token of the bus counts for the loop if it has the scope.

@@ -14,6 +14,7 @@ mod memory;
 mod newest;
 mod port;
 pub mod resolve;
+mod rows;
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -21,3 +22,4 @@ pub use newest::newest_commit;
 pub use port::{
     Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store, StreamBounds,
 };
+pub use rows::each_row;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_model::{
-    EventBody, EventId, Headers, JsonText, Lineage, NewEvent, PRIORITY_DEFAULT, Priority, Timestamp,
+    DeliverAt, EventBody, EventId, Headers, JsonText, Lineage, NewEvent, PRIORITY_DEFAULT, Priority,
+    Timestamp,
 };
 use serde_json::value::RawValue;
 
@@ -13,28 +14,19 @@ use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX, needed, text_of};
 use crate::text::{push_json_member, push_member, push_string_member};
 
-/// When a delayed event is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliverAt {
-    AfterMs(u64),
-    At(Timestamp),
+pub(crate) fn read_deliver_at(fields: &Fields<'_>) -> Result<Option<DeliverAt>, FrameError> {
+    let delay = fields.integer(Field::DelayMs, 0..=INTEGER_MAX)?.map(DeliverAt::AfterMs);
+    let at = fields.integer(Field::DeliverAt, 0..=INTEGER_MAX)?.map(|ms| DeliverAt::At(Timestamp(ms)));
+    if delay.is_some() && at.is_some() {
+        return Err(FrameError::bad_frame("delay_ms and deliver_at are both given: give one of them"));
+    }
+    Ok(delay.or(at))
 }
 
-impl DeliverAt {
-    pub(crate) fn read(fields: &Fields<'_>) -> Result<Option<DeliverAt>, FrameError> {
-        let delay = fields.integer(Field::DelayMs, 0..=INTEGER_MAX)?.map(DeliverAt::AfterMs);
-        let at = fields.integer(Field::DeliverAt, 0..=INTEGER_MAX)?.map(|ms| DeliverAt::At(Timestamp(ms)));
-        if delay.is_some() && at.is_some() {
-            return Err(FrameError::bad_frame("delay_ms and deliver_at are both given: give one of them"));
-        }
-        Ok(delay.or(at))
-    }
-
-    pub(crate) fn push(self, out: &mut String) {
-        match self {
-            DeliverAt::AfterMs(ms) => push_member(out, "delay_ms", ms),
-            DeliverAt::At(ts) => push_member(out, "deliver_at", ts.0),
-        }
+pub(crate) fn push_deliver_at(out: &mut String, at: DeliverAt) {
+    match at {
+        DeliverAt::AfterMs(ms) => push_member(out, "delay_ms", ms),
+        DeliverAt::At(ts) => push_member(out, "deliver_at", ts.0),
     }
 }
 
@@ -120,7 +112,7 @@ pub fn write_event(out: &mut String, event: &NewEvent, deliver_at: Option<Delive
     let start = out.len();
     push_event(event, out);
     if let Some(deliver_at) = deliver_at {
-        deliver_at.push(out);
+        push_deliver_at(out, deliver_at);
     }
     out.push('}');
     out.replace_range(start..=start, "{");

@@ -41,7 +41,7 @@ pub use cloud_event::{
 pub use code::ErrorCode;
 pub use envelope::{Envelope, write_envelope};
 pub use error::FrameError;
-pub use event::{DeliverAt, write_event};
+pub use event::write_event;
 pub use position::Position;
 pub use rid::{RID_BYTES_MAX, Rid};
 pub use server_frame::{

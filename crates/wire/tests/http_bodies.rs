@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Durability, Event, EventBody, EventId, JsonText, Namespace, Offset, Partition, Timestamp, TopicKey,
-    TopicName,
+    DeliverAt, Durability, Event, EventBody, EventId, JsonText, Namespace, Offset, Partition, Timestamp,
+    TopicKey, TopicName,
 };
 use millrace_wire::http::{
     EventsPage, Problem, PublishBody, Replay, Seek, TopicBody, TopicDoc, parse_topic_patch, write_events_page,
 };
-use millrace_wire::{About, DeliverAt, ErrorCode, FrameError, StartFrom};
+use millrace_wire::{About, ErrorCode, FrameError, StartFrom};
 
 #[test]
 fn one_event_or_an_array_may_be_published() {

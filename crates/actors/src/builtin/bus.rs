@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use millrace_bus::{DeliverAt, Publish, Reply, Request};
+use millrace_bus::{Publish, Reply, Request};
 use millrace_model::{
     EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsKind, OsMessage, TopicKey, TopicName,
     TraceId,
 };
 use millrace_router::{BusTopic, DeliveryId};
 use millrace_runtime::Call;
-use millrace_wire as wire;
 use millrace_wire::http::PublishBody;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -142,10 +141,6 @@ fn request(message: &OsMessage) -> Result<Request, OsFault> {
         return Err(OsFault::new(422, "Schema validation failed: data is an array: publish one event"));
     };
     Arc::make_mut(&mut event.body).lineage = lineage(message);
-    let deliver_at = deliver_at.map(|at| match at {
-        wire::DeliverAt::AfterMs(ms) => DeliverAt::AfterMs(ms),
-        wire::DeliverAt::At(ts) => DeliverAt::At(ts),
-    });
     Ok(Request::Publish(Publish { topic, event, deliver_at }))
 }
 

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use millrace_bus::{Reply, Request};
 use millrace_model::{JsonText, Op, OsFault, Space, keys};
 use millrace_runtime::{Call, Handle};
-use millrace_store::{KeyRange, Store, StoreError};
+use millrace_store::{KeyRange, Store, StoreError, each_row};
 use serde_json::value::RawValue;
 
 use crate::builtin::faults;
@@ -44,7 +44,6 @@ impl Default for MemoryLimits {
 
 /// The namespace of every path so far; the rows leave room for others.
 const NAMESPACE: &str = "default";
-const SCAN_ROWS_MAX: usize = 1000;
 const SEALED: &str = "/vault/";
 const SEAL: &str = "pwenc:v1:";
 
@@ -100,21 +99,11 @@ impl Shelf {
         let values = BTreeMap::new();
         let mut shelf = Shelf { bus, limits, values, bytes: 0, writes: 0, writes_bytes: 0 };
         let prefix = row("");
-        let mut range = KeyRange::prefix(&format!("{prefix}/"));
-        loop {
-            let rows = store.scan(Space::Kv, &range, SCAN_ROWS_MAX)?;
-            let is_last = rows.len() < SCAN_ROWS_MAX;
-            if let Some(last) = rows.last() {
-                range.from = format!("{}\0", last.key);
-            }
-            for found in rows {
-                let path = found.key.strip_prefix(&prefix).unwrap_or(&found.key).to_owned();
-                shelf.put(path, JsonText::from_stored(found.value));
-            }
-            if is_last {
-                return Ok(shelf);
-            }
-        }
+        each_row(store, Space::Kv, KeyRange::prefix(&format!("{prefix}/")), |found| {
+            let path = found.key.strip_prefix(&prefix).unwrap_or(&found.key).to_owned();
+            shelf.put(path, JsonText::from_stored(found.value));
+        })?;
+        Ok(shelf)
     }
 
     pub(crate) fn bus(&self) -> Handle {

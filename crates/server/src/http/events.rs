@@ -17,7 +17,7 @@ use crate::http::{cloud_events, json};
 use crate::observe::Asker;
 use crate::params::AtTopic;
 use crate::refusal::Refusal;
-use crate::{from_wire, to_wire};
+use crate::to_wire;
 
 pub(crate) async fn publish(
     State(app): State<SharedApp>,
@@ -54,9 +54,7 @@ async fn request<'a>(
         return Err(FrameError::too_large("event", app.settings.frame_bytes_max).into());
     }
     let request = match PublishBody::parse(&body.text)? {
-        PublishBody::One { event, deliver_at } => {
-            Request::Publish(Publish { topic, event, deliver_at: deliver_at.map(from_wire::deliver_at) })
-        }
+        PublishBody::One { event, deliver_at } => Request::Publish(Publish { topic, event, deliver_at }),
         PublishBody::Many(events) => {
             // The gate has taken one already.
             caller.charge(events.len().saturating_sub(1) as u64)?;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_bus::{ConnId, DeliverAt, Publish, PublishBatch, Reply, ReplyTo, Request};
-use millrace_model::{EventBody, EventId, Headers, NewEvent, TopicKey};
+use millrace_bus::{ConnId, Publish, PublishBatch, Reply, ReplyTo, Request};
+use millrace_model::{DeliverAt, EventBody, EventId, Headers, NewEvent, TopicKey};
 
 use super::{Desk, Note};
 use crate::dice::Dice;

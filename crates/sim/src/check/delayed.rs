@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_bus::{DeliverAt, Input, Reply, Request};
-use millrace_model::{Durability, Op, Outcome, TopicKey};
+use millrace_bus::{Input, Reply, Request};
+use millrace_model::{DeliverAt, Durability, Op, Outcome, TopicKey};
 
 use super::Checker;
 use crate::facts::Facts;

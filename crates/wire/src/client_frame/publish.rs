@@ -1,10 +1,10 @@
 //! PUBLISH and PUBLISH_BATCH.
 
-use millrace_model::{NewEvent, TopicName};
+use millrace_model::{DeliverAt, NewEvent, TopicName};
 use serde_json::value::RawValue;
 
 use crate::error::FrameError;
-use crate::event::{DeliverAt, push_event, read_batch_event, read_event, write_event};
+use crate::event::{push_deliver_at, push_event, read_batch_event, read_deliver_at, read_event, write_event};
 use crate::field::Field;
 use crate::fields::{Fields, each_element, needed};
 use crate::text::push_string_member;
@@ -28,14 +28,14 @@ impl Publish {
         Ok(Publish {
             topic: fields.topic()?,
             event: read_event(fields)?,
-            deliver_at: DeliverAt::read(fields)?,
+            deliver_at: read_deliver_at(fields)?,
         })
     }
 
     pub(super) fn push(&self, out: &mut String) {
         push_string_member(out, "topic", self.topic.as_str());
         if let Some(deliver_at) = self.deliver_at {
-            deliver_at.push(out);
+            push_deliver_at(out, deliver_at);
         }
         push_event(&self.event, out);
     }

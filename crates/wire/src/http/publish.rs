@@ -1,11 +1,11 @@
 //! `POST /topics/{topic}/events`: one event, or an array of them that is stored whole or not at all.
 
-use millrace_model::{JSON_DEPTH_MAX, JsonText, NewEvent};
+use millrace_model::{DeliverAt, JSON_DEPTH_MAX, JsonText, NewEvent};
 use serde_json::value::RawValue;
 
 use crate::client_frame::read_events;
 use crate::error::FrameError;
-use crate::event::{DeliverAt, read_event, write_event};
+use crate::event::{read_deliver_at, read_event, write_event};
 use crate::fields::Fields;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ impl PublishBody {
             let fields = Fields::of_document(text)?;
             return Ok(PublishBody::One {
                 event: read_event(&fields)?,
-                deliver_at: DeliverAt::read(&fields)?,
+                deliver_at: read_deliver_at(&fields)?,
             });
         }
         if !JsonText::depth_is_fine(text) {
