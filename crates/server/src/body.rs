@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use millrace_wire::{ErrorCode, FrameError, http::body_text};
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::app::{App, BODY_UNIT};
 use crate::refusal::Refusal;
@@ -56,10 +56,12 @@ pub(crate) async fn read_bytes(
         discard(body).await;
         return Err(too_large(bytes_max));
     }
-    let units = u32::try_from((expected as usize).div_ceil(BODY_UNIT)).unwrap_or(u32::MAX);
-    // The semaphore is never closed.
-    let share = app.bodies.acquire_many(units).await.ok();
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
+    let Some(share) = share_of(&app.bodies, app.settings.bodies_bytes_max, expected as usize, limit).await
+    else {
+        discard(body).await;
+        return Err(crowded(limit));
+    };
     match tokio::time::timeout(limit, Limited::new(&mut body, bytes_max).collect()).await {
         Ok(Ok(whole)) => Ok(BodyBytes { bytes: whole.to_bytes(), share }),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
@@ -74,6 +76,20 @@ pub(crate) async fn read_bytes(
     }
 }
 
+/// `None` if it was not free in time. A body above the bound for all of them is read alone: to wait for more than there
+/// is would hold up everyone behind it.
+async fn share_of(bodies: &Semaphore, all: usize, expected: usize, limit: Duration) -> Option<Share<'_>> {
+    let units = expected.min(all).div_ceil(BODY_UNIT);
+    let share = bodies.acquire_many(u32::try_from(units).unwrap_or(u32::MAX));
+    // The semaphore is never closed.
+    tokio::time::timeout(limit, share).await.ok().map(Result::ok)
+}
+
+fn crowded(limit: Duration) -> Refusal {
+    let detail = format!("other bodies left no room for this one within {} ms: try again", limit.as_millis());
+    Refusal::new(ErrorCode::LimitReached, detail).status(StatusCode::SERVICE_UNAVAILABLE)
+}
+
 fn too_large(bytes_max: usize) -> Refusal {
     FrameError::too_large("body", bytes_max).into()
 }
@@ -86,4 +102,20 @@ async fn discard(body: Body) {
     let mut body = Limited::new(body, DISCARD_BYTES_MAX);
     let until_end = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = tokio::time::timeout(Duration::from_millis(DISCARD_MS), until_end).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_share_is_never_more_than_there_is_and_is_not_waited_for_without_end() {
+        let bodies = Semaphore::new(2);
+        let long = Duration::from_secs(24 * 3600);
+        let all = share_of(&bodies, 1025, usize::MAX, long).await.unwrap();
+        assert_eq!(all.as_ref().map(SemaphorePermit::num_permits), Some(2));
+        assert!(share_of(&bodies, 1025, 1, Duration::from_millis(1)).await.is_none());
+        drop(all);
+        assert!(share_of(&bodies, 1025, 1, long).await.is_some());
+    }
 }

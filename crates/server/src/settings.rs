@@ -42,7 +42,8 @@ pub struct ServerSettings {
     pub frame_bytes_max: usize,
     /// The body of a request with an array of events: `too_large`.
     pub batch_body_bytes_max: usize,
-    /// Bodies being read at a time, all together: more wait.
+    /// Bodies being read at a time, all together: more wait, at most `request_read_ms_max` (503 `limit_reached`). A body
+    /// that may become larger than this is read alone.
     pub bodies_bytes_max: usize,
     /// The head or the body of a request must have arrived after this long: the connection is closed.
     pub request_read_ms_max: u64,

@@ -42,9 +42,11 @@ async fn clients_that_never_read_their_answer_are_let_go() {
     let server = start_with(settings, BusLimits::default()).await;
     let addr = server.addr();
     fill(addr).await;
-    let _one = stalled(addr, 8, 4096).await;
-    let _two = stalled(addr, 8, 4096).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let one = stalled(addr, 8, 4096).await;
+    let two = stalled(addr, 8, 4096).await;
+    // Their first answers are on their way, and there they stay.
+    one.readable().await.unwrap();
+    two.readable().await.unwrap();
     assert_eq!(http(addr, "GET", "/healthz", "").await.status, 200);
     server.stop().await.unwrap();
 }
@@ -68,27 +70,48 @@ async fn a_client_that_reads_slowly_gets_everything() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_nobody_takes_are_bounded_together() {
+    // Room for one page that is being made, not for another one beside it.
     let settings = ServerSettings {
-        pages_bytes_max: 12 << 20,
-        response_write_ms_max: 1000,
+        pages_bytes_max: 10 << 20,
+        response_write_ms_max: 3_600_000,
         ..ServerSettings::default()
     };
     let server = start_with(settings, BusLimits::default()).await;
     let addr = server.addr();
     fill(addr).await;
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        held.push(stalled(addr, 1, 4096).await);
+    let held = stalled(addr, 1, 4096).await;
+    held.readable().await.unwrap();
+    let page = || async move { http(addr, "GET", "/topics/t/events?limit=1", "").await.status };
+    let waiting = tokio::spawn(page());
+    // The server goes on meanwhile.
+    for _ in 0..20 {
+        assert_eq!(http(addr, "GET", "/healthz", "").await.status, 200);
     }
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let started = Instant::now();
-    let page = http(addr, "GET", "/topics/t/events?limit=1", "").await;
-    assert_eq!(page.status, 200);
-    assert!(started.elapsed() > Duration::from_millis(300), "a page was made although its share was taken");
+    assert!(!waiting.is_finished(), "a page was made although its share was taken");
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), 200);
     // The same reader again, with nobody in the way: all shares came back.
-    let started = Instant::now();
-    assert_eq!(http(addr, "GET", "/topics/t/events?limit=1", "").await.status, 200);
-    assert!(started.elapsed() < Duration::from_millis(800), "{:?}", started.elapsed());
+    assert_eq!(page().await, 200);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_unknown_length_is_read_whatever_the_bound_on_all_bodies() {
+    let settings = ServerSettings { bodies_bytes_max: 8 << 20, ..ServerSettings::default() };
+    assert!(settings.bodies_bytes_max < settings.batch_body_bytes_max);
+    let server = start_with(settings, BusLimits::default()).await;
+    let addr = server.addr();
+    let mut socket = TcpStream::connect(addr).await.unwrap();
+    let head =
+        format!("POST /topics/t/events HTTP/1.1\r\nhost: {addr}\r\ntransfer-encoding: chunked\r\n\r\n");
+    socket.write_all((head + "d\r\n{\"payload\":1}\r\n0\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = vec![0; 4096];
+    let bytes = tokio::time::timeout(PATIENCE, socket.read(&mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer[..bytes]);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // Its share came back whole: the next one may have all of it, too.
+    let events = json!([{"payload": "x".repeat(800 << 10)}]).to_string();
+    assert_eq!(http(addr, "POST", "/topics/t/events", &events).await.status, 200);
     server.stop().await.unwrap();
 }
 
@@ -176,8 +199,10 @@ async fn a_message_too_large_in_pieces_gets_its_error_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_oversize_sender_that_never_stops_does_not_hold_up_a_stop() {
-    let server = start().await;
-    let mut socket = TcpStream::connect(server.addr()).await.unwrap();
+    // It would be waited for that long.
+    let settings = ServerSettings { grace_ms: 3_600_000, ..ServerSettings::default() };
+    let server = start_with(settings, BusLimits::default()).await;
+    let (mut answers, mut socket) = TcpStream::connect(server.addr()).await.unwrap().into_split();
     let mut head = "GET / HTTP/1.1\r\nhost: localhost\r\n".to_owned();
     for (name, value) in UPGRADE {
         head += &format!("{name}: {value}\r\n");
@@ -194,10 +219,13 @@ async fn an_oversize_sender_that_never_stops_does_not_hold_up_a_stop() {
             write = socket.write_all(&[b'x'; 1000]).await;
         }
     });
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let started = Instant::now();
+    let (mut told, mut scratch) = (Vec::new(), [0; 1024]);
+    while !String::from_utf8_lossy(&told).contains("too_large") {
+        let bytes = answers.read(&mut scratch).await.unwrap();
+        assert!(bytes > 0, "it ended with {:?}", String::from_utf8_lossy(&told));
+        told.extend_from_slice(&scratch[..bytes]);
+    }
     server.stop().await.unwrap();
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     tokio::time::timeout(PATIENCE, sender).await.unwrap().unwrap();
 }
 
