@@ -163,7 +163,8 @@ impl Bus {
             _ => {
                 // One whose event waits has no place yet: its offset is 0, which no event has.
                 let offsets = appended.iter().map(|at| (at.partition, at.offset)).collect();
-                Reply::PublishedBatch { topic, offsets, durability }
+                let duplicates = appended.iter().filter(|at| at.duplicate).count();
+                Reply::PublishedBatch { topic, offsets, duplicates, durability }
             }
         };
         self.reply(to, reply);

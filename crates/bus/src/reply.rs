@@ -34,6 +34,8 @@ pub enum Reply {
     PublishedBatch {
         topic: TopicKey,
         offsets: Vec<(Partition, Offset)>,
+        /// How many of them were stored before, under the same id.
+        duplicates: usize,
         durability: Durability,
     },
     Subscribed {

@@ -1,6 +1,10 @@
 //! How a command ends when it does not end well.
 
-use millrace_client::ClientError;
+use millrace_client::{ClientError, ErrorCode};
+
+/// The server tells clients of its protocol what to send; whoever types a command needs to know which flag does it.
+pub(crate) const TOKEN_WANTED: &str =
+    "the server wants a token that it accepts: give --token TOKEN or set MILLRACE_TOKEN (unauthorized)";
 
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -67,6 +71,9 @@ impl From<ClientError> for Failure {
             | ClientError::BadName(_)
             | ClientError::BadId(_)
             | ClientError::BadPayload(_) => Failure::Usage(error.to_string()),
+            ClientError::Refused(error) if error.code == ErrorCode::Unauthorized => {
+                Failure::Failed(TOKEN_WANTED.into())
+            }
             error if error.is_unreachable() => Failure::Unreachable(error.to_string()),
             error => Failure::Failed(error.to_string()),
         }

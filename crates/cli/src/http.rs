@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millrace_client::{Endpoint, authorities, crypto_provider};
+use millrace_client::{Endpoint, authorities, crypto_provider, in_plain_words};
 use millrace_wire::http::Problem;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use ureq::Agent;
 use ureq::http::{Method, Request, StatusCode};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, TOKEN_WANTED};
 use crate::settings::Config;
 
 /// An answer is waited for this long.
@@ -49,10 +49,10 @@ impl Http {
         if status.is_success() { Ok(body) } else { Err(self.refusal(status, &body)) }
     }
 
-    /// What is at a path; `None` if the server says that nothing is.
-    pub(crate) fn find(&self, path: &str) -> Result<Option<String>, Failure> {
-        match self.exchange(Method::GET, path, "")? {
-            (StatusCode::NOT_FOUND, _) => Ok(None),
+    /// Makes what a body describes; `None` if it is there already and stays as it is.
+    pub(crate) fn make(&self, path: &str, body: &str) -> Result<Option<String>, Failure> {
+        match self.exchange_with(Method::POST, path, body, Some(("if-none-match", "*")))? {
+            (StatusCode::PRECONDITION_FAILED, _) => Ok(None),
             (status, body) if status.is_success() => Ok(Some(body)),
             (status, body) => Err(self.refusal(status, &body)),
         }
@@ -80,18 +80,31 @@ impl Http {
     }
 
     fn exchange(&self, method: Method, path: &str, body: &str) -> Result<(StatusCode, String), Failure> {
+        self.exchange_with(method, path, body, None)
+    }
+
+    fn exchange_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: &str,
+        header: Option<(&str, &str)>,
+    ) -> Result<(StatusCode, String), Failure> {
         let mark = if path.contains('?') { '&' } else { '?' };
         let url = format!("{}{path}{mark}namespace={}", self.base, self.namespace);
         let mut request =
             Request::builder().method(method).uri(&url).header("content-type", "application/json");
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
         if !self.token.is_empty() {
             request = request.header("authorization", format!("Bearer {}", self.token));
         }
         let request = request.body(body.to_owned()).map_err(|error| Failure::Usage(error.to_string()))?;
-        let mut response = self
-            .agent
-            .run(request)
-            .map_err(|error| Failure::Unreachable(format!("cannot reach {}: {error}", self.base)))?;
+        let mut response = self.agent.run(request).map_err(|error| {
+            let reason = in_plain_words(error.to_string());
+            Failure::Unreachable(format!("cannot reach {}: {reason}", self.base))
+        })?;
         let answer =
             response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_string().map_err(|error| {
                 Failure::Unreachable(format!("{} broke off its answer: {error}", self.base))
@@ -101,6 +114,7 @@ impl Http {
 
     fn refusal(&self, status: StatusCode, body: &str) -> Failure {
         Failure::Failed(match serde_json::from_str::<Problem>(body) {
+            Ok(_) if status == StatusCode::UNAUTHORIZED && self.token.is_empty() => TOKEN_WANTED.into(),
             Ok(problem) => format!("{} ({})", problem.detail, problem.code),
             Err(_) => format!("{} answered with status {status}", self.base),
         })

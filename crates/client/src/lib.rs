@@ -54,10 +54,10 @@ pub use endpoint::Endpoint;
 pub use error::ClientError;
 pub use message::NewMessage;
 pub use options::{ClientOptions, SubscribeOptions};
-pub use os::{OsClient, OsClientError, OsOptions, OsRequest, default_socket};
+pub use os::{OsClient, OsClientError, OsOptions, OsRequest, check_socket, default_socket};
 pub use receipt::{BatchReceipt, Receipt};
 pub use subscription::Subscription;
-pub use tls::{authorities, crypto_provider};
+pub use tls::{authorities, crypto_provider, in_plain_words};
 
 // The words a caller needs to read an answer, so that one dependency is enough.
 pub use millrace_model::{

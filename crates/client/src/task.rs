@@ -179,8 +179,8 @@ fn rejected(url: &str, response: &http::Response<Option<Vec<u8>>>) -> ClientErro
 }
 
 fn reason_of(error: &tungstenite::Error) -> String {
-    match error {
+    tls::in_plain_words(match error {
         tungstenite::Error::Io(error) => error.to_string(),
         other => other.to_string(),
-    }
+    })
 }

@@ -31,6 +31,26 @@ pub fn authorities(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, 
     Ok(certs)
 }
 
+/// What libraries say of the mistakes people make with TLS, and what to do about them.
+const PLAIN_WORDS: [(&str, &str); 3] = [
+    (
+        "CaUsedAsEndEntity",
+        "the server's certificate is one of an authority (CA:TRUE), which may vouch for servers but not be one: make a \
+         certificate for the server with CA:FALSE and sign it with this one",
+    ),
+    ("invalid HTTP version", "the answer is not HTTP: if the server has TLS, write wss:// or https://"),
+    ("InvalidContentType", "the answer is not TLS: if the server has none, write ws:// or http://"),
+];
+
+/// Why a server cannot be reached, with what to do about it if that is known. The library's own words stay, for
+/// whoever looks them up.
+pub fn in_plain_words(reason: String) -> String {
+    match PLAIN_WORDS.iter().find(|(said, _)| reason.contains(said)) {
+        Some((_, plain)) => format!("{plain} ({reason})"),
+        None => reason,
+    }
+}
+
 pub(crate) fn connector(file: Option<&Path>) -> Result<Connector, ClientError> {
     let mut roots = RootCertStore::empty();
     // The system's store often holds some that nothing can read; those of a file were meant.

@@ -8,6 +8,7 @@ use millrace_bus::{BusError, By, Reply, Request};
 use millrace_runtime::Handle;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
+use millrace_wire::http::TopicDefaults;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
@@ -20,6 +21,8 @@ pub(crate) type SharedApp = Arc<App>;
 
 pub(crate) struct App {
     pub(crate) settings: ServerSettings,
+    /// What holds for topics that do not say.
+    pub(crate) topic_defaults: TopicDefaults,
     pub(crate) listen: SocketAddr,
     pub(crate) runtime: Handle,
     pub(crate) store: Arc<dyn Store>,
@@ -45,6 +48,7 @@ pub(crate) struct Engines {
     pub(crate) runtime: Handle,
     pub(crate) os: LoopHandle,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) topic_defaults: TopicDefaults,
 }
 
 /// Bodies and pages are accounted for in units of this size.
@@ -59,7 +63,7 @@ impl App {
         trail: Trail,
         closing: watch::Receiver<bool>,
     ) -> App {
-        let Engines { runtime, os, store } = engines;
+        let Engines { runtime, os, store, topic_defaults } = engines;
         App {
             connections: Arc::new(Semaphore::new(settings.connections_max)),
             bodies: Semaphore::new(settings.bodies_bytes_max.div_ceil(BODY_UNIT)),
@@ -71,6 +75,7 @@ impl App {
             reloads: watch::Sender::new(0),
             trail,
             settings,
+            topic_defaults,
             listen,
             runtime,
             store,

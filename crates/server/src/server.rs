@@ -24,6 +24,7 @@ use crate::observe::{AuditKind, Trail};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
 use crate::tls::{Certificate, TlsError};
+use crate::to_wire;
 use crate::{accept, observe, os, routes};
 
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +92,7 @@ impl Server {
         let tls = settings.tls.as_ref().map(Certificate::read).transpose()?.map(Arc::new);
         limits.note_acks = settings.audit.has(AuditKind::Ack);
         limits.note_redeliveries = settings.audit.has(AuditKind::Redelivery);
+        let topic_defaults = to_wire::topic_defaults(&limits);
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
@@ -105,7 +107,7 @@ impl Server {
         let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
-        let engines = Engines { runtime: runtime.handle(), os, store };
+        let engines = Engines { runtime: runtime.handle(), os, store, topic_defaults };
         let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
         observe::start(&app, scribe);
         // Before timers fire: what they are refused is written down, too.

@@ -1,13 +1,13 @@
 //! The door out: answers, deliveries and refusals become frames and bodies.
 
-use millrace_bus::{self as bus, BusError, OffsetsView, PartitionView, Reply, Stats, TopicView};
+use millrace_bus::{self as bus, BusError, BusLimits, OffsetsView, PartitionView, Reply, Stats, TopicView};
 use millrace_model::{
     ConfigError, Group, NameError, Namespace, Offset, Partition, TopicKey, TopicName, TraceId,
 };
 use millrace_runtime::{Item, ShellView};
 use millrace_wire::http::{
     GroupDoc, GroupList, GroupOffsets, GroupPlace, GroupStats, MetricsDoc, PartitionOffsets, Problem, Sought,
-    StatsDoc, StreamDoc, TopicDoc, TopicOffsets, TopicStats,
+    StatsDoc, StreamDoc, TopicDefaults, TopicDoc, TopicOffsets, TopicStats,
 };
 use millrace_wire::{
     About, ErrorCode, FrameError, Place, Position, Rid, write_message, write_ok, write_published,
@@ -21,6 +21,9 @@ pub(crate) struct Waiting {
     pub(crate) op: &'static str,
     /// Of the event it publishes.
     pub(crate) trace: Option<TraceId>,
+    /// What a refusal of it is about, where the engine's error does not say.
+    pub(crate) topic: Option<TopicName>,
+    pub(crate) group: Option<Group>,
 }
 
 /// The frame an item becomes. `waiting` is whose answer it is: a request that did not want one leaves no frame
@@ -35,7 +38,13 @@ pub(crate) fn frame(item: Item, waiting: Option<&Waiting>) -> Option<String> {
         Item::Reply { reply, .. } => {
             let rid = waiting.and_then(|waiting| waiting.rid.as_ref());
             match reply {
-                Reply::Refused(error) => refused(&error, None).rid(rid.cloned()).write(&mut out),
+                Reply::Refused(error) => {
+                    let mut error = refused(&error, waiting.and_then(|waiting| waiting.group.as_ref()));
+                    let topic = waiting.and_then(|waiting| waiting.topic.as_ref());
+                    let about = &mut error.about;
+                    about.topic = about.topic.take().or_else(|| topic.map(|topic| topic.as_str().into()));
+                    error.rid(rid.cloned()).write(&mut out);
+                }
                 Reply::Acked | Reply::Nacked | Reply::FlowAdded | Reply::Unsubscribed { .. } => {
                     write_ok(&mut out, waiting?.op, rid);
                 }
@@ -58,7 +67,7 @@ pub(crate) fn answer(out: &mut String, reply: &Reply, rid: Option<&Rid>) {
             out.reserve(192);
             write_published(out, topic.topic(), place, id, *durability, rid);
         }
-        Reply::PublishedBatch { topic, offsets, durability } => {
+        Reply::PublishedBatch { topic, offsets, durability, .. } => {
             write_published_batch(out, topic.topic(), offsets, *durability, rid);
         }
         Reply::Subscribed { topic, group, partitions } => {
@@ -68,7 +77,7 @@ pub(crate) fn answer(out: &mut String, reply: &Reply, rid: Option<&Rid>) {
     }
 }
 
-/// `group` for a notice about a group that the error itself does not name.
+/// `group` for what is about a group that the error itself does not name.
 fn refused(error: &BusError, group: Option<&Group>) -> FrameError {
     let mut about = about(error);
     about.group = about.group.or_else(|| group.map(|group| group.as_str().into()));
@@ -160,7 +169,17 @@ pub(crate) fn topic(view: TopicView) -> Result<TopicDoc, NameError> {
         streams: streams(&view),
         config: view.config,
         groups: view.groups,
+        defaults: None,
     })
+}
+
+pub(crate) fn topic_defaults(limits: &BusLimits) -> TopicDefaults {
+    TopicDefaults {
+        max_attempts: limits.max_attempts,
+        ack_timeout_ms: limits.ack_timeout_ms,
+        dedupe_window_ms: limits.dedupe_window_ms,
+        durability: limits.durability,
+    }
 }
 
 pub(crate) fn offsets(view: OffsetsView) -> Result<TopicOffsets, NameError> {

@@ -176,9 +176,12 @@ async fn dead_letters_are_listed_read_and_replayed_once() {
     assert_eq!((&letters[0]["topic"], &letters[0]["dlq"]), (&json!("t"), &json!("t.DLQ")));
     let entries = http(addr, "GET", "/dead-letters?topic=t", "").await.json();
     assert_eq!(entries["events"][0]["headers"]["x-dlq-reason"], "boom", "{entries}");
-    for _ in 0..2 {
+    for (stored, duplicates) in [(1, 0), (0, 1)] {
         let replayed = http(addr, "POST", "/dead-letters/t/replay", "").await;
-        assert_eq!((replayed.status, &replayed.json()["replayed"]), (200, &json!(1)), "{replayed:?}");
+        let told = replayed.json();
+        let expected = json!({"topic": "t", "dlq": "t.DLQ", "partition": 0, "replayed": stored,
+            "duplicates": duplicates, "next": 2, "more": false});
+        assert_eq!((replayed.status, &told), (200, &expected), "{replayed:?}");
     }
     let events = http(addr, "GET", "/topics/t/events", "").await.json();
     let events = events["events"].as_array().unwrap();

@@ -52,7 +52,7 @@ pub enum BackupError {
     HasLog { path: PathBuf, log: PathBuf },
     #[error("another process is writing {}: wait for it, or choose another file", .0.display())]
     Busy(PathBuf),
-    #[error("the store is in use: {0}")]
+    #[error("{0}")]
     InUse(String),
     #[error("{} cannot be copied: {source}; `millrace doctor` says what is wrong with it", .path.display())]
     Sqlite { path: PathBuf, source: rusqlite::Error },

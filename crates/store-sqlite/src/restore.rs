@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use millrace_store::StoreError;
+
 use crate::backup::{self, BackupError, COMPANIONS, Copied, Existing, Partial};
 use crate::folder;
 use crate::locks::{self, Alone};
@@ -35,9 +37,16 @@ impl Restore {
         backup::refuse_existing(database, existing)?;
         let parent = folder::parent_of(database);
         fs::create_dir_all(parent).map_err(BackupError::io(parent))?;
-        let serve = ServeLock::acquire(database).map_err(|error| BackupError::InUse(error.to_string()))?;
+        let serve = ServeLock::acquire(database).map_err(|error| match error {
+            // What else a server could do about it is no advice here.
+            StoreError::InUse(who) => {
+                let who = who.rsplit_once("; ").map_or(who.as_str(), |(who, _)| who);
+                BackupError::InUse(format!("{who}: stop it first"))
+            }
+            error => BackupError::InUse(error.to_string()),
+        })?;
         let alone = Alone::take(database).map_err(BackupError::io(database))?.ok_or_else(|| {
-            BackupError::InUse(format!("a process has {} open; stop it first", database.display()))
+            BackupError::InUse(format!("a process has {} open: stop it first", database.display()))
         })?;
         // Again, now that nobody can make one any more.
         backup::refuse_existing(database, existing)?;

@@ -32,7 +32,13 @@ pub(super) async fn run(
             LifeEnd::Ended { why, begun, hung, silent } => {
                 supervisor.silent = if silent { supervisor.silent + 1 } else { 0 };
                 let name = supervisor.port.name();
-                let fault = OsFault::new(500, format!("Capability '{name}' ended before it answered"));
+                let fault = OsFault::new(
+                    500,
+                    match begun.as_slice() {
+                        [] => format!("Capability '{name}' ended: {why}"),
+                        _ => format!("Capability '{name}' ended before it answered"),
+                    },
+                );
                 tracing::warn!(capability = %name, "it ended: {why}");
                 supervisor.port.crashed(begun, fault);
                 // Its successor has been started already, and the next life would hang as well.

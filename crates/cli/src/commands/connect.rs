@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use millrace_client::{Client, ClientOptions, default_socket};
+use millrace_client::{Client, ClientOptions, check_socket, default_socket};
 use millrace_model::Namespace;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -56,7 +56,11 @@ fn options(config: &Config) -> Result<ClientOptions, Failure> {
 /// Where the CQRS loop of a server with the same settings listens.
 pub(super) fn loop_socket(config: &Config) -> Result<PathBuf, Failure> {
     match config.socket.as_str() {
-        SOCKET_DEFAULT => Ok(default_socket()),
+        SOCKET_DEFAULT => {
+            let path = default_socket();
+            check_socket(&path).map_err(|error| Failure::Failed(format!("{error} with --socket PATH")))?;
+            Ok(path)
+        }
         SOCKET_NONE => {
             Err(Failure::Usage("socket is none: give the path of a server's socket, or default".into()))
         }

@@ -97,6 +97,9 @@ impl Call {
             return self.out.document(&list);
         }
         let list: DeadLetters = read(&list)?;
+        if list.dead_letters.is_empty() {
+            return self.out.document("no topic has dead letters");
+        }
         let mut rows = vec![["TOPIC", "LETTERS", "KEPT IN"].map(String::from).to_vec()];
         rows.extend(
             list.dead_letters
@@ -119,6 +122,9 @@ impl Call {
         }
         let page = EventsPage::parse(&body)
             .map_err(|error| Failure::Failed(format!("the server's answer makes no sense: {error}")))?;
+        if page.events.is_empty() && self.offset.is_none() {
+            return self.out.document(&format!("topic {topic} has no dead letters"));
+        }
         let head = ["OFFSET", "TIME", "GROUP", "ATTEMPTS", "OF OFFSET", "REASON", "PAYLOAD"];
         let mut rows = vec![head.map(String::from).to_vec()];
         rows.extend(page.events.iter().map(row));
@@ -132,9 +138,21 @@ impl Call {
         if self.json {
             return self.out.document(&answer);
         }
-        let Replayed { topic, replayed, next, .. } = read(&answer)?;
-        self.out.document(&format!("replayed {} to {topic}; more begin at offset {next}", events(replayed)))
+        let Replayed { topic, replayed, duplicates, next, more, .. } = read(&answer)?;
+        let mut said = format!("replayed {} to {topic}", events(replayed));
+        if duplicates > 0 {
+            said +=
+                &format!("; {duplicates} had been replayed before and {} not stored again", were(duplicates));
+        }
+        if more {
+            said += &format!("; more begin at offset {next}");
+        }
+        self.out.document(&said)
     }
+}
+
+fn were(count: u64) -> &'static str {
+    if count == 1 { "was" } else { "were" }
 }
 
 /// What the headers of a letter tell of its death, and the payload.

@@ -73,9 +73,11 @@ fn print(out: &mut Output, path: &Path, examined: &Examined) -> Result<(), Failu
     }
     let Some(version) = examined.schema_version else { return Ok(()) };
     let state = if examined.findings.is_healthy() { "healthy" } else { "damaged" };
-    let (events, streams) = (examined.events, examined.streams.len());
+    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let events = counted(examined.events, "whole event");
+    let streams = counted(examined.streams.len() as u64, "stream");
     let path = path.display();
-    out.line(&format!("{path} is {state}: schema {version}, {events} whole events in {streams} streams"))
+    out.line(&format!("{path} is {state}: schema {version}, {events} in {streams}"))
 }
 
 fn shown(finding: &Finding) -> String {

@@ -31,7 +31,15 @@ use crate::failure::Failure;
 
 pub(crate) fn command() -> Command {
     // Not for people, so not in what completes their words either.
-    for_people().subcommand(guard::command())
+    numbers_may_be_negative(for_people()).subcommand(guard::command())
+}
+
+/// `--delay-ms -5` is a wrong number, and `pub t -5` a right payload; neither is an unknown flag.
+fn numbers_may_be_negative(command: Command) -> Command {
+    let takes_value = |arg: &Arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+    command
+        .mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg })
+        .mut_subcommands(numbers_may_be_negative)
 }
 
 fn for_people() -> Command {

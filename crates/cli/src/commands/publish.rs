@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_client::{Client, ClientError, JsonText, NewMessage, Place, Published, Receipt, TopicName};
+use millrace_client::{
+    Client, ClientError, ErrorCode, JsonText, NewMessage, Place, Published, Receipt, TopicName,
+};
 use tokio::time::Instant;
 
 use crate::commands::connect::with_client;
@@ -21,6 +23,7 @@ use crate::settings::{Scope, args, resolve};
 
 /// Publishes on their way at a time.
 const INFLIGHT_MAX: usize = 512;
+const RATE_ADVICE: &str = "--rate N publishes at most N events per second";
 /// What a frame has beside payload, key and headers, generously.
 const FRAME_REST_BYTES: usize = 1024;
 /// An escaped byte of a key or header, such as `\u0000`.
@@ -234,6 +237,15 @@ impl Run {
             // Nobody knows whether the server stored it, and the line is not to blame.
             Err(error) if error.is_unreachable() || matches!(error, ClientError::Closed) => {
                 return Err(error.into());
+            }
+            Err(ClientError::Refused(error)) if error.code == ErrorCode::Unauthorized => {
+                self.tally.refused();
+                return Err(ClientError::Refused(error).into());
+            }
+            // Not sent again: what was sent after it may be stored already, and would then come before it.
+            Err(ClientError::Refused(error)) if error.code == ErrorCode::RateLimited => {
+                self.tally.refused();
+                return Err(Failure::from(ClientError::Refused(error)).adding(RATE_ADVICE));
             }
             Err(error) => {
                 self.tally.refused();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use millrace_client::{EventId, JsonText, OsId, OsKind, Timestamp};
+use millrace_client::{EventId, JsonText, OsId, OsKind, OsMessage, Timestamp};
 use millrace_wire::os::{Lenient, Line, LineSplitter, encode, parse};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, stdin, stdout};
 use tokio::net::UnixStream;
@@ -88,16 +88,26 @@ async fn exchange(path: &Path, token: &str, message: Option<String>, wait: Durat
     let stream = UnixStream::connect(path)
         .await
         .map_err(|error| Failure::Unreachable(format!("cannot reach {}: {error}", path.display())))?;
-    let (reader, writer) = stream.into_split();
-    let (greeting, greeting_id) = greeting(token);
-    let tally = RefCell::new(Tally { greeting: greeting_id, ..Tally::default() });
+    let (mut reader, mut writer) = stream.into_split();
+    let mut early = Vec::new();
+    if !token.is_empty() {
+        let greeted = tokio::time::timeout(wait, greet(token, &mut reader, &mut writer)).await;
+        let silent = |_| {
+            let waited = wait.as_millis();
+            Failure::Failed(format!(
+                "the server said nothing to the token within {waited} ms; nothing was sent"
+            ))
+        };
+        early = greeted.map_err(silent)??;
+    }
+    let tally = RefCell::new(Tally::default());
     let sending = async {
         match message {
-            Some(text) => send(greeting.chain(text.as_bytes()), writer, &tally).await,
-            None => send(greeting.chain(stdin()), writer, &tally).await,
+            Some(text) => send(text.as_bytes(), writer, &tally).await,
+            None => send(stdin(), writer, &tally).await,
         }
     };
-    let receiving = receive(reader, &tally);
+    let receiving = receive(early.as_slice().chain(reader), &tally);
     tokio::pin!(sending, receiving);
     let mut deadline = None;
     let end = loop {
@@ -117,6 +127,48 @@ async fn exchange(path: &Path, token: &str, message: Option<String>, wait: Durat
         }
     };
     tally.borrow().verdict(&end)
+}
+
+/// Shows the token and waits for what the server says to it: whoever has a name must not act without it, so nothing
+/// follows a token that is refused. Gives back what came after the answer.
+async fn greet(
+    token: &str,
+    reader: &mut OwnedReadHalf,
+    writer: &mut OwnedWriteHalf,
+) -> Result<Vec<u8>, Failure> {
+    let (line, id) = greeting(token)?;
+    // A server that is gone is told apart by what it does not say.
+    let _ = writer.write_all(&line).await;
+    let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let bytes = reader.read(&mut buffer).await.unwrap_or(0);
+        let mut rest = &buffer[..bytes];
+        while let Some(line) = splitter.next(&mut rest) {
+            let Line::Whole(line) = line else { continue };
+            let Ok(message) = parse(line, None) else { continue };
+            let causation = message.metadata.causation.as_ref();
+            if message.kind == OsKind::Error && causation.is_none_or(|causation| *causation == id) {
+                return Err(Failure::Failed(format!("{}; nothing was sent", said(&message))));
+            }
+            if causation == Some(&id) {
+                return Ok(rest.to_vec());
+            }
+        }
+        if bytes == 0 {
+            let why = "the server closed the connection when it saw the token; nothing was sent";
+            return Err(Failure::Failed(why.into()));
+        }
+    }
+}
+
+/// What an error says, as the other commands show a refusal.
+fn said(error: &OsMessage) -> String {
+    let data: serde_json::Value = serde_json::from_str(error.data.as_str()).unwrap_or_default();
+    match (data["message"].as_str(), data["code"].as_u64()) {
+        (Some(message), Some(code)) => format!("{message} ({code})"),
+        _ => error.data.as_str().to_owned(),
+    }
 }
 
 /// Everything, then the sign that no more will come. A server that has closed ends it early, and the verdict tells.
@@ -153,7 +205,7 @@ async fn send(
 }
 
 /// Not through `Output`, which would hold up everything else, signals included, while nobody reads stdout.
-async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<(), Failure> {
+async fn receive(mut socket: impl AsyncRead + Unpin, tally: &RefCell<Tally>) -> Result<(), Failure> {
     let mut out = stdout();
     let mut lines = Vec::new();
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
@@ -168,10 +220,9 @@ async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<()
                     "the server sent a line of more than {LINE_BYTES_MAX} bytes"
                 )));
             };
-            if tally.borrow_mut().outcome(line) {
-                lines.extend_from_slice(line);
-                lines.push(b'\n');
-            }
+            tally.borrow_mut().outcome(line);
+            lines.extend_from_slice(line);
+            lines.push(b'\n');
         }
         out.write_all(&lines).await.map_err(|error| Failure::output(&error))?;
         out.flush().await.map_err(|error| Failure::output(&error))?;
@@ -185,8 +236,6 @@ async fn receive(mut socket: OwnedReadHalf, tally: &RefCell<Tally>) -> Result<()
 /// What was asked and what came back.
 #[derive(Default)]
 struct Tally {
-    /// The id of the message that shows the token: its reply is nobody's business.
-    greeting: Option<OsId>,
     /// Requests without an outcome, by id; the same id may have been sent twice.
     open: BTreeMap<OsId, u64>,
     requests: u64,
@@ -214,6 +263,8 @@ impl Tally {
         };
         match &message {
             Some(message) if whole.is_err() => encode(message, out),
+            // The server will say what is wrong with it; what this command promised to add is not among it.
+            None if let Some(filled) = with_metadata(line, &id, now) => out.extend_from_slice(&filled),
             _ => {
                 out.extend_from_slice(line);
                 out.push(b'\n');
@@ -226,22 +277,18 @@ impl Tally {
         Ok(())
     }
 
-    /// Whether it is to be shown.
-    fn outcome(&mut self, line: &[u8]) -> bool {
+    fn outcome(&mut self, line: &[u8]) {
+        self.outcomes += 1;
         let Ok(message) = parse(line, None) else {
-            self.outcomes += 1;
             self.errors += 1;
-            return true;
+            return;
         };
-        let greeted = self.greeting.is_some() && message.metadata.causation == self.greeting;
-        let shown = !greeted || message.kind == OsKind::Error;
-        self.outcomes += u64::from(shown);
         if message.kind == OsKind::Error {
             self.errors += 1;
         }
         let Some(causation) = message.metadata.causation else {
             self.nameless += u64::from(message.kind == OsKind::Error);
-            return shown;
+            return;
         };
         if let Some(count) = self.open.get_mut(&causation) {
             *count -= 1;
@@ -249,7 +296,6 @@ impl Tally {
                 self.open.remove(&causation);
             }
         }
-        shown
     }
 
     fn verdict(&self, end: &str) -> Result<(), Failure> {
@@ -267,30 +313,41 @@ impl Tally {
 }
 
 /// The line that shows the token, and its id.
-fn greeting(token: &str) -> (std::io::Cursor<Vec<u8>>, Option<OsId>) {
-    let mut line = Vec::new();
-    let id = (!token.is_empty()).then(|| new_id(now())).flatten();
-    if let Some(id) = &id {
-        let data = serde_json::json!({ "token": token });
-        let metadata = serde_json::json!({ "id": id.as_str(), "timestamp": now().0 });
-        let message = serde_json::json!({
-            "kind": "command", "type": "Syscall.Authenticate", "data": data, "metadata": metadata,
-        });
-        line = format!("{message}\n").into_bytes();
+fn greeting(token: &str) -> Result<(Vec<u8>, OsId), Failure> {
+    let now = now();
+    let id = new_id(now).ok_or_else(|| Failure::Failed("cannot make an id".into()))?;
+    let metadata = serde_json::json!({ "id": id.as_str(), "timestamp": now.0 });
+    let message = serde_json::json!({
+        "kind": "command", "type": "Syscall.Authenticate", "data": { "token": token }, "metadata": metadata,
+    });
+    Ok((format!("{message}\n").into_bytes(), id))
+}
+
+/// A line that is no message for other reasons, with the metadata it lacks; `None` if it lacks none.
+fn with_metadata(line: &[u8], id: &OsId, now: Timestamp) -> Option<Vec<u8>> {
+    let mut message: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
+    let metadata = message.entry("metadata").or_insert_with(|| serde_json::json!({}));
+    if metadata.is_null() {
+        *metadata = serde_json::json!({});
     }
-    (std::io::Cursor::new(line), id)
+    let metadata = metadata.as_object_mut()?;
+    for (name, value) in [("id", serde_json::json!(id.as_str())), ("timestamp", serde_json::json!(now.0))] {
+        if metadata.get(name).is_none_or(serde_json::Value::is_null) {
+            metadata.insert(name.into(), value);
+        }
+    }
+    Some(format!("{}\n", serde_json::Value::Object(message)).into_bytes())
 }
 
 fn now() -> Timestamp {
     Timestamp(std::time::UNIX_EPOCH.elapsed().map_or(0, |since_epoch| since_epoch.as_millis() as u64))
 }
 
-/// For servers with `--require-auth`.
 pub(super) fn token_arg() -> Arg {
     Arg::new("token")
         .long("token")
         .value_name("TOKEN")
-        .help("Shown to the server first, for one with --require-auth [env: MILLRACE_TOKEN]")
+        .help("Shown to the server first; if it is refused, nothing is sent [env: MILLRACE_TOKEN]")
 }
 
 fn new_id(now: Timestamp) -> Option<OsId> {

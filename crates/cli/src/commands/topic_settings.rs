@@ -1,8 +1,8 @@
 //! The settings of a topic on the command line: the flags of `topics create` and `topics set`, and how they are shown.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_bus::BusLimits;
 use millrace_model::{AccessList, PARTITIONS_MAX, TopicConfig};
+use millrace_wire::http::TopicDefaults;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -121,28 +121,30 @@ fn access_list(flag: &str, text: &str) -> Result<AccessList, Failure> {
     AccessList::new(entries.into_iter()).map_err(|error| Failure::Usage(format!("--{flag}: {error}")))
 }
 
-/// Every setting with the value that holds, one line each. The server does not tell its own defaults, so those of this
-/// program are shown, as what they are.
-pub(super) fn shown(config: &TopicConfig, defaults: &BusLimits) -> Vec<String> {
+/// Every setting with the value that holds, one line each. A server that does not tell its defaults has some all the
+/// same; those of this program may be others.
+pub(super) fn shown(config: &TopicConfig, defaults: Option<&TopicDefaults>) -> Vec<String> {
     let set = serde_json::to_value(config).unwrap_or_default();
-    let default_of = |name: &str| match name {
-        "maxAttempts" => defaults.max_attempts.to_string(),
-        "ackTimeoutMs" => defaults.ack_timeout_ms.to_string(),
-        "dedupeWindowMs" => defaults.dedupe_window_ms.to_string(),
-        "durability" => defaults.durability.as_str().to_owned(),
-        "publishACL" | "subscribeACL" => "everybody".to_owned(),
-        _ => "none".to_owned(),
+    let defaults = serde_json::to_value(defaults).unwrap_or_default();
+    let default_of = |name: &str| match (name, &defaults[name]) {
+        ("publishACL" | "subscribeACL", _) => "everybody".to_owned(),
+        ("compact", _) => "false".to_owned(),
+        ("retentionMs" | "retentionBytes", _) => "none".to_owned(),
+        (_, Value::Null) => "as the server has it".to_owned(),
+        (_, value) => plain(value),
     };
     let line = |name: &str| match set.get(name) {
-        Some(value) => format!("{name} {}", value.as_str().unwrap_or(&value.to_string())),
+        Some(value) => format!("{name} {}", plain(value)),
         None => format!("{name} {} (default)", default_of(name)),
     };
     let names = std::iter::once("partitions").chain(NAMES.map(|(_, name)| name));
     let mut lines: Vec<_> = names.map(line).collect();
     if lines.iter().any(|line| line.ends_with("(default)")) {
-        lines.push(
-            "(default): not set for this topic; a server started with other defaults uses those".into(),
-        );
+        lines.push("(default): not set for this topic, the server's own value holds".into());
     }
     lines
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::http::{Http, read};
 use crate::log;
 use crate::output::{Output, columns};
-use crate::settings::{Config, Scope, args, resolve};
+use crate::settings::{Scope, args, resolve};
 
 pub(super) fn command() -> Command {
     let verb = |name: &'static str, about: &'static str| {
@@ -41,7 +41,10 @@ pub(super) fn command() -> Command {
     Command::new("topics")
         .about("List, show, create, change and delete topics, and move their groups")
         .subcommand_required(true)
-        .subcommand(verb("list", "List all topics"))
+        .subcommand(verb("list", "List all topics").long_about(
+            "List all topics.\n\nEVENTS counts offsets from the first one still there. Of a compacted topic some of them \
+             are gone, so that is the most there can be, shown as <=N.",
+        ))
         .subcommand(verb("show", "Show a topic, its settings and how far its groups are").arg(topic()))
         .subcommand(with_flags(verb("create", "Create a topic that does not exist yet").arg(topic())))
         .subcommand(with_flags(
@@ -59,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let usage = |error: millrace_model::NameError| Failure::Usage(error.to_string());
     let topic = text(matches, "topic").map(TopicName::new).transpose().map_err(usage)?;
     let http = Http::new(&config)?;
-    let call = Call { http, config, json: matches.get_flag("json"), out: Output::new() };
+    let call = Call { http, json: matches.get_flag("json"), out: Output::new() };
     match (verb, topic) {
         ("list", _) => call.list(),
         ("show", Some(topic)) => call.show(&topic),
@@ -78,7 +81,6 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 pub(super) struct Call {
     pub(super) http: Http,
-    config: Config,
     pub(super) json: bool,
     pub(super) out: Output,
 }
@@ -94,8 +96,13 @@ impl Call {
         rows.extend(list.topics.iter().map(|topic| {
             let events: u64 =
                 topic.streams.iter().map(|stream| stream.next.0.saturating_sub(stream.start.0)).sum();
-            let counts =
-                [topic.config.partitions.to_string(), events.to_string(), topic.groups.len().to_string()];
+            // Nobody counts what compaction left: the offsets that were given are the most there can be.
+            let at_most = if topic.config.compact && events > 0 { "<=" } else { "" };
+            let counts = [
+                topic.config.partitions.to_string(),
+                format!("{at_most}{events}"),
+                topic.groups.len().to_string(),
+            ];
             std::iter::once(topic.topic.to_string()).chain(counts).collect()
         }));
         self.out.document(&columns(&rows).join("\n"))
@@ -107,12 +114,12 @@ impl Call {
             read(&self.http.ask(Method::GET, &format!("/topics/{topic}/offsets"), "")?)?;
         if self.json {
             self.out.json(
-                &json!({ "topic": doc.topic, "config": doc.config, "partitions": offsets.partitions }),
+                &json!({ "topic": doc.topic, "config": doc.config, "defaults": doc.defaults, "partitions": offsets.partitions }),
             )?;
             return self.out.flush();
         }
         let mut lines = vec![format!("topic {topic}")];
-        lines.extend(shown(&doc.config, &self.config.limits));
+        lines.extend(shown(&doc.config, doc.defaults.as_ref()));
         let mut rows = vec![
             ["PARTITION", "START", "NEXT", "GROUP", "COMMITTED", "LAG", "INFLIGHT"]
                 .map(String::from)
@@ -134,14 +141,13 @@ impl Call {
 
     /// The server's own create replaces the settings of a topic that exists, which nobody means who says «create».
     fn create(mut self, topic: &TopicName, mut settings: Map<String, Value>) -> Result<(), Failure> {
-        if self.http.find(&format!("/topics/{topic}"))?.is_some() {
+        settings.insert("topic".into(), json!(topic));
+        let Some(answer) = self.http.make("/topics", &Value::Object(settings).to_string())? else {
             return Err(Failure::Failed(format!(
                 "topic {topic} exists already: change its settings with `millrace topics set {topic}`, for example \
                  with --retention-ms N"
             )));
-        }
-        settings.insert("topic".into(), json!(topic));
-        let answer = self.http.ask(Method::POST, "/topics", &Value::Object(settings).to_string())?;
+        };
         if self.json {
             return self.out.document(&answer);
         }
@@ -162,7 +168,7 @@ impl Call {
         }
         let doc: TopicDoc = read(&answer)?;
         let lines: Vec<_> = std::iter::once(format!("topic {topic}"))
-            .chain(shown(&doc.config, &self.config.limits))
+            .chain(shown(&doc.config, doc.defaults.as_ref()))
             .collect();
         self.out.document(&lines.join("\n"))
     }

@@ -28,7 +28,7 @@ pub(super) fn command() -> Command {
             "Prints the tree of causes of what the loop saw: each message below the one it follows from, with where it \
              came from and what became of it.\n\nThe server keeps the newest records in memory (--trace-records-max); \
              one started with --trace-store keeps all of them in the topic system.router.trace, which --stored reads from the \
-             store, also without a server.",
+             store, also without a server.\n\nEnds with 1 if nothing was seen.",
         )
         .arg(id("correlation", "All messages of this correlation"))
         .arg(id("id", "The message of this id and everything that followed from it"))
@@ -51,7 +51,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let config = resolve(matches)?.config;
     let records = if matches.get_flag("stored") {
-        query.pick(stored(&*open_existing(&config)?.store)?)
+        let kept = stored(&*open_existing(&config)?.store)?;
+        if kept.is_empty() {
+            let store = &config.store;
+            return Err(Failure::Failed(format!(
+                "no trace was kept in {store}: a server started with --trace-store keeps one"
+            )));
+        }
+        query.pick(kept)
     } else {
         let path = loop_socket(&config)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -60,11 +67,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
         runtime.block_on(asked(path, &config.token, &query))?
     };
+    if records.is_empty() {
+        return Err(Failure::Failed("nothing was seen of it, or it is forgotten by now".into()));
+    }
     let mut out = Output::new();
     if matches.get_flag("json") {
         records.iter().try_for_each(|record| out.json(record))?;
-    } else if records.is_empty() {
-        out.line("nothing was seen of it, or it is forgotten by now")?;
     } else {
         tree(&records).iter().try_for_each(|line| out.line(line))?;
     }

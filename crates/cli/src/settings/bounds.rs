@@ -110,7 +110,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         server.connection_rate.burst,
         u64,
         1,
-        "Requests of a connection at once, after a pause"
+        "Requests of a connection at once, after a pause; the upgrade to a WebSocket is one of them"
     ),
     bound!(
         "token-rate",

@@ -100,3 +100,15 @@ fn guessing_tokens_is_limited_too() {
     assert!(codes.iter().filter(|code| **code == "unauthorized").count() <= 8, "{codes:?}");
     assert!(codes.contains(&json!("rate_limited")));
 }
+
+#[test]
+fn pub_says_how_to_stay_below_the_rate() {
+    let server = Server::with(&["--connection-rate", "1", "--connection-burst", "5"]);
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["pub", "t", "1", "--count", "50", "--url", &server.ws_url()])
+        .output()
+        .expect("the binary runs");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("rate_limited") && stderr.contains("--rate N"), "{stderr}");
+}

@@ -98,3 +98,29 @@ fn a_server_does_not_start_without_a_usable_pair() {
         assert!(String::from_utf8_lossy(&ran.stderr).contains("tls"), "{ran:?}");
     }
 }
+
+#[test]
+fn the_usual_mistakes_are_said_in_plain_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    certificates(folder.path());
+    let said = |server: &str, ca: &str, words: &str| {
+        for verb in [&["pub", "t", "1"][..], &["topics", "list"]] {
+            let client = ["--url", server, "--tls-ca", ca, "--token", "alice-secret"];
+            let ran = run(folder.path(), &[verb, &client].concat());
+            assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+            assert!(String::from_utf8_lossy(&ran.stderr).contains(words), "{verb:?}: {ran:?}");
+        }
+    };
+    let server = start(folder.path());
+    said(&server.ws_url().replace("wss://", "ws://"), "ca.pem", "write wss:// or https://");
+    let plain = Server::start();
+    said(&plain.ws_url().replace("ws://", "wss://"), "ca.pem", "write ws:// or http://");
+    // What `openssl req -x509` makes: one certificate that is its own authority.
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let cert = params.self_signed(&key).expect("a certificate");
+    std::fs::write(folder.path().join("cert.pem"), cert.pem()).expect("a file");
+    std::fs::write(folder.path().join("key.pem"), key.serialize_pem()).expect("a file");
+    said(&start(folder.path()).ws_url(), "cert.pem", "make a certificate for the server with CA:FALSE");
+}

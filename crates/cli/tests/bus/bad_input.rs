@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::server::Server;
@@ -312,4 +312,22 @@ fn pings_without_end_that_nobody_reads_do_not_fill_the_memory() {
     let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
     assert!(kib << 10 < BYTES / 2, "{kib} KiB after {sent} bytes of pings");
     assert_eq!(server.socket().publish("t", &json!(1)), 1);
+}
+
+#[test]
+fn an_error_names_the_topic_and_group_of_its_frame() {
+    let server = Server::start();
+    let mut socket = server.socket();
+    let mut refused = |frame: Value| {
+        socket.send(&frame);
+        let error = socket.expect("ERROR");
+        (error["code"].clone(), error["topic"].clone(), error["group"].clone())
+    };
+    let named = |code: &str, group: Value| (json!(code), json!("t"), group);
+    let subscribe = json!({"type": "SUBSCRIBE", "topic": "t", "group": "g", "max_inflight": 4097});
+    assert_eq!(refused(subscribe), named("bad_frame", json!("g")));
+    let empty = json!({"type": "PUBLISH_BATCH", "topic": "t", "events": [], "rid": 1});
+    assert_eq!(refused(empty), named("bad_frame", Value::Null));
+    let late = json!({"type": "PUBLISH", "topic": "t", "payload": 1, "delay_ms": 9_007_199_254_740_991_u64});
+    assert_eq!(refused(late), named("bad_frame", Value::Null));
 }

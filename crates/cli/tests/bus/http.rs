@@ -178,3 +178,16 @@ fn health_stats_and_metrics_tell_what_happened() {
     assert!(metrics.contains("# TYPE millrace_events_published_total counter"), "{metrics}");
     assert!(metrics.lines().all(|line| line.starts_with('#') || line.starts_with("millrace_")), "{metrics}");
 }
+
+#[test]
+fn who_asks_past_the_end_goes_on_at_the_end() {
+    let server = Server::start();
+    let mut socket = server.socket();
+    for n in 1..=3 {
+        socket.publish("t", &json!(n));
+    }
+    let next = |from: u64| server.get(&format!("/topics/t/events?from={from}")).1["next"].as_u64();
+    assert_eq!([next(1), next(3), next(4), next(999)], [Some(4); 4]);
+    server.post("/topics", &json!({"topic": "empty"}));
+    assert_eq!(server.get("/topics/empty/events?from=5").1["next"], 1);
+}

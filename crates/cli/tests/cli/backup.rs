@@ -71,7 +71,10 @@ fn a_backup_under_load_is_of_one_moment_and_comes_back_whole() {
 
     // Served: refused. There: refused. Then it takes the store's place.
     let store = server.store_url();
-    run(&["restore", file, "--store", &store, "--force"]).refused(1, &["already served by process"]);
+    let refused = run(&["restore", file, "--store", &store, "--force"]);
+    let advice = format!("is already served by process {}: stop it first\n", server.pid());
+    assert!(refused.stderr.ends_with(&advice) && !refused.stderr.contains("in use"), "{}", refused.stderr);
+    refused.refused(1, &["millrace: "]);
     server.terminate();
     run(&["restore", file, "--store", &store]).refused(1, &["is there already", "--force"]);
     let said = run(&["restore", file, "--store", &store, "--force"]).ok();

@@ -136,3 +136,12 @@ fn commits_behind_a_broken_frame_of_the_log_are_told() {
     let shown = doctor(&server, &[]).stdout;
     assert!(shown.contains("note: ") && shown.contains("SQLite reads none of them"), "{shown}");
 }
+
+#[test]
+fn one_is_counted_as_one() {
+    let mut server = Server::start();
+    assert_eq!(server.socket().publish("t", &json!(1)), 1);
+    server.terminate();
+    let said = doctor(&server, &[]).ok();
+    assert!(said.contains("1 whole event in 1 stream\n"), "{said}");
+}

@@ -21,6 +21,7 @@ fn wrong_usage_is_two() {
     run(&["pub", "a..b", "1"]).refused(2, &["empty dot segment"]);
     run(&["pub", "t", "1", "--header", "x"]).refused(2, &["--header", "\"x\"", "NAME=VALUE"]);
     run(&["pub", "t", "1", "--count", "0"]).refused(2, &["--count"]);
+    run(&["pub", "t", "1", "--delay-ms", "-5"]).refused(2, &["invalid value '-5' for '--delay-ms"]);
     run(&["pub", "t", "-", "--count", "2"]).refused(2, &["--count"]);
     run(&["pub", "t", "1", "--url", "nonsense"]).refused(2, &["url", "nonsense", "HOST:PORT"]);
     run(&["sub", "t"]).refused(2, &["--group"]);

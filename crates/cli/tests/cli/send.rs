@@ -191,3 +191,50 @@ fn a_line_that_is_too_long_is_told_from_an_answer_that_is_missing() {
     assert!(ran.stdout.contains("Message exceeds maximum line length of 16KB"), "{}", ran.stdout);
     assert_eq!(ran.stdout.lines().count(), 2);
 }
+
+#[test]
+fn what_is_missing_beside_metadata_is_all_the_server_speaks_of() {
+    let server = Server::with(&["--socket", "os.sock"]);
+    let socket = server.folder().join("os.sock");
+    let send = |message: &str| run(&["send", message, "--socket", socket.to_str().unwrap()]);
+    for message in [
+        r#"{"kind":"query","type":"Syscall.Ping"}"#,
+        r#"{"kind":"query","type":"Syscall.Ping","metadata":null}"#,
+        r#"{"kind":"query","type":"Syscall.Ping","metadata":{"correlation":"c"}}"#,
+    ] {
+        let ran = send(message);
+        failed(&ran, "1 of 1 outcomes are errors");
+        assert!(
+            ran.stdout.contains("data is missing") && !ran.stdout.contains("metadata is"),
+            "{}",
+            ran.stdout
+        );
+        assert!(!ran.stdout.contains("metadata."), "{}", ran.stdout);
+    }
+    failed(&send("[1]"), "1 of 1 outcomes are errors");
+}
+
+#[test]
+fn the_default_socket_is_trusted_only_in_a_folder_of_ones_own() {
+    use std::os::unix::fs::PermissionsExt;
+    let base = tempfile::tempdir().unwrap();
+    let folder = base.path().join("millrace");
+    std::fs::create_dir(&folder).unwrap();
+    let listener = UnixListener::bind(folder.join("millrace.sock")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    // As good as somebody else's: anybody may have put the socket there.
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let env = [("XDG_RUNTIME_DIR", base.path().to_str().unwrap())];
+    for args in [
+        &["send", WHOLE, "--token", "secret"][..],
+        &["send", WHOLE],
+        &["trace", "--id", "a", "--token", "secret"],
+    ] {
+        run_in(base.path(), &env, args).refused(1, &["is not yours alone", "--socket"]);
+    }
+    let heard = listener.accept();
+    assert!(
+        heard.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
+        "nobody was connected to"
+    );
+}

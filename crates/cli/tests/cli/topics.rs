@@ -27,6 +27,7 @@ fn topics_are_created_shown_listed_and_deleted() {
     assert!(shown.starts_with("topic orders\n") && shown.contains("\nretentionMs 60000\n"), "{shown}");
     assert!(shown.contains("\nackTimeoutMs 30000 (default)\n"), "{shown}");
     assert!(shown.contains("\nretentionBytes none (default)\n"), "{shown}");
+    assert!(shown.contains("\ncompact false (default)\n"), "{shown}");
 
     let list = topics(&["list"]).ok();
     assert!(list.starts_with("TOPIC"), "{list}");
@@ -84,7 +85,8 @@ fn access_lists_are_set_shown_and_taken_back() {
     );
     assert_eq!(config(), json!({"partitions": 1, "subscribeACL": []}));
     topics(&["set", "a", "--publish-acl", "a b"]).refused(2, &["--publish-acl"]);
-    run(&["topics", "list", "--url", &url]).refused(1, &["unauthorized"]);
+    run(&["topics", "list", "--url", &url]).refused(1, &["unauthorized", "--token", "MILLRACE_TOKEN"]);
+    run(&["pub", "a", "1", "--url", &url]).refused(1, &["unauthorized", "--token", "MILLRACE_TOKEN"]);
 }
 
 #[test]
@@ -116,12 +118,18 @@ fn dead_letters_are_listed_and_replayed_once() {
     let row = shown.lines().nth(1).unwrap();
     assert!(row.starts_with("1 ") && row.contains(" 0/1 ") && row.ends_with("{\"n\":1}"), "{shown}");
     assert_eq!(letters(&["list", "t", "--json"]).json()["events"][0]["payload"], json!({"n": 1}));
-    for _ in 0..2 {
+    let again = "; 1 had been replayed before and was not stored again";
+    for (count, more) in [("1 event", ""), ("0 events", again)] {
         let said = letters(&["replay", "t", "--limit", "5", "--offset", "1", "--partition", "0"]).ok();
-        assert_eq!(said, "replayed 1 event to t; more begin at offset 2\n");
+        assert_eq!(
+            said,
+            format!("replayed {count} to t{more}\n"),
+            "nothing is said of more where there is none"
+        );
     }
     assert_eq!(server.get("/topics/t/offsets").1["partitions"][0]["next"], 3, "stored once");
-    letters(&["replay", "nope"]).refused(1, &["bad_topic"]);
+    letters(&["replay", "nope"]).refused(1, &["there is no topic nope:", "bad_topic"]);
+    letters(&["list", "nope"]).refused(1, &["there is no topic nope:", "bad_topic"]);
     letters(&["list", "--limit", "1"]).refused(2, &["TOPIC"]);
 }
 
@@ -167,4 +175,89 @@ fn lists_go_on_until_there_is_no_next_page() {
         "{text}"
     );
     assert_eq!(list("dead-letters", &["--json"]).json()["deadLetters"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_topic_without_dead_letters_has_none() {
+    let server = Server::start();
+    let url = server.ws_url();
+    let letters = |args: &[&str]| run(&[&["dead-letters"], args, &["--url", &url]].concat());
+    assert_eq!(letters(&["list"]).ok(), "no topic has dead letters\n");
+    run(&["topics", "create", "orders", "--url", &url]).ok();
+    assert_eq!(letters(&["list", "orders"]).ok(), "topic orders has no dead letters\n");
+    let page = json!({"topic": "orders.DLQ", "partition": 0, "events": [], "next": 1});
+    assert_eq!(letters(&["list", "orders", "--json"]).json(), page);
+    assert_eq!(letters(&["replay", "orders"]).ok(), "replayed 0 events to orders\n");
+    assert_eq!(server.get("/topics/orders.DLQ/events").0, 404, "which does not make it a topic");
+}
+
+#[test]
+fn a_replay_says_where_more_letters_begin() {
+    let server = Server::start();
+    let url = server.ws_url();
+    run(&["pub", "t.DLQ", "1", "--count", "3", "--url", &url]).ok();
+    let replay = |args: &[&str]| run(&[&["dead-letters", "replay", "t", "--url", &url], args].concat()).ok();
+    assert_eq!(replay(&["--limit", "2"]), "replayed 2 events to t; more begin at offset 3\n");
+    let rest = "replayed 1 event to t; 1 had been replayed before and was not stored again\n";
+    assert_eq!(replay(&["--limit", "2", "--offset", "2"]), rest);
+    assert_eq!(server.get("/topics/t/offsets").1["partitions"][0]["next"], 4);
+}
+
+#[test]
+fn the_defaults_shown_are_the_servers() {
+    let server =
+        Server::with(&["--max-attempts", "9", "--ack-timeout-ms", "1000", "--dedupe-window-ms", "7"]);
+    let url = server.ws_url();
+    run(&["topics", "create", "d", "--url", &url]).ok();
+    for verb in [
+        &["topics", "show", "d", "--url", &url][..],
+        &["topics", "set", "d", "--compact=false", "--url", &url],
+    ] {
+        let shown = run(verb).ok();
+        for line in ["maxAttempts 9", "ackTimeoutMs 1000", "dedupeWindowMs 7", "durability fsync"] {
+            assert!(shown.contains(&format!("\n{line} (default)\n")), "{line}: {shown}");
+        }
+    }
+    let told = run(&["topics", "show", "d", "--json", "--url", &url]).json();
+    assert_eq!((&told["config"], &told["defaults"]["maxAttempts"]), (&json!({"partitions": 1}), &json!(9)));
+}
+
+#[test]
+fn of_a_compacted_topic_the_list_tells_the_most_there_can_be() {
+    let server =
+        Server::with(&["--compact-interval-ms", "50", "--tombstone-ms", "0", "--maintain-interval-ms", "1"]);
+    let url = server.ws_url();
+    run(&["topics", "create", "c", "--compact", "--url", &url]).ok();
+    run(&["pub", "c", "1", "--key", "first", "--url", &url]).ok();
+    run(&["pub", "c", "1", "--key", "k", "--count", "20", "--url", &url]).ok();
+    eventually("it is compacted", || {
+        server.get("/topics/c/events").1["events"].as_array().is_some_and(|events| events.len() == 2)
+    });
+    let list = run(&["topics", "list", "--url", &url]).ok();
+    let row = list.lines().find(|line| line.starts_with("c ")).unwrap();
+    assert_eq!(
+        row.split_whitespace().collect::<Vec<_>>(),
+        ["c", "1", "<=21", "0"],
+        "not all of them are there"
+    );
+}
+
+#[test]
+fn making_a_topic_is_no_refusal_and_only_a_new_one_is_made() {
+    let server = Server::with_log_level("", &[], "info");
+    let url = server.ws_url();
+    run(&["topics", "create", "new", "--url", &url]).ok();
+    assert!(!server.log().contains("refused"), "{}", server.log());
+    let body = json!({"topic": "new", "maxAttempts": 9}).to_string().into_bytes();
+    let only_new = [("if-none-match", "*".to_owned())];
+    let mut refused = server.send("POST", "/topics", &only_new, body.clone());
+    let problem = refused.body_mut().read_to_string().unwrap();
+    assert_eq!(refused.status(), 412, "{problem}");
+    assert!(problem.contains("topic new exists already"), "{problem}");
+    assert_eq!(server.get("/topics/new").1.get("maxAttempts"), None, "it was left alone");
+    assert_eq!(
+        server.send("POST", "/topics", &[], body).status(),
+        200,
+        "asked for without it, it is changed"
+    );
 }

@@ -264,3 +264,26 @@ fn without_require_auth_the_file_mode_is_the_lock() {
     let server = Server::with_config(TOKENS, &["--socket", "os.sock"]);
     Client::of(&server).still_works();
 }
+
+#[test]
+fn nothing_is_sent_after_a_token_that_is_refused() {
+    let server = Server::with_config(TOKENS, &["--socket", "os.sock"]);
+    let send = |token: &str| {
+        let publish = r#"{"kind":"command","type":"Bus.Publish","data":{"topic":"t","payload":1}}"#;
+        std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
+            .args(["send", publish, "--token", token])
+            .args(["--socket", &crate::client::path(&server).to_string_lossy()])
+            .output()
+            .expect("the binary runs")
+    };
+    for (token, said) in
+        [("guess", "the token is not accepted (401)"), ("bus-secret", "has no scope os (403)")]
+    {
+        let ran = send(token);
+        assert_eq!((ran.status.code(), ran.stdout.len()), (Some(1), 0), "{ran:?}");
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert!(stderr.contains(said) && stderr.contains("nothing was sent"), "{stderr}");
+    }
+    let (_, list) = server.request_as("boss-secret", "GET", "/topics", &json!(null));
+    assert!(crate::server::user_topics(&list).is_empty(), "{list}");
+}

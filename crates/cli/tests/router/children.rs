@@ -335,3 +335,17 @@ fn the_configuration_is_shown_without_secrets() {
     assert_eq!(shown["capability-restarts-max"]["value"], 3);
     assert!(!text.contains("s3cret"));
 }
+
+#[test]
+fn a_child_that_ends_while_nothing_was_asked_of_it_left_nothing_unanswered() {
+    let scripts = Scripts::new();
+    let config = scripts.write("A", &json!({}), "answer('reply', os.getpid())");
+    let server = serve(&config, &["--capability-restart-pause-ms", "10"]);
+    let mut client = Client::of(&server);
+    let pid = client.ask("query", "A.Do", &json!(1))["data"].as_u64().expect("a process");
+    Command::new("kill").args(["-9", &pid.to_string()]).status().expect("a signal");
+    eventually("its end is told", || server.log().contains("Sys.CapabilityDown"));
+    assert_ne!(client.ask("query", "A.Do", &json!(1))["data"].as_u64(), Some(pid), "another life");
+    let log = server.log();
+    assert!(log.contains("Capability 'A' ended: signal: 9") && !log.contains("before it answered"), "{log}");
+}

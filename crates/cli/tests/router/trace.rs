@@ -52,10 +52,16 @@ fn the_tree_of_causes_is_shown_from_memory_and_from_the_store() {
 #[test]
 fn what_was_never_seen_is_said_so_and_one_question_is_asked_at_a_time() {
     let server = serve(&[]);
-    assert_eq!(
-        text(&trace(&server, &["--correlation", "nothing"])),
-        "nothing was seen of it, or it is forgotten by now\n"
-    );
+    let store = server.store_url();
+    for (args, said) in [
+        (&["--correlation", "nothing"][..], "nothing was seen of it, or it is forgotten by now"),
+        (&["--id", "nothing", "--json"], "nothing was seen of it, or it is forgotten by now"),
+        (&["--id", "nothing", "--stored", "--store", &store], "no trace was kept"),
+    ] {
+        let ran = trace(&server, args);
+        assert_eq!((ran.status.code(), ran.stdout.len()), (Some(1), 0), "{ran:?}");
+        assert!(String::from_utf8_lossy(&ran.stderr).contains(said), "{ran:?}");
+    }
     assert_eq!(trace(&server, &[]).status.code(), Some(2));
     assert_eq!(trace(&server, &["--id", "a", "--correlation", "b"]).status.code(), Some(2));
 }

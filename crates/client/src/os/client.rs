@@ -13,6 +13,7 @@ use crate::os::error::OsClientError;
 use crate::os::link::{self, Outgoing};
 use crate::os::options::{OsOptions, OsRequest};
 use crate::os::pending::Pending;
+use crate::os::place::check_socket;
 
 /// Lines that wait for the writing task: at this number the next one waits.
 const LINES_QUEUED_MAX: usize = 64;
@@ -54,7 +55,9 @@ struct Shared {
 }
 
 impl OsClient {
+    /// The default socket is refused with [`OsClientError::Foreign`] if its folder belongs to somebody else.
     pub async fn connect(options: OsOptions) -> Result<OsClient, OsClientError> {
+        check_socket(&options.path)?;
         let socket = UnixStream::connect(&options.path).await.map_err(|error| {
             OsClientError::Unreachable { path: options.path.clone(), reason: error.to_string() }
         })?;

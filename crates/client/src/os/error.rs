@@ -12,6 +12,12 @@ pub enum OsClientError {
     /// Start the server, or correct the path.
     #[error("cannot reach {}: {reason}", path.display())]
     Unreachable { path: PathBuf, reason: String },
+    /// Set `XDG_RUNTIME_DIR` to a folder of your own on both sides, or name the socket's path.
+    #[error(
+        "the folder {folder:?} of the default socket is not yours alone: somebody else could listen there; name the path \
+         of your server's socket"
+    )]
+    Foreign { folder: PathBuf },
     /// The outcome is an error: the loop or the capability says why, with a code in the manner of HTTP.
     #[error("{} ({})", .0.message, .0.code)]
     Refused(OsFault),

@@ -5,7 +5,9 @@ mod error;
 mod link;
 mod options;
 mod pending;
+mod place;
 
 pub use client::OsClient;
 pub use error::OsClientError;
 pub use options::{OsOptions, OsRequest, default_socket};
+pub use place::check_socket;

@@ -36,7 +36,7 @@ pub(crate) async fn list(
     if let Some(topic) = params.text("topic") {
         let (_, dlq) = pair(&topic_key(&params, topic)?)?;
         let query = PageQuery::of(&app, &params)?;
-        let fetched = page::fetch(&app, caller.by(), dlq.clone(), query).await?;
+        let fetched = page::fetch_letters(&app, caller.by(), dlq.clone(), query).await?;
         return Ok(fetched.answer(&dlq, query.partition, page::form(&headers)));
     }
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
@@ -56,7 +56,7 @@ fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {
     })
 }
 
-/// Publishes letters to their topic again. Doing it twice is harmless within the dedupe window: the copy's id
+/// Publishes letters to their topic again, and tells those that were there already apart. Doing it twice is harmless within the dedupe window: the copy's id
 /// derives from the letter's.
 pub(crate) async fn replay(
     State(app): State<SharedApp>,
@@ -68,39 +68,45 @@ pub(crate) async fn replay(
     let Replay { partition, offset, limit } = Replay::parse(&body.text)?;
     let (topic, dlq) = pair(&at.topic)?;
     let mut next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
-    let mut replayed = 0;
-    while replayed < limit as usize {
-        let limit = ReadLimit {
-            events_max: REPLAY_SLICE.min(limit as usize - replayed),
-            bytes_max: app.settings.page_bytes_max,
-        };
-        let query = PageQuery { partition, start: Start::Offset(next), limit };
-        let fetched = page::fetch(&app, caller.by(), dlq.clone(), query).await?;
-        next = fetched.next;
+    let (mut taken, mut duplicates) = (0, 0);
+    let fetch = async |from: Offset, events_max: usize| {
+        let limit = ReadLimit { events_max, bytes_max: app.settings.page_bytes_max };
+        let query = PageQuery { partition, start: Start::Offset(from), limit };
+        page::fetch_letters(&app, caller.by(), dlq.clone(), query).await
+    };
+    let more = loop {
+        let left = limit as usize - taken;
+        // One more than may be replayed tells whether there is more.
+        let fetched = fetch(next, REPLAY_SLICE.min(left).max(1)).await?;
         let letters = &fetched.page.events;
-        if letters.is_empty() {
-            break;
+        if letters.is_empty() || left == 0 {
+            next = if left == 0 { next } else { fetched.next };
+            break !letters.is_empty();
         }
+        next = fetched.next;
         let whole: Vec<_> = letters.iter().filter(|letter| has_payload(letter)).collect();
-        replayed += whole.len();
+        taken += whole.len();
         if !whole.is_empty() {
-            publish(&app, caller.by(), &topic, &whole).await?;
+            duplicates += publish(&app, caller.by(), &topic, &whole).await?;
         }
-    }
+    };
     let replayed = Replayed {
         topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,
         dlq: to_wire::topic_name(&dlq).map_err(|error| damaged_name(&error))?,
         partition,
-        replayed: replayed as u64,
+        replayed: (taken - duplicates) as u64,
+        duplicates: duplicates as u64,
         next,
+        more,
     };
     Ok(document(StatusCode::OK, &replayed))
 }
 
-async fn publish(app: &App, by: By, topic: &TopicKey, letters: &[&Arc<Event>]) -> Result<(), Refusal> {
+/// How many of them had been published before.
+async fn publish(app: &App, by: By, topic: &TopicKey, letters: &[&Arc<Event>]) -> Result<usize, Refusal> {
     let events = letters.iter().map(|letter| original(letter)).collect();
     match app.ask(by, Request::PublishBatch(PublishBatch { topic: topic.clone(), events })).await? {
-        Reply::PublishedBatch { .. } => Ok(()),
+        Reply::PublishedBatch { duplicates, .. } => Ok(duplicates),
         other => Err(Refusal::unexpected(&other)),
     }
 }

@@ -77,10 +77,41 @@ pub(crate) struct Fetched {
 
 /// A page of a topic that exists and that `by` may read. Waits for its share.
 pub(crate) async fn fetch(app: &App, by: By, topic: TopicKey, query: PageQuery) -> Result<Fetched, Refusal> {
+    fetch_checked(app, topic, query, move |store, topic| {
+        check_topic(store, by.as_deref(), topic, query.partition)
+    })
+    .await
+}
+
+/// The same of a dead-letter topic, which need not be there: a topic none of whose events has died has no letters.
+pub(crate) async fn fetch_letters(
+    app: &App,
+    by: By,
+    dlq: TopicKey,
+    query: PageQuery,
+) -> Result<Fetched, Refusal> {
+    fetch_checked(app, dlq, query, move |store, dlq| {
+        let checked = check_topic(store, by.as_deref(), dlq, query.partition)?;
+        match (checked, dlq.dead_letters_of()) {
+            (Err(BusError::UnknownTopic(_)), Some(of)) => {
+                check_topic(store, by.as_deref(), &of, query.partition)
+            }
+            (checked, _) => Ok(checked),
+        }
+    })
+    .await
+}
+
+async fn fetch_checked(
+    app: &App,
+    topic: TopicKey,
+    query: PageQuery,
+    check: impl FnOnce(&dyn Store, &TopicKey) -> Result<Result<(), BusError>, StoreError> + Send + 'static,
+) -> Result<Fetched, Refusal> {
     let share = share(app, query.limit).await;
     let stream = topic.stream(query.partition);
     let read = app.read(move |store| {
-        if let Err(error) = check_topic(store, by.as_deref(), &topic, query.partition)? {
+        if let Err(error) = check(store, &topic)? {
             return Ok(Err(error));
         }
         let from = match query.start {
@@ -91,7 +122,11 @@ pub(crate) async fn fetch(app: &App, by: By, topic: TopicKey, query: PageQuery) 
         if !page.damaged.is_empty() {
             tracing::error!(%stream, offsets = ?page.damaged, "damaged events were set aside and cannot be read");
         }
-        let next = page.through.next().max(from);
+        let mut next = page.through.next().max(from);
+        if page.events.is_empty() && page.damaged.is_empty() {
+            // Whoever asks past the end goes on at the end, or they would skip what comes meanwhile.
+            next = next.min(store.seek(&stream, Timestamp(INTEGER_MAX))?);
+        }
         Ok(Ok((page, next)))
     });
     let (page, next) = read.await?.map_err(|error| Refusal::from(to_wire::problem(&error)))?;

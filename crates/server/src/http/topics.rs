@@ -2,12 +2,12 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_bus::{Reply, Request, TopicView};
 use millrace_model::TopicKey;
 use millrace_wire::ErrorCode;
-use millrace_wire::http::{TopicBody, TopicList, parse_topic_patch};
+use millrace_wire::http::{TopicBody, TopicDoc, TopicList, parse_topic_patch};
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
@@ -17,10 +17,12 @@ use crate::params::{AtTopic, Params};
 use crate::refusal::Refusal;
 use crate::to_wire;
 
+/// With `If-None-Match: *` only a topic that is not there: what exists keeps its settings.
 pub(crate) async fn create(
     State(app): State<SharedApp>,
     caller: Caller,
     params: Params,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
@@ -28,9 +30,18 @@ pub(crate) async fn create(
     let TopicBody { topic, config } = TopicBody::parse(&body.text)?;
     let topic = TopicKey::new(&namespace, &topic);
     enforceable(&app, config.has_access())?;
+    let only_new = headers.get(header::IF_NONE_MATCH).is_some_and(|value| value == "*");
+    if only_new {
+        let describe = Request::DescribeTopic { topic: topic.clone() };
+        // Whatever else is wrong is said below.
+        if app.ask(None, describe).await.is_ok() {
+            let detail = format!("topic {} exists already", topic.topic());
+            return Err(Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::PRECONDITION_FAILED));
+        }
+    }
     match app.ask(caller.by(), Request::CreateTopic { topic, config }).await? {
-        Reply::Topic { created: true, topic } => shown(StatusCode::CREATED, topic),
-        Reply::Topic { created: false, topic } => shown(StatusCode::OK, topic),
+        Reply::Topic { created: true, topic } => shown(&app, StatusCode::CREATED, topic),
+        Reply::Topic { created: false, topic } => shown(&app, StatusCode::OK, topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -73,7 +84,7 @@ pub(crate) async fn show(
     at: AtTopic,
 ) -> Result<Response, Refusal> {
     match app.ask(caller.by_unless_admin(), Request::DescribeTopic { topic: at.topic }).await? {
-        Reply::Topic { topic, .. } => shown(StatusCode::OK, topic),
+        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -88,7 +99,7 @@ pub(crate) async fn patch(
     let patch = parse_topic_patch(&body.text)?;
     enforceable(&app, patch.sets_access())?;
     match app.ask(caller.by(), Request::PatchTopic { topic: at.topic, patch }).await? {
-        Reply::Topic { topic, .. } => shown(StatusCode::OK, topic),
+        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -127,6 +138,7 @@ fn enforceable(app: &App, sets_access: bool) -> Result<(), Refusal> {
     Err(Refusal::new(ErrorCode::BadFrame, detail))
 }
 
-fn shown(status: StatusCode, topic: TopicView) -> Result<Response, Refusal> {
-    Ok(document(status, &to_wire::topic(topic).map_err(|error| damaged_name(&error))?))
+fn shown(app: &App, status: StatusCode, topic: TopicView) -> Result<Response, Refusal> {
+    let topic = to_wire::topic(topic).map_err(|error| damaged_name(&error))?;
+    Ok(document(status, &TopicDoc { defaults: Some(app.topic_defaults), ..topic }))
 }

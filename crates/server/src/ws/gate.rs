@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use millrace_model::{TopicName, TraceId};
+use millrace_model::{Group, TopicName, TraceId};
 use millrace_wire::{About, AuthToken, ClientRequest, ErrorCode, FrameError};
 
 use crate::access::{Caller, Scope};
@@ -124,7 +124,17 @@ pub(super) fn trace(request: &ClientRequest) -> Option<TraceId> {
     TraceId::of(event.body.headers.as_ref())
 }
 
-fn topic(request: &ClientRequest) -> Option<&TopicName> {
+pub(super) fn group(request: &ClientRequest) -> Option<&Group> {
+    match request {
+        ClientRequest::Subscribe(subscribe) => Some(&subscribe.group),
+        ClientRequest::Unsubscribe(unsubscribe) => Some(&unsubscribe.group),
+        ClientRequest::Ack(ack) => Some(&ack.group),
+        ClientRequest::Nack(nack) => Some(&nack.delivery.group),
+        _ => None,
+    }
+}
+
+pub(super) fn topic(request: &ClientRequest) -> Option<&TopicName> {
     match request {
         ClientRequest::Publish(publish) => Some(&publish.topic),
         ClientRequest::PublishBatch(batch) => Some(&batch.topic),

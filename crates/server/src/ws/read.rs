@@ -11,7 +11,7 @@ use crate::from_wire::{self, Topics};
 use crate::to_wire::Waiting;
 use crate::ws::close::End;
 use crate::ws::connection::Connection;
-use crate::ws::gate::{Gate, trace};
+use crate::ws::gate::{Gate, group, topic, trace};
 use crate::ws::unanswered::NO_ANSWER;
 use crate::ws::upgrade::Socket;
 
@@ -133,11 +133,12 @@ impl Reader<'_> {
             _ => true,
         };
         let (op, trace) = (request.type_name(), trace(&request));
+        let (topic, group) = (topic(&request).cloned(), group(&request).cloned());
         let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
             return Taken::Answer(own);
         };
-        let number =
-            if answered { self.connection.unanswered.add(Waiting { rid, op, trace }) } else { NO_ANSWER };
+        let waiting = Waiting { rid, op, trace, topic, group };
+        let number = if answered { self.connection.unanswered.add(waiting) } else { NO_ANSWER };
         Taken::Request(number, request)
     }
 

@@ -60,7 +60,10 @@ impl Confirmed {
                 }
                 self.promise(facts, (topic.stream(*partition), *offset), &publish.event, *durability)
             }
-            (Some(Request::PublishBatch(publish)), Reply::PublishedBatch { topic, offsets, durability }) => {
+            (
+                Some(Request::PublishBatch(publish)),
+                Reply::PublishedBatch { topic, offsets, durability, .. },
+            ) => {
                 if offsets.len() != publish.events.len() {
                     return Err(format!(
                         "{} events were confirmed with {} offsets",

@@ -65,8 +65,15 @@ pub struct Replayed {
     pub dlq: TopicName,
     #[schemars(schema_with = "schema::partition")]
     pub partition: Partition,
+    /// Letters whose event was published again.
     pub replayed: u64,
+    /// Letters that had been replayed before, within the topic's dedupe window: nothing was stored for them.
+    #[serde(default)]
+    pub duplicates: u64,
     /// The letter at which to go on.
     #[schemars(schema_with = "schema::offset")]
     pub next: Offset,
+    /// Whether there is a letter at or behind `next`.
+    #[serde(default)]
+    pub more: bool,
 }

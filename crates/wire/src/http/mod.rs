@@ -20,7 +20,7 @@ pub use publish::{PublishBody, write_publish_body};
 pub use seek::{Seek, Sought};
 pub use stats::{StatsDoc, TopicStats};
 pub use system::{AuditDoc, GroupStats, MetricsDoc};
-pub use topic::{StreamDoc, TopicBody, TopicDoc, TopicList, parse_topic_patch};
+pub use topic::{StreamDoc, TopicBody, TopicDefaults, TopicDoc, TopicList, parse_topic_patch};
 
 use crate::error::FrameError;
 

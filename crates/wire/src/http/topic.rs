@@ -46,6 +46,7 @@ impl TopicBody {
             config: self.config.clone(),
             streams: Vec::new(),
             groups: Vec::new(),
+            defaults: None,
         }
         .write(out);
     }
@@ -123,6 +124,20 @@ pub struct TopicDoc {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::names")]
     pub groups: Vec<Group>,
+    /// What holds for settings that the topic does not have; not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defaults: Option<TopicDefaults>,
+}
+
+/// The server's own settings, where a topic may have its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TopicDefaults {
+    pub max_attempts: u32,
+    pub ack_timeout_ms: u64,
+    pub dedupe_window_ms: u64,
+    #[schemars(schema_with = "schema::durability")]
+    pub durability: Durability,
 }
 
 /// One partition's log: the first offset still there, and the offset the next event will get.

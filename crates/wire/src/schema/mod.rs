@@ -38,6 +38,7 @@ macro_rules! field_schemas {
 }
 
 field_schemas! {
+    durability Durability,
     topic Topic,
     group Group,
     partition Partition,

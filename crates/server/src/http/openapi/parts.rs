@@ -44,6 +44,7 @@ const REFUSALS: &[(u16, &str, &str, &[Param])] = &[
     (404, "NotFound", "There is no such topic, group or partition.", &[]),
     (408, "TimedOut", "The body did not arrive in time.", &[]),
     (409, "Conflict", "It does not fit the present state.", &[]),
+    (412, "PreconditionFailed", "It exists already, and was to be made only if it did not.", &[]),
     (413, "TooLarge", "The body is above the limit.", &[]),
     (415, "UnsupportedMedia", "The body is of a kind this operation does not read.", &[]),
     (426, "UpgradeRequired", "This address speaks WebSocket.", &[ALLOW]),

@@ -105,13 +105,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/topics",
         id: "putTopic",
         tag: "topics",
-        summary: "Creates a topic. One that exists gets exactly these settings.",
+        summary: "Creates a topic. One that exists gets exactly these settings, unless only a new one was wanted.",
+        headers: &[param("if-none-match", "`*`: only if there is no such topic yet.", text)],
         body: &[json::<TopicBody>()],
         answers: &[
             answer(200, "It was there and has these settings now.", &[json::<TopicDoc>()]),
             answer(201, "It was made.", &[json::<TopicDoc>()]),
         ],
-        refusals: &[408, 409, 413],
+        refusals: &[408, 409, 412, 413],
         ..NONE
     },
     Operation {
