@@ -139,9 +139,10 @@ fn dead_letters_are_as_private_as_their_topic() {
     alice.publish("t", &json!("private"));
     alice.subscribe("t", "g", &json!({"from": {"kind": "earliest"}}));
     alice.message();
-    alice.send_nack("t", "g", 1, &json!({}));
     let letters = |token: &str, path: &str| server.request_as(token, "GET", path, &json!(null));
-    while letters("alice-secret", "/dead-letters?topic=t").0 == 404 {}
+    assert_eq!(letters("eve-secret", "/dead-letters?topic=t").0, 403, "also before there are any");
+    alice.send_nack("t", "g", 1, &json!({}));
+    while letters("alice-secret", "/dead-letters?topic=t").1["events"] == json!([]) {}
     assert!(letters("alice-secret", "/dead-letters").1.to_string().contains("t.DLQ"));
     assert!(!letters("eve-secret", "/dead-letters").1.to_string().contains("t.DLQ"));
     for deleted in [false, true] {
