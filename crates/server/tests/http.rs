@@ -104,7 +104,7 @@ async fn bad_requests_get_a_problem_each() {
         ("PATCH", "/topics/unknown", "{}", 404, "bad_topic"),
         ("POST", "/topics/t/groups/nobody/seek", r#"{"from":{"kind":"earliest"}}"#, 404, "bad_group"),
         ("POST", "/topics/t/groups/g/seek", "{}", 400, "bad_frame"),
-        ("POST", "/dead-letters/t/replay", "", 404, "bad_topic"),
+        ("POST", "/dead-letters/unknown/replay", "", 404, "bad_topic"),
         ("GET", "/ws", "", 426, "bad_frame"),
     ] {
         let answer = http(addr, method, path, body).await;

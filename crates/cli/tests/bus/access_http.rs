@@ -94,7 +94,7 @@ fn with_its_scope_every_endpoint_does_its_work() {
     while reader.next()["type"] != "OK" {}
     drop(reader);
     // The letter has a commit of its own, after the answer to the NACK.
-    while ask("reader-secret", "GET", "/dead-letters?topic=t", json!(null)) == 404 {}
+    while ask("reader-secret", "GET", "/topics/t.DLQ", json!(null)) == 404 {}
     for path in ["/topics", "/topics/t", "/topics/t/offsets", "/topics/t/events", "/dead-letters?topic=t"] {
         assert_eq!(ask("reader-secret", "GET", path, json!(null)), 200, "{path}");
     }
