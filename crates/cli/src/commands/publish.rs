@@ -258,6 +258,10 @@ impl Run {
             let mut line = String::new();
             Published { rid: None, ..published.clone() }.write(&mut line);
             self.out.line(&line).await?;
+            // While lines come slowly, whoever reads this sees each confirmation when it is one.
+            if self.receipts.is_empty() {
+                self.out.flush().await?;
+            }
         }
         self.last = Some(published);
         Ok(())
