@@ -61,6 +61,11 @@ impl Dedupe {
         })
     }
 
+    /// The first place that anything remembered leads to.
+    pub(crate) fn first_seq(&self) -> u64 {
+        self.ring.get(self.oldest).map_or(self.next_seq, |(_, seq)| *seq)
+    }
+
     pub(crate) fn reserve(&mut self, ids: usize) {
         let ids = ids.min(self.ids_max);
         self.ring.reserve(ids);

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::codec;
 use crate::dedupe::Dedupe;
 use crate::error::{Attempt, Fault};
+use crate::gone::{self, Since};
 use crate::hash::HashKey;
 use crate::index::Index;
 use crate::loc::Loc;
@@ -116,7 +117,7 @@ pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
     Ok(())
 }
 
-/// Adds hash and seq. Places that cannot be read are passed over: without them an id may be stored twice, with them
+/// Adds hash and seq, of events and of what is left of those that are gone. Places that cannot be read are passed over: without them an id may be stored twice, with them
 /// nothing could be stored.
 fn read_ids(
     conn: &Connection,
@@ -130,14 +131,24 @@ fn read_ids(
     while at <= last {
         match read_ids_from(conn, index, dedupe, &mut at, last, ids) {
             Err(fault) if fault.is_damaged_page() => at += 1,
-            read => return read,
+            read => {
+                read?;
+                break;
+            }
         }
+    }
+    let left = match gone::within(conn, first, last) {
+        Err(fault) if fault.is_damaged_page() => Vec::new(),
+        left => left?,
+    };
+    for gone in left {
+        let state = index.by_id(gone.stream).filter(|state| !state.row.dropped);
+        ids.extend(state.map(|state| (dedupe.hash(&state.row.stream.topic, &gone.id), gone.seq)));
     }
     Ok(())
 }
 
-/// Rows of dropped streams and below a stream's start are forgotten, as they are for everyone else. `at` follows the
-/// rows that were read.
+/// Rows of dropped streams are forgotten, as they are for everyone else. `at` follows the rows that were read.
 fn read_ids_from(
     conn: &Connection,
     index: &Index,
@@ -148,18 +159,18 @@ fn read_ids_from(
 ) -> Attempt<()> {
     // All rows and not only those that brought ids, so that damage is not approached again and again from afar.
     let mut select = conn.prepare_cached(
-        "SELECT seq, stream, offset, id, brought FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
+        "SELECT seq, stream, id, brought FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
     )?;
     let mut rows = select.query(params![*at as i64, last as i64])?;
     while let Some(row) = rows.next()? {
-        let (seq, offset) = (row.get::<_, i64>(0)? as u64, row.get::<_, i64>(2)? as u64);
+        let seq = row.get::<_, i64>(0)? as u64;
         *at = seq;
-        if row.get::<_, i64>(4)? != 1 {
+        if row.get::<_, i64>(3)? != 1 {
             *at = seq + 1;
             continue;
         }
-        let state = index.by_id(row.get(1)?).filter(|state| !state.row.dropped && offset >= state.row.start);
-        if let (Some(state), Some(Some(id))) = (state, row::read_id(row.get_ref(3)?)) {
+        let state = index.by_id(row.get(1)?).filter(|state| !state.row.dropped);
+        if let (Some(state), Some(Some(id))) = (state, row::read_id(row.get_ref(2)?)) {
             ids.push((dedupe.hash(&state.row.stream.topic, &id), seq));
         }
         *at = seq + 1;
@@ -175,6 +186,7 @@ impl SqliteStore {
             let mut ids = Vec::new();
             let first = writer.dedupe.next_seq;
             read_ids(&writer.lookups, &index, &writer.dedupe, first, index.next_seq - 1, &mut ids)?;
+            ids.sort_unstable_by_key(|(_, seq)| *seq);
             for (hash, seq) in ids {
                 writer.dedupe.remember(hash, seq);
             }
@@ -199,6 +211,11 @@ impl SqliteStore {
         let horizon = horizon(&self.index(), &self.options);
         let mut delete = writer.conn.prepare_cached("DELETE FROM ids WHERE n < ?1 OR last_ts < ?2")?;
         delete.execute(params![last_kept, horizon as i64])?;
-        Ok(())
+        gone::forget(&writer.conn, self.remembers_since(writer))
+    }
+
+    /// What must not be forgotten when an event goes.
+    pub(crate) fn remembers_since(&self, writer: &Writer) -> Since {
+        Since { ts: horizon(&self.index(), &self.options), seq: writer.dedupe.first_seq() }
     }
 }

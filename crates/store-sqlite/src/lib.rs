@@ -21,6 +21,7 @@ mod doctor;
 mod error;
 mod fold;
 mod folder;
+mod gone;
 mod hash;
 mod index;
 mod load;

@@ -5,6 +5,7 @@ use rusqlite::Connection;
 
 use crate::commit::HOUSEKEEPING;
 use crate::error::{Attempt, Fault};
+use crate::gone;
 use crate::index::{Piece, StreamRow};
 use crate::load;
 use crate::loc::Loc;
@@ -93,6 +94,7 @@ impl SqliteStore {
         change: &mut Change,
     ) -> Attempt<(usize, Option<String>)> {
         let (conn, lookups) = (&writer.conn, &writer.lookups);
+        let since = self.remembers_since(writer);
         let mut budget = rows_max as u64;
         while row.reclaimed < to && budget > 0 {
             let loc = match care {
@@ -117,7 +119,12 @@ impl SqliteStore {
             };
             let from = row.reclaimed.max(loc.offset);
             let end = loc.end().min(to).min(from + budget);
+            // Whoever drops a topic means its ids as well.
+            let leaves = loc.brought > 0 && loc.last_ts >= since.ts && !row.dropped && care == Care::Delete;
             for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
+                if leaves {
+                    gone::leave(conn, piece, since)?;
+                }
                 match care {
                     Care::Delete => row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?),
                     Care::Spare => self.report_unreadable(lookups, row.id, piece)?,

@@ -4,6 +4,8 @@ use millrace_model::{Offset, Priority, Stream};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Attempt;
+use crate::gone;
+use crate::index::Piece;
 use crate::loc::Loc;
 use crate::purge;
 use crate::stage::Stage;
@@ -21,6 +23,7 @@ impl SqliteStore {
         compacted_to: u64,
     ) -> Attempt<()> {
         let mut removed = Vec::new();
+        let since = self.remembers_since(writer);
         let Some(row) = stage.compact(self, stream, compacted_to) else { return Ok(()) };
         let id = row.id;
         let mut places =
@@ -30,6 +33,7 @@ impl SqliteStore {
                 continue;
             }
             let Some(seq) = places.find(offset)? else { continue };
+            gone::leave(&writer.conn, Piece { offset, seq, count: 1 }, since)?;
             let Some((bytes, priority)) = delete_event(&writer.conn, seq, id, offset)? else { continue };
             purge::forget_event(&writer.conn, stream, id, Offset(offset), priority)?;
             removed.push((id, offset));

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = 0x4d6c_7263;
 
 /// Migration `n` leads from version `n` to version `n + 1`. Released entries are never changed, only added to.
-pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
+pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
 
 const V1: &str = "
 CREATE TABLE events (
@@ -103,6 +103,18 @@ ALTER TABLE history ADD COLUMN crc INTEGER;
 ALTER TABLE state_commits ADD COLUMN crc INTEGER;
 ALTER TABLE schemas ADD COLUMN crc INTEGER;
 ALTER TABLE streams ADD COLUMN crc INTEGER;
+";
+
+/// An id stays taken although compaction or retention has removed its event.
+const V5: &str = "
+CREATE TABLE gone_ids (
+    seq INTEGER PRIMARY KEY,
+    stream INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    ts INTEGER NOT NULL,
+    id NOT NULL,
+    crc INTEGER NOT NULL
+);
 ";
 
 /// Why a file is not brought to the current version.

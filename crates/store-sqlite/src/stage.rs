@@ -10,6 +10,7 @@ use millrace_store::resolve;
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::{Attempt, Fault};
+use crate::gone;
 use crate::index::{Run, StreamRow};
 use crate::row;
 use crate::small;
@@ -192,8 +193,7 @@ impl<'a> Stage<'a> {
         let first = match self.by_hash.get(&hash).map(|at| &self.entries[*at]) {
             Some(entry) if entry.id == *id && entry.append.stream.topic == *topic => {
                 let row = &self.streams[entry.staged].row;
-                let stands = !row.dropped && entry.offset >= row.start;
-                stands.then_some((row.stream.partition, entry.offset, entry.ts))
+                (!row.dropped).then_some((row.stream.partition, entry.offset, entry.ts))
             }
             _ => match writer.dedupe.find(hash) {
                 Some(seq) => self.stored(store, writer, seq, topic, id)?,
@@ -206,8 +206,8 @@ impl<'a> Stage<'a> {
         }))
     }
 
-    /// The event at `seq`, if it is retained and really has this topic and id. One that cannot be read counts as gone:
-    /// storing an id twice is better than not storing anything any more.
+    /// The event at `seq`, or what is left of it, if it really has this topic and id. One that cannot be read counts as
+    /// forgotten: storing an id twice is better than not storing anything any more.
     fn stored(
         &self,
         store: &SqliteStore,
@@ -232,15 +232,22 @@ impl<'a> Stage<'a> {
             }
             found => found?,
         };
-        let Some((stream, offset, ts, true)) = found else { return Ok(None) };
+        let found = match found {
+            Some((stream, offset, ts, same_id)) => same_id.then_some((stream, offset, ts)),
+            None => match gone::find(&writer.lookups, seq) {
+                Err(fault) if fault.is_damaged_page() => None,
+                left => left?.filter(|gone| gone.id == *id).map(|gone| (gone.stream, gone.offset, gone.ts)),
+            },
+        };
+        let Some((stream, offset, ts)) = found else { return Ok(None) };
         let index = store.index();
         let Some(state) = index.by_id(stream).filter(|state| state.row.stream.topic == *topic) else {
             return Ok(None);
         };
-        // What this commit has already trimmed or dropped counts as well.
+        // What this commit has already dropped counts as well.
         let staged = self.streams.iter().find(|staged| staged.row.id == stream);
         let row = staged.map_or(&state.row, |staged| &staged.row);
-        Ok((!row.dropped && offset >= row.start).then_some((row.stream.partition, offset, ts)))
+        Ok((!row.dropped).then_some((row.stream.partition, offset, ts)))
     }
 
     pub(crate) fn trim(&mut self, store: &SqliteStore, stream: &'a Stream, start: u64) {

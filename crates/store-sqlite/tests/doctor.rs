@@ -65,7 +65,7 @@ fn a_healthy_store_has_nothing_to_tell() {
     while store.maintain(100).unwrap().more {}
     let examined = examine(&path);
     assert!(examined.findings.list().is_empty(), "{:#?}", examined.findings.list());
-    assert_eq!((examined.events, examined.schema_version), (56, Some(4)));
+    assert_eq!((examined.events, examined.schema_version), (56, Some(5)));
 }
 
 #[test]

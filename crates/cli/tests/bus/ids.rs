@@ -38,3 +38,38 @@ fn a_confirmed_delayed_event_is_delivered_whatever_is_published_under_its_id() {
     let stored = publish(&server, &json!({"payload": 6, "id": "y", "delay_ms": 50}));
     assert_eq!(stored["offset"], 2, "{stored}");
 }
+
+#[test]
+fn an_id_stays_taken_although_compaction_removed_its_event() {
+    let flags = ["--compact-interval-ms", "50", "--tombstone-ms", "0", "--maintain-interval-ms", "1"];
+    let mut server = Server::with(&flags);
+    assert_eq!(server.post("/topics", &json!({"topic": "t", "compact": true})).0, 201);
+    let old = json!({"payload": "old", "key": "k", "id": "a"});
+    assert_eq!(publish(&server, &old)["offset"], 1);
+    publish(&server, &json!({"payload": "new", "key": "k", "id": "b"}));
+    publish(&server, &json!({"payload": null, "key": "dead", "id": "c"}));
+    for n in 0..50 {
+        publish(&server, &json!({"payload": n, "key": "filler"}));
+    }
+    eventually("only the newest are left", || payloads(&server) == [json!("new"), json!(49)]);
+    for _ in 0..2 {
+        assert_eq!(publish(&server, &old)["offset"], 1, "answered with the first offset");
+        assert_eq!(publish(&server, &json!({"payload": "back", "key": "dead", "id": "c"}))["offset"], 3);
+        server.kill_and_restart();
+    }
+    assert_eq!(payloads(&server), [json!("new"), json!(49)]);
+}
+
+#[test]
+fn an_id_stays_taken_although_retention_removed_its_event() {
+    let flags = ["--retention-interval-ms", "20", "--maintain-interval-ms", "1"];
+    let mut server = Server::with(&flags);
+    assert_eq!(server.post("/topics", &json!({"topic": "t", "retentionMs": 100})).0, 201);
+    assert_eq!(publish(&server, &json!({"payload": 1, "id": "a"}))["offset"], 1);
+    eventually("retention removes it", || payloads(&server).is_empty());
+    for _ in 0..2 {
+        assert_eq!(publish(&server, &json!({"payload": 2, "id": "a"}))["offset"], 1);
+        server.kill_and_restart();
+    }
+    assert_eq!(publish(&server, &json!({"payload": 3, "id": "b"}))["offset"], 2);
+}

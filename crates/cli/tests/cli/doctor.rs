@@ -69,7 +69,7 @@ fn each_kind_of_damage_is_named_with_what_to_do() {
         ("DELETE FROM groups", "its group is not there"),
         ("UPDATE tries SET crc = NULL, value = x'5b'", "cannot be read"),
         ("UPDATE due SET crc = NULL, value = x'5b'", "cannot be read"),
-        ("PRAGMA user_version = 7", "schema version 7, this build knows up to 4"),
+        ("PRAGMA user_version = 7", "schema version 7, this build knows up to 5"),
     ] {
         let (server, path) = stopped();
         rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();

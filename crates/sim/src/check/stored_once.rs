@@ -48,7 +48,7 @@ impl Checker for StoredOnce {
                     if one.duplicate || topic.is_dead_letter() || topic.is_system() {
                         continue;
                     }
-                    self.stored(facts, &append.stream, one.offset, &append.event)?;
+                    self.stored(&append.stream, one.offset, &append.event)?;
                 }
             }
             Seen::Ended { .. } => self.find_again(facts),
@@ -75,20 +75,13 @@ impl StoredOnce {
         }
     }
 
-    fn stored(
-        &mut self,
-        facts: &Facts,
-        stream: &Stream,
-        offset: Offset,
-        event: &NewEvent,
-    ) -> Result<(), String> {
+    fn stored(&mut self, stream: &Stream, offset: Offset, event: &NewEvent) -> Result<(), String> {
         let number = number(&event.body).ok_or(format!("{:?} was stored and never published", event.body))?;
         if self.published.get(&number) != Some(&(stream.topic.clone(), Arc::clone(&event.body))) {
             return Err(format!("event {number} was stored otherwise than it was published"));
         }
-        // An id lives no longer than its event: what retention has removed may come again.
+        // An id outlives its event: what retention has removed does not come again. No run is as long as the window.
         let before = self.stored.insert(number, (stream.clone(), offset));
-        let before = before.filter(|(stream, offset)| *offset >= facts.ledger.bounds(stream).0);
         before.map_or(Ok(()), |(first, at)| {
             Err(format!(
                 "event {number} (id {:?}) was stored at {first} {at} and at {stream} {offset}",

@@ -69,6 +69,8 @@ impl Doctor {
         let walked = survive(findings, "table events", walked);
         let checked = streams::ids(&self.conn, findings);
         survive(findings, "table ids", checked);
+        let checked = streams::gone_ids(&self.conn, findings);
+        survive(findings, "table gone_ids", checked);
         let checked = file::hash_key(&self.conn, findings);
         survive(findings, "table meta", checked);
         let checked = handlers::check(&self.conn, &rows, &walked.bounds, findings);

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use super::RESTORE;
 use crate::codec;
 use crate::error::{Attempt, Fault};
+use crate::gone;
 use crate::index::StreamRow;
 use crate::load;
 
@@ -77,6 +78,22 @@ pub(super) fn ids(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
                 "an event published again with one of these ids within its window is stored twice; a backup has them",
             );
         }
+    }
+    Ok(())
+}
+
+/// The same for ids whose event is gone. A store of an older version has no such table.
+pub(super) fn gone_ids(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
+    let there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'gone_ids')";
+    if !conn.query_row(there, [], |row| row.get(0))? {
+        return Ok(());
+    }
+    for seq in gone::damaged(conn)? {
+        findings.problem(
+            format!("table gone_ids, row {seq}"),
+            "fails its checksum: the id is forgotten by deduplication",
+            "an event published again with this id within its window is stored twice; a backup has it",
+        );
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use millrace_model::{Appended, Batch, EventId, Offset, Partition, Timestamp};
 
 use super::Subject;
-use super::build::{DAY_MS, append, append_id, batch, drop_topic, stream, trim};
+use super::build::{DAY_MS, append, append_id, batch, drop_topic, remove, stream, trim};
 
 fn bring(now: u64, partition: u32, id: &str) -> Batch {
     batch(now, vec![append_id(&stream("dedupe", partition), id, &format!("{id} at {now}"), 1000)])
@@ -99,24 +99,73 @@ pub(super) fn ids_are_per_topic_and_a_window_of_zero_means_no_dedupe(subject: &m
     assert_duplicate(&subject.done(bring(2, 0, "b"))[0], 0, 4, 1, "b");
 }
 
-pub(super) fn a_duplicate_of_a_trimmed_or_dropped_event_is_new(subject: &mut Subject) {
+/// Retention may be far shorter than the window.
+pub(super) fn a_duplicate_of_a_trimmed_event_is_answered_like_the_first(subject: &mut Subject) {
+    let s = stream("dedupe", 0);
+    for now in 10..40 {
+        subject.done(bring(now, 0, &format!("id {now}")));
+    }
+    // In one commit with the trim itself, then before and after the rows are deleted and the store is opened again.
+    let appended =
+        subject.done(batch(40, vec![trim(&s, 21), append_id(&s, "id 10", "again", 1000), append(&s, "new")]));
+    assert_duplicate(&appended[0], 0, 1, 10, "id 10");
+    assert_eq!(appended[1].offset.0, 31);
+    for round in 0..4 {
+        for now in [10, 17, 29, 30, 39] {
+            let again = &subject.done(bring(1000, 1, &format!("id {now}")))[0];
+            assert_duplicate(again, 0, now - 9, now, &format!("id {now}"));
+        }
+        if round % 2 == 0 {
+            subject.maintain_all(7);
+        }
+        subject.reopen();
+    }
+    assert_eq!(subject.payloads(&s).len(), 11);
+    let again = &subject.done(bring(1011, 0, "id 10"))[0];
+    assert_eq!((again.duplicate, again.offset.0), (false, 32), "the window is over");
+}
+
+pub(super) fn a_duplicate_of_a_removed_event_is_answered_like_the_first(subject: &mut Subject) {
+    let s = stream("dedupe", 0);
+    let uuid = "01912f3a-4b5c-7dea-9bee-fcafef00d123";
+    for now in 10..30 {
+        subject.done(bring(now, 0, if now == 12 { uuid } else { ["a", "b"][now as usize % 2] }));
+        subject.done(batch(now, vec![append(&s, "brings none")]));
+    }
+    // Offsets of the first "a", "b" and of the uuid.
+    let ops = vec![remove(&s, &[1, 3, 5], 6), append_id(&s, uuid, "again", 1000)];
+    let placed = subject.done(batch(30, ops));
+    assert!(placed[0].duplicate);
+    let expected = placed[0].offset.0;
+    for round in 0..4 {
+        for (id, ts) in [("a", 10), ("b", 11), (uuid, 12)] {
+            let again = &subject.done(bring(31, 1, id))[0];
+            assert_eq!((again.duplicate, again.partition.0, again.ts.0), (true, 0, ts), "{id} {round}");
+        }
+        assert_eq!(subject.done(bring(31, 1, uuid))[0].offset.0, expected);
+        if round % 2 == 0 {
+            subject.maintain_all(7);
+        }
+        subject.reopen();
+    }
+    assert!(subject.payloads(&stream("dedupe", 1)).is_empty());
+}
+
+pub(super) fn a_duplicate_of_a_dropped_event_is_new(subject: &mut Subject) {
     let s = stream("dedupe", 0);
     for now in 10..13 {
         subject.done(bring(now, 0, &format!("id {now}")));
     }
     subject.done(batch(13, vec![trim(&s, 2)]));
-    assert!(!subject.done(bring(14, 0, "id 10"))[0].duplicate);
-    assert_duplicate(&subject.done(bring(14, 0, "id 11"))[0], 0, 2, 11, "id 11");
     subject.maintain_all(100);
-    subject.reopen();
-    assert_duplicate(&subject.done(bring(15, 0, "id 10"))[0], 0, 4, 14, "id 10");
-
     subject.done(batch(16, vec![drop_topic("dedupe")]));
     let fresh = &subject.done(bring(17, 0, "id 11"))[0];
     assert_eq!((fresh.duplicate, fresh.offset.0), (false, 1));
     subject.maintain_all(100);
     subject.reopen();
-    let fresh = &subject.done(bring(17, 0, "id 12"))[0];
-    assert_eq!((fresh.duplicate, fresh.offset.0), (false, 2));
+    for (id, offset) in [("id 10", 2), ("id 12", 3)] {
+        let fresh = &subject.done(bring(17, 0, id))[0];
+        assert_eq!((fresh.duplicate, fresh.offset.0), (false, offset));
+    }
     assert_duplicate(&subject.done(bring(17, 0, "id 11"))[0], 0, 1, 17, "id 11");
 }

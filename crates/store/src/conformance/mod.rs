@@ -116,7 +116,9 @@ macro_rules! conformance_suite {
             a_duplicate_in_the_same_batch_is_stored_once
             a_duplicate_in_the_same_commit_is_stored_once
             a_duplicate_later_is_answered_like_the_first
-            a_duplicate_of_a_trimmed_or_dropped_event_is_new
+            a_duplicate_of_a_dropped_event_is_new
+            a_duplicate_of_a_removed_event_is_answered_like_the_first
+            a_duplicate_of_a_trimmed_event_is_answered_like_the_first
             a_duplicate_outside_the_window_is_new
             duplicates_are_known_after_reopening
             ids_are_per_topic_and_a_window_of_zero_means_no_dedupe

@@ -141,9 +141,11 @@ pub(super) fn removed_events_are_gone_and_the_others_stay(subject: &mut Subject)
         let before = expected.iter().rev().find(|n| **n < first.offset.0);
         assert!(before.is_none_or(|n| n * 10 < ts), "{ts}: {before:?}");
     }
-    // An id is forgotten with its event.
+    // An id outlives its event.
     let again = subject.done(batch(800, vec![append_id(&s, "id-3", "again", u64::MAX)]));
-    assert_eq!((again[0].offset, again[0].duplicate), (Offset(42), false));
+    assert_eq!((again[0].offset, again[0].duplicate), (Offset(3), true));
+    let fresh = subject.done(batch(800, vec![append_id(&s, "id-42", "again", u64::MAX)]));
+    assert_eq!((fresh[0].offset, fresh[0].duplicate), (Offset(42), false));
     let known = subject.done(batch(800, vec![append_id(&s, "id-5", "again", u64::MAX)]));
     assert_eq!((known[0].offset, known[0].duplicate), (Offset(5), true));
     subject.done(batch(900, vec![trim(&s, 42)]));

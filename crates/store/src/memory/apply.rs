@@ -115,7 +115,7 @@ impl State {
             body: Arc::clone(&append.event.body),
         }));
         if append.event.id.is_some() {
-            self.ids.remember(&append.stream.topic, &id, append.stream.partition, offset);
+            self.ids.remember(&append.stream.topic, &id, (append.stream.partition, offset, ts));
         }
         if let Some(lane) = lane_of(append.event.body.priority) {
             let key = keys::off_priority(&append.stream, log.made(), lane, offset);
@@ -154,7 +154,7 @@ impl State {
         })
     }
 
-    /// Only an event that is still retained makes another one a duplicate: a trimmed event is forgotten, id and all.
+    /// An id stays taken for the whole window, although its event was trimmed or removed.
     fn duplicate_of(
         &self,
         now: Timestamp,
@@ -162,10 +162,8 @@ impl State {
         id: &EventId,
         window_ms: u64,
     ) -> Option<Appended> {
-        let (partition, offset) = self.ids.find(topic, id)?;
-        let first = self.logs.get(&topic.stream(partition))?.get(offset)?;
-        let (ts, id) = (first.ts, id.clone());
-        let in_window = ts >= now.saturating_sub(window_ms);
+        let (partition, offset, ts) = self.ids.find(topic, id)?;
+        let (in_window, id) = (ts >= now.saturating_sub(window_ms), id.clone());
         in_window.then_some(Appended { partition, offset, ts, id, duplicate: true, due: None })
     }
 

@@ -50,10 +50,6 @@ impl Log {
         self.last_ts
     }
 
-    pub(super) fn get(&self, offset: Offset) -> Option<&Arc<Event>> {
-        self.events.get(self.place(offset)).filter(|event| event.offset == offset)
-    }
-
     /// Where the first event is that lies at the offset or behind it. Without gaps that is known without a search.
     fn place(&self, offset: Offset) -> usize {
         let first = self.events.front().map_or(self.next, |event| event.offset);

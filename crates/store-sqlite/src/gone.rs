@@ -1,0 +1,152 @@
+//! Ids of events that are gone: compaction or retention took the event, its id stays taken until its window is over.
+//!
+//! A row stands where the event stood, under the same seq, so whatever leads to an event leads to what is left of it. Rows
+//! that nothing leads to any more are deleted with the saved hashes, so there are hardly more than ids are remembered.
+
+use millrace_model::EventId;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+
+use crate::error::Attempt;
+use crate::index::Piece;
+use crate::row;
+
+/// What is left of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) seq: u64,
+    pub(crate) stream: i64,
+    pub(crate) offset: u64,
+    pub(crate) ts: u64,
+    pub(crate) id: EventId,
+}
+
+/// Which events leave something behind: older ones are out of every window, earlier ones are led to by nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    pub(crate) ts: u64,
+    pub(crate) seq: u64,
+}
+
+struct Id<'a>(&'a EventId);
+
+impl ToSql for Id<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self.0 {
+            EventId::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            EventId::Uuid(bits) => ToSqlOutput::from(bits.to_be_bytes().to_vec()),
+        })
+    }
+}
+
+impl Gone {
+    fn crc(&self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        for number in [self.seq, self.stream as u64, self.offset, self.ts] {
+            hasher.update(&number.to_le_bytes());
+        }
+        match &self.id {
+            EventId::Text(text) => {
+                hasher.update(&[1]);
+                hasher.update(text.as_bytes());
+            }
+            EventId::Uuid(bits) => {
+                hasher.update(&[2]);
+                hasher.update(&bits.to_be_bytes());
+            }
+        }
+        hasher.finalize()
+    }
+
+    pub(crate) fn insert(&self, conn: &Connection) -> Attempt<()> {
+        conn.prepare_cached(
+            "INSERT OR REPLACE INTO gone_ids (seq, stream, offset, ts, id, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            self.seq as i64,
+            self.stream,
+            self.offset as i64,
+            self.ts as i64,
+            Id(&self.id),
+            self.crc()
+        ])?;
+        Ok(())
+    }
+
+    /// From the columns seq, stream, offset, ts and id.
+    fn read(row: &Row<'_>) -> rusqlite::Result<Option<Gone>> {
+        let number = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
+        let (seq, stream, offset, ts) = (number(0)?, row.get(1)?, number(2)?, number(3)?);
+        let id = row::read_id(row.get_ref(4)?).flatten();
+        Ok(id.map(|id| Gone { seq, stream, offset, ts, id }))
+    }
+
+    /// `None` for a row that fails its checksum.
+    fn read_checked(row: &Row<'_>) -> rusqlite::Result<Option<Gone>> {
+        let crc: i64 = row.get(5)?;
+        Ok(Gone::read(row)?.filter(|gone| i64::from(gone.crc()) == crc))
+    }
+}
+
+/// What is left of the event that stood at `seq`.
+pub(crate) fn find(conn: &Connection, seq: u64) -> Attempt<Option<Gone>> {
+    let mut select =
+        conn.prepare_cached("SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq = ?1")?;
+    Ok(select.query_row([seq as i64], Gone::read_checked).optional()?.flatten())
+}
+
+/// Everything left of the events at these places, in order.
+pub(crate) fn within(conn: &Connection, first: u64, last: u64) -> Attempt<Vec<Gone>> {
+    let mut select = conn.prepare_cached(
+        "SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
+    )?;
+    let rows = select.query_map([first as i64, last as i64], Gone::read_checked)?;
+    Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// Before the events of a piece are deleted.
+pub(crate) fn leave(conn: &Connection, piece: Piece, since: Since) -> Attempt<()> {
+    let first = piece.seq.max(since.seq);
+    let last = piece.seq + piece.count - 1;
+    if first > last {
+        return Ok(());
+    }
+    let mut select = conn.prepare_cached(
+        "SELECT seq, stream, offset, ts, id FROM events \
+         WHERE seq BETWEEN ?1 AND ?2 AND brought = 1 AND ts >= ?3 ORDER BY seq",
+    )?;
+    let rows = select.query_map([first as i64, last as i64, since.ts as i64], Gone::read)?;
+    let left: Vec<Option<Gone>> = rows.collect::<rusqlite::Result<_>>()?;
+    left.iter().flatten().try_for_each(|gone| gone.insert(conn))
+}
+
+/// Deletes what nothing leads to any more, and what is out of every window.
+pub(crate) fn forget(conn: &Connection, since: Since) -> Attempt<()> {
+    // Places come in order of time, but for steps of the clock; then rows stay a little longer.
+    let first: Option<i64> = conn
+        .prepare_cached("SELECT seq FROM gone_ids WHERE ts >= ?1 AND seq >= ?2 ORDER BY seq LIMIT 1")?
+        .query_row([since.ts as i64, since.seq as i64], |row| row.get(0))
+        .optional()?;
+    match first {
+        Some(first) => {
+            conn.prepare_cached("DELETE FROM gone_ids WHERE seq < ?1")?.execute([first])?;
+        }
+        None => {
+            conn.prepare_cached("DELETE FROM gone_ids")?.execute([])?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows that fail their checksum.
+pub(crate) fn damaged(conn: &Connection) -> Attempt<Vec<u64>> {
+    let mut select = conn.prepare("SELECT seq, stream, offset, ts, id, crc FROM gone_ids ORDER BY seq")?;
+    let mut rows = select.query([])?;
+    let mut damaged = Vec::new();
+    while let Some(row) = rows.next()? {
+        if !Gone::read_checked(row).is_ok_and(|gone| gone.is_some()) {
+            damaged.push(row.get::<_, i64>(0)? as u64);
+        }
+    }
+    Ok(damaged)
+}
