@@ -161,6 +161,7 @@ fn a_backup_of_an_older_version_is_brought_forward() {
     for table in ["topics", "groups", "cursors", "tries", "due", "due_ids", "kv"] {
         conn.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN crc")).unwrap();
     }
+    conn.execute_batch("DROP TABLE gone_ids").unwrap();
     conn.pragma_update(None, "user_version", 1).unwrap();
     drop(conn);
     assert!(!Doctor::open(&copy).unwrap().examine().findings.is_healthy());

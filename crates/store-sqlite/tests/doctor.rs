@@ -205,7 +205,7 @@ fn versions_and_strangers_are_told_apart() {
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.pragma_update(None, "user_version", 99).unwrap();
     drop(conn);
-    assert_finds(&path, "schema version 99, this build knows up to 4");
+    assert_finds(&path, "schema version 99, this build knows up to 5");
     let stranger = folder.path().join("stranger.db");
     rusqlite::Connection::open(&stranger).unwrap().execute_batch("CREATE TABLE mine (x)").unwrap();
     assert_finds(&stranger, "is no Millrace store");

@@ -56,5 +56,5 @@ fn a_newer_version_is_refused_with_advice() {
     conn.pragma_update(None, "user_version", 99).unwrap();
     drop(conn);
     let reason = refusal(&path);
-    assert!(reason.contains("schema version 99, this build knows up to 4"), "{reason}");
+    assert!(reason.contains("schema version 99, this build knows up to 5"), "{reason}");
 }
