@@ -13,11 +13,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::app::{App, BODY_UNIT};
 use crate::refusal::Refusal;
 
-/// What is left of a body that is too large is thrown away for this long and up to this size: a connection that is
-/// closed over unread data may take the answer back.
-const DISCARD_MS: u64 = 500;
-const DISCARD_BYTES_MAX: usize = 64 << 20;
-
 /// A body and its share of what all bodies together may take. Keep it until the request is answered.
 pub(crate) struct BodyText<'a> {
     pub(crate) text: String,
@@ -53,21 +48,16 @@ pub(crate) async fn read_bytes(
     // A body that does not say how long it is may become as long as it is allowed to.
     let expected = body.size_hint().upper().unwrap_or(bytes_max as u64);
     if expected > bytes_max as u64 {
-        discard(body).await;
         return Err(too_large(bytes_max));
     }
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
     let Some(share) = share_of(&app.bodies, app.settings.bodies_bytes_max, expected as usize, limit).await
     else {
-        discard(body).await;
         return Err(crowded(limit));
     };
     match tokio::time::timeout(limit, Limited::new(&mut body, bytes_max).collect()).await {
         Ok(Ok(whole)) => Ok(BodyBytes { bytes: whole.to_bytes(), share }),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            discard(body).await;
-            Err(too_large(bytes_max))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
         Ok(Err(error)) => Err(broke_off(&*error)),
         Err(_) => {
             let detail = format!("the body did not arrive within {} ms", limit.as_millis());
@@ -96,12 +86,6 @@ fn too_large(bytes_max: usize) -> Refusal {
 
 fn broke_off(error: &dyn Error) -> Refusal {
     Refusal::new(ErrorCode::BadFrame, format!("the body broke off: {error}"))
-}
-
-async fn discard(body: Body) {
-    let mut body = Limited::new(body, DISCARD_BYTES_MAX);
-    let until_end = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = tokio::time::timeout(Duration::from_millis(DISCARD_MS), until_end).await;
 }
 
 #[cfg(test)]

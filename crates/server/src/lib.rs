@@ -28,6 +28,8 @@ mod settings;
 mod socket;
 mod tls;
 mod to_wire;
+mod unread;
+mod waiting;
 mod ws;
 
 pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};

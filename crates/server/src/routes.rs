@@ -2,14 +2,14 @@
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
 use crate::http::{dead_letters, events, groups, metrics, openapi, topics, watch};
 use crate::refusal::Refusal;
-use crate::{access, origin, ws};
+use crate::{access, origin, unread, ws};
 
 pub(crate) fn router(app: SharedApp) -> Router {
     Router::new()
@@ -36,6 +36,7 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .layer(from_fn_with_state(app.clone(), access::check))
         .layer(from_fn_with_state(app.clone(), origin::check))
         .layer(from_fn_with_state(app.clone(), access::watch))
+        .layer(from_fn(unread::finish))
         .with_state(app)
 }
 

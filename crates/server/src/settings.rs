@@ -36,7 +36,9 @@ pub struct ServerSettings {
     pub tls: Option<TlsFiles>,
     /// WebSocket connections: more are refused with 503.
     pub connections_max: usize,
-    /// HTTP connections at a time: more wait to be accepted. A WebSocket stops counting here once it is one.
+    /// HTTP connections at a time. For one more, the one that has waited longest for a request (or in its TLS handshake)
+    /// is closed, of the address that has most of those; if all are being served, it waits. A WebSocket stops counting
+    /// here once it is one.
     pub http_connections_max: usize,
     /// One frame, or the body of a request that is not an array of events: `too_large`.
     pub frame_bytes_max: usize,

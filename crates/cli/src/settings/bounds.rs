@@ -253,7 +253,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         1,
         u32::MAX as u64 >> 3,
         &[],
-        "HTTP connections at a time: more wait"
+        "HTTP connections at a time: for one more, the one that has waited longest for a request is closed"
     ),
     bound!("frame-bytes-max", server.frame_bytes_max, usize, 1024, "Bytes of a frame or body: too_large"),
     bound!(

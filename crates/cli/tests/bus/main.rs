@@ -16,6 +16,7 @@ mod bad_input;
 mod cloud_events;
 mod compaction;
 mod crash;
+mod crowd;
 mod fuzz;
 mod groups;
 mod http;

@@ -1,0 +1,103 @@
+//! Bodies that nobody read because their request was refused. HTTP/1.1 has no way past them: either they are read and
+//! thrown away, or the connection must be closed, and then the answer says so.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Error;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+
+/// The rest of a body is waited for this long and read up to this size: most are on their way already.
+const DISCARD_MS: u64 = 500;
+const DISCARD_BYTES_MAX: usize = 64 << 20;
+
+/// Around every handler.
+pub(crate) async fn finish(request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let asks_first = asks_first(request.headers());
+    let (parts, body) = request.into_parts();
+    let shared = Shared(Arc::new(Mutex::new(Half { body, begun: false, ended: false })));
+    let request = Request::from_parts(parts, Body::new(shared.clone()));
+    let mut response = next.run(request).await;
+    if !shared.is_passed(asks_first, response.status()).await {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// A client that sends its body only when it is told to.
+fn asks_first(headers: &HeaderMap) -> bool {
+    headers.get(header::EXPECT).is_some_and(|expect| expect.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+/// A body that can be looked at again after a handler let go of it.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Half>>);
+
+struct Half {
+    body: Body,
+    begun: bool,
+    ended: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Half> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the next request can be read behind it.
+    async fn is_passed(&self, asks_first: bool, status: StatusCode) -> bool {
+        let (begun, ended) = {
+            let half = self.lock();
+            (half.begun, half.ended || half.body.is_end_stream())
+        };
+        // To read the body of one that asks first would be to ask for it. One that took too long had its time.
+        if ended || asks_first && !begun || status == StatusCode::REQUEST_TIMEOUT {
+            return ended;
+        }
+        let mut rest = self.clone();
+        let discard = async {
+            let mut bytes = 0;
+            while let Some(Ok(frame)) = rest.frame().await {
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+                if bytes > DISCARD_BYTES_MAX {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(Duration::from_millis(DISCARD_MS), discard).await.unwrap_or(false)
+    }
+}
+
+impl HttpBody for Shared {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let mut half = self.lock();
+        half.begun = true;
+        let polled = Pin::new(&mut half.body).poll_frame(cx);
+        half.ended |= matches!(polled, Poll::Ready(None));
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let half = self.lock();
+        half.ended || half.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.lock().body.size_hint()
+    }
+}
