@@ -112,3 +112,34 @@ fn pub_says_how_to_stay_below_the_rate() {
     assert_eq!(ran.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("rate_limited") && stderr.contains("--rate N"), "{stderr}");
 }
+
+#[test]
+fn a_batch_above_the_burst_passes_once_the_bucket_is_full_and_is_waited_off() {
+    let config = "[[auth.tokens]]\ntoken = 'slow-secret'\nagent = 'slow'\nrate = 10\nburst = 10\n";
+    let batch: Vec<_> = (0..15).map(|n| json!({"payload": n})).collect();
+    let by_connection = Server::with(&["--connection-rate", "10", "--connection-burst", "10"]);
+    let by_token = Server::with_config(config, &[]);
+    for server in [&by_connection, &by_token] {
+        let send = || server.request_as("slow-secret", "POST", "/topics/t/events", &json!(batch));
+        let (status, answer) = send();
+        assert_eq!((status, answer["offsets"].as_array().map(Vec::len)), (200, Some(15)), "{answer}");
+    }
+    // The token is in debt now, for WebSockets too, and told for how long.
+    let (status, problem) = by_token.request_as("slow-secret", "POST", "/topics/t/events", &json!(batch));
+    assert_eq!((status, &problem["code"]), (429, &json!("rate_limited")), "{problem}");
+    let detail = problem["detail"].as_str().expect("a detail");
+    let wait = detail.split_whitespace().rev().nth(1).and_then(|ms| ms.parse::<u64>().ok());
+    assert!(wait.is_some_and(|ms| ms > 500), "{detail}");
+    // Whoever comes back when it was told to passes, however often.
+    for _ in 0..2 {
+        let mut waited = 0;
+        while by_token.request_as("slow-secret", "POST", "/topics/t/events", &json!(batch)).0 != 200 {
+            waited += 1;
+            assert!(waited < 20, "it never passes");
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+        }
+    }
+    let mut socket = by_connection.socket();
+    socket.send(&json!({"type": "PUBLISH_BATCH", "topic": "t", "events": batch}));
+    socket.refused("rate_limited");
+}

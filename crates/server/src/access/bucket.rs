@@ -1,4 +1,7 @@
 //! Rates: a bucket that is full at first, pays for every request and fills up again with time.
+//!
+//! What costs more than the bucket holds needs a full one and leaves it in debt, so that it is possible after waiting and
+//! the rate stays true in the long run.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -17,13 +20,14 @@ impl Rate {
 }
 
 /// Counts in thousandths, so that whole milliseconds at whole rates lose nothing.
-const UNIT: u64 = 1000;
+const UNIT: i128 = 1000;
 
 /// Told the time: milliseconds since any fixed moment.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
-    level: u64,
+    /// Below zero: a debt, which is waited off before anything else.
+    level: i128,
     at_ms: u64,
 }
 
@@ -42,21 +46,37 @@ impl std::fmt::Display for TooSoon {
 impl Bucket {
     pub(crate) fn full(rate: Rate, now_ms: u64) -> Bucket {
         let rate = Rate { per_second: rate.per_second.max(1), burst: rate.burst.max(1) };
-        Bucket { rate, level: rate.burst.saturating_mul(UNIT), at_ms: now_ms }
+        Bucket { rate, level: i128::from(rate.burst) * UNIT, at_ms: now_ms }
     }
 
-    /// A cost above what the bucket can hold is paid with a full one: it would never be let in otherwise.
-    pub(crate) fn take(&mut self, now_ms: u64, cost: u64) -> Result<(), TooSoon> {
-        let max = self.rate.burst.saturating_mul(UNIT);
-        let filled = now_ms.saturating_sub(self.at_ms).saturating_mul(self.rate.per_second);
+    #[cfg(test)]
+    fn take(&mut self, now_ms: u64, cost: u64) -> Result<(), TooSoon> {
+        self.take_more(now_ms, 0, cost)
+    }
+
+    /// For a request that has paid `paid` already and turned out to cost `cost` more: judged as if it paid all at once. The
+    /// time to wait is that for all of it, because it will have to pay again.
+    pub(crate) fn take_more(&mut self, now_ms: u64, paid: u64, cost: u64) -> Result<(), TooSoon> {
+        let max = i128::from(self.rate.burst) * UNIT;
+        let per_ms = i128::from(self.rate.per_second);
+        let filled = i128::from(now_ms.saturating_sub(self.at_ms)).saturating_mul(per_ms);
         self.level = self.level.saturating_add(filled).min(max);
         self.at_ms = self.at_ms.max(now_ms);
-        let cost = cost.saturating_mul(UNIT).min(max);
-        if self.level < cost {
-            return Err(TooSoon { wait_ms: (cost - self.level).div_ceil(self.rate.per_second) });
+        let paid = i128::from(paid) * UNIT;
+        let needed = (paid + i128::from(cost) * UNIT).min(max);
+        if self.level < needed - paid {
+            let missing = needed - self.level;
+            let wait_ms = (missing + per_ms - 1) / per_ms;
+            return Err(TooSoon { wait_ms: u64::try_from(wait_ms).unwrap_or(u64::MAX) });
         }
-        self.level -= cost;
+        self.level = self.level.saturating_sub(i128::from(cost) * UNIT);
         Ok(())
+    }
+
+    /// What was taken for something that did not happen after all.
+    fn give_back(&mut self, cost: u64) {
+        let max = i128::from(self.rate.burst) * UNIT;
+        self.level = self.level.saturating_add(i128::from(cost) * UNIT).min(max);
     }
 }
 
@@ -74,9 +94,19 @@ impl Meter {
     }
 
     pub(crate) fn take(&self, cost: u64) -> Result<(), TooSoon> {
+        self.take_more(0, cost)
+    }
+
+    pub(crate) fn take_more(&self, paid: u64, cost: u64) -> Result<(), TooSoon> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         let now_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now_ms, cost)
+        bucket.lock().unwrap_or_else(PoisonError::into_inner).take_more(now_ms, paid, cost)
+    }
+
+    pub(crate) fn give_back(&self, cost: u64) {
+        if let Some(bucket) = &self.bucket {
+            bucket.lock().unwrap_or_else(PoisonError::into_inner).give_back(cost);
+        }
     }
 }
 
@@ -104,10 +134,25 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_more_than_the_burst_takes_all_of_it() {
+    fn what_costs_more_than_the_burst_needs_a_full_bucket_and_leaves_a_debt() {
         let mut bucket = Bucket::full(Rate { per_second: 1, burst: 5 }, 0);
         assert_eq!(bucket.take(0, 1000), Ok(()));
-        assert_eq!(bucket.take(0, 1000), Err(TooSoon { wait_ms: 5000 }));
+        assert_eq!(bucket.take(0, 1), Err(TooSoon { wait_ms: 996_000 }));
+        assert_eq!(bucket.take(0, 1000), Err(TooSoon { wait_ms: 1_000_000 }));
+        assert_eq!(bucket.take(996_000, 1), Ok(()));
+        assert_eq!(bucket.take(996_000, 1000), Err(TooSoon { wait_ms: 5000 }));
+        assert_eq!(bucket.take(1_001_000, 1000), Ok(()));
+    }
+
+    #[test]
+    fn what_is_paid_in_two_parts_is_judged_as_one() {
+        let mut bucket = Bucket::full(Rate { per_second: 1, burst: 5 }, 0);
+        assert_eq!((bucket.take(0, 1), bucket.take_more(0, 1, 10)), (Ok(()), Ok(())));
+        // After the time it was told, it passes.
+        assert_eq!(bucket.take_more(6000, 1, 10), Err(TooSoon { wait_ms: 5000 }));
+        assert_eq!((bucket.take(11_000, 1), bucket.take_more(11_000, 1, 10)), (Ok(()), Ok(())));
+        bucket.give_back(10);
+        assert_eq!(bucket.take(11_000, 4), Ok(()));
     }
 
     #[test]

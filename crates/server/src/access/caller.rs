@@ -54,10 +54,21 @@ impl Caller {
         self.grant.as_deref().map_or(Ok(()), |grant| grant.meter.take(cost))
     }
 
-    /// From both buckets: for what turned out to be more than one request.
+    /// From both buckets or from none.
     pub(crate) fn charge(&self, cost: u64) -> Result<(), TooSoon> {
-        self.charge_connection(cost)?;
-        self.charge_token(cost)
+        self.charge_more(0, cost)
+    }
+
+    /// The same for a request that paid `paid` at the gate and turned out to be more.
+    pub(crate) fn charge_more(&self, paid: u64, cost: u64) -> Result<(), TooSoon> {
+        self.peer.meter.take_more(paid, cost)?;
+        let Some(grant) = self.grant.as_deref() else { return Ok(()) };
+        grant.meter.take_more(paid, cost).inspect_err(|_| self.peer.meter.give_back(cost))
+    }
+
+    /// For an array of events, of which the gate has taken one already.
+    pub(crate) fn charge_rest(&self, events: usize) -> Result<(), TooSoon> {
+        self.charge_more(1, events.saturating_sub(1) as u64)
     }
 }
 

@@ -64,8 +64,7 @@ pub(crate) async fn request<'a>(
             let events = parse_cloud_events(body_text(&body.bytes)?)?;
             let events =
                 events.into_iter().map(|event| fitting(app, event)).collect::<Result<Vec<_>, _>>()?;
-            // The gate has taken one already.
-            caller.charge(events.len().saturating_sub(1) as u64)?;
+            caller.charge_rest(events.len())?;
             return Ok((Request::PublishBatch(PublishBatch { topic, events }), body.share));
         }
     };

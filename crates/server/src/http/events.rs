@@ -56,8 +56,7 @@ async fn request<'a>(
     let request = match PublishBody::parse(&body.text)? {
         PublishBody::One { event, deliver_at } => Request::Publish(Publish { topic, event, deliver_at }),
         PublishBody::Many(events) => {
-            // The gate has taken one already.
-            caller.charge(events.len().saturating_sub(1) as u64)?;
+            caller.charge_rest(events.len())?;
             Request::PublishBatch(PublishBatch { topic, events })
         }
     };
