@@ -73,6 +73,11 @@ impl Bus {
         own(topic).or_else(|| topic.dead_letters_of().as_ref().and_then(own))
     }
 
+    /// Whether the topic says who may read it.
+    pub(crate) fn is_listed(&self, topic: &TopicKey) -> bool {
+        self.access_list(Action::Subscribe, topic).is_some()
+    }
+
     /// After the lists of a topic changed: whoever may not read it any more leaves, and is told.
     pub(crate) fn evict(&mut self, now: Now, topic: &TopicKey) {
         for key in std::iter::once(topic.clone()).chain(topic.dead_letters()) {

@@ -102,11 +102,13 @@ impl Bus {
     /// as done: the row that says so and the copies are one batch. True if there are more than fit.
     fn bury(&mut self, now: Now, at: CursorRef, ops: &mut Vec<Op>, appends: &mut Vec<Appending>) -> bool {
         let mut bytes = 0;
+        let private = self.groups.get(&at.group).is_some_and(|group| self.is_listed(&group.key));
         loop {
             let Some(group) = self.groups.get_mut(&at.group) else { return false };
             let Some(cursor) = group.cursors.get_mut(at.partition as usize) else { return false };
             let Some(offset) = cursor.to_bury.front().copied() else { return false };
-            let letter = cursor.open.get(&offset).and_then(|open| Letter::of(open, group.name.as_str()));
+            let letter =
+                cursor.open.get(&offset).and_then(|open| Letter::of(open, group.name.as_str(), private));
             let size = letter.as_ref().map_or(0, Letter::bytes);
             if bytes > 0 && (cursor.cautious || bytes + size > BURY_BYTES_MAX) {
                 return true;

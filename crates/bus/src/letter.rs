@@ -48,8 +48,9 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    /// `None` if there is nothing to copy, or its topic has no dead letters.
-    pub(crate) fn of(open: &Open, group: &str) -> Option<Letter> {
+    /// `None` if there is nothing to copy, or its topic has no dead letters. The mirror is read by others than the topic:
+    /// of a topic that says who may read it, it shows the story and where the letter is, not what its author wrote.
+    pub(crate) fn of(open: &Open, group: &str, private: bool) -> Option<Letter> {
         let event = open.event.as_ref()?;
         let source = &event.stream.topic;
         let topic = source.dead_letters()?;
@@ -60,7 +61,11 @@ impl Letter {
             without_payload(&whole, "left out: the event is too large to be copied; it is where it was")
         };
         let mirror = source.dead_letter_mirror().map(|mirror| {
-            let mirrored = if 2 * letter.bytes() <= TWICE_BYTES_MAX {
+            let mirrored = if private {
+                let why =
+                    format!("left out: topic {} says who may read it; see {}", source.topic(), topic.topic());
+                EventBody { key: None, ..without_payload(&letter, &why) }
+            } else if 2 * letter.bytes() <= TWICE_BYTES_MAX {
                 letter.clone()
             } else {
                 without_payload(&letter, "left out: too large to be stored twice at once")

@@ -13,14 +13,14 @@ pub const METRICS_TOPIC: &str = "system.metrics";
 pub const AUDIT_TOPIC: &str = "system.bus.audit";
 /// What the CQRS loop saw, if the configuration wants it kept.
 pub const TRACE_TOPIC: &str = "system.router.trace";
-/// A second copy of every dead letter of its namespace.
+/// A second copy of every dead letter of its namespace; of topics with a list of readers, without what its author wrote.
 pub const DEAD_LETTER_MIRROR: &str = "system.bus.dlq";
 
 /// The topics that exist from the start.
 pub const SYSTEM_TOPICS: [&str; 3] = [METRICS_TOPIC, AUDIT_TOPIC, DEAD_LETTER_MIRROR];
 
 /// Scopes or roles that may read a topic of the server that has no list of its own. The mirror shows events of every
-/// topic, whatever their lists say, so it is for those who write the lists. `None`: no such topic, everybody may.
+/// topic without a list, and what became of those of all others, so it is for those who write the lists. `None`: no such topic, everybody may.
 pub fn system_readers(topic: &str) -> Option<&'static [&'static str]> {
     match topic.strip_suffix(DLQ_SUFFIX).unwrap_or(topic) {
         METRICS_TOPIC => Some(&["metrics", "admin"]),

@@ -182,3 +182,37 @@ fn without_tokens_everything_is_open_and_a_list_would_be_a_lie() {
     socket.expect("OK");
     socket.publish("t", &json!(1));
 }
+
+#[test]
+fn the_mirror_of_dead_letters_does_not_show_what_a_list_keeps() {
+    let server = server();
+    make(&server, "t", &json!({"subscribeACL": ["alice"], "maxAttempts": 1}));
+    make(&server, "open", &json!({"maxAttempts": 1}));
+    let mut alice = open(&server, "alice-secret");
+    for topic in ["t", "open"] {
+        let headers = json!({"customer": "secret-customer"});
+        alice.send(&json!({"type": "PUBLISH", "topic": topic, "key": "secret-key", "payload": "secret", "headers": headers}));
+        alice.expect("PUBLISHED");
+        alice.subscribe(topic, "g", &json!({"from": {"kind": "earliest"}}));
+        alice.message();
+        alice.send_nack(topic, "g", 1, &json!({}));
+    }
+    let mut events = Vec::new();
+    crate::server::eventually("both are mirrored", || {
+        let page = server.request_as("root-secret", "GET", "/topics/system.bus.dlq/events", &json!(null)).1;
+        events = page["events"].as_array().cloned().unwrap_or_default();
+        events.len() == 2
+    });
+    let of = |topic: &str| {
+        let found = events.iter().find(|event| event["headers"]["x-dlq-topic"] == topic);
+        found.unwrap_or_else(|| panic!("none of {topic} in {events:?}"))
+    };
+    let (private, open) = (of("t"), of("open"));
+    assert!(!private.to_string().contains("secret"), "{private}");
+    assert_eq!((&private["payload"], &private["headers"]["x-dlq-offset"]), (&Value::Null, &json!("1")));
+    let why = private["headers"]["x-dlq-payload"].as_str().expect("a pointer");
+    assert!(why.contains("t.DLQ"), "{why}");
+    assert_eq!((&open["payload"], &open["key"]), (&json!("secret"), &json!("secret-key")), "{open}");
+    let letter = server.request_as("alice-secret", "GET", "/topics/t.DLQ/events", &json!(null)).1;
+    assert_eq!(letter["events"][0]["payload"], "secret", "those it is for find it there");
+}
