@@ -121,3 +121,28 @@ fn metrics_name_only_topics_of_the_tokens_namespaces() {
     let text = text.to_string();
     assert!(status == 200 && text.contains("secret-eu") && !text.contains("secret-us"), "{text}");
 }
+
+#[test]
+fn a_token_of_another_namespace_looks_at_the_server_without_naming_it() {
+    let config = "[[auth.tokens]]\ntoken = 'blue-secret'\nagent = 'blue'\nscopes = ['publish', 'metrics']\n\
+        namespaces = ['blue', 'green']\n[[auth.tokens]]\ntoken = 'root-secret'\nagent = 'root'\nscopes = ['admin']\n\
+        namespaces = ['*']\n";
+    let server = crate::server::Server::with_config(config, &[]);
+    for namespace in ["blue", "green", "default"] {
+        let path = format!("/topics/of-{namespace}/events?namespace={namespace}");
+        assert_eq!(server.request_as("root-secret", "POST", &path, &json!({"payload": 1})).0, 200);
+    }
+    let get = |path: &str| server.request_as("blue-secret", "GET", path, &json!(null));
+    let (status, metrics) = get("/metrics");
+    let metrics = metrics.to_string();
+    assert_eq!(status, 200, "{metrics}");
+    assert!(metrics.contains("of-blue") && metrics.contains("of-green") && !metrics.contains("of-default"));
+    let (status, stats) = get("/stats");
+    assert_eq!(status, 200, "{stats}");
+    let stats = stats.to_string();
+    assert!(stats.contains("of-blue") && !stats.contains("of-default"), "{stats}");
+    assert!(get("/stats?namespace=green").1.to_string().contains("of-green"));
+    for path in ["/stats?namespace=default", "/metrics?namespace=default", "/stats?namespace=red"] {
+        assert_eq!(get(path).0, 403, "{path}");
+    }
+}

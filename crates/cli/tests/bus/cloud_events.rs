@@ -194,3 +194,23 @@ fn a_page_of_an_allowed_origin_may_send_a_binary_event() {
         [("origin", "https://evil.example".to_owned()), ("access-control-request-method", "POST".to_owned())];
     assert_eq!(server.send("OPTIONS", "/topics/t/events", &stranger, Vec::new()).status().as_u16(), 403);
 }
+
+#[test]
+fn accept_is_weighed_by_its_qualities() {
+    let server = Server::start();
+    server.socket().publish("t", &json!(1));
+    for (accept, kind) in [
+        ("application/cloudevents+json;q=0, application/json", "application/json"),
+        ("application/json;q=0.1, application/cloudevents-batch+json", BATCH),
+        ("application/x-ndjson;q=0.5, application/json;q=0.4", "application/x-ndjson"),
+        ("application/x-ndjson, application/json", "application/x-ndjson"),
+        ("application/json, application/x-ndjson", "application/json"),
+        ("*/*, application/x-ndjson;q=0.1", "application/x-ndjson"),
+        ("application/json;q=0, */*", "application/x-ndjson"),
+        ("text/html, */*;q=0.8", "application/json"),
+        ("text/html", "application/json"),
+    ] {
+        let response = server.send("GET", "/topics/t/events", &[("accept", accept.to_owned())], Vec::new());
+        assert_eq!(response.headers()["content-type"], kind, "{accept}");
+    }
+}

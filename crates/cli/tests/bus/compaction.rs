@@ -50,3 +50,27 @@ fn the_newest_event_of_each_key_stays_and_readers_pass_over_the_rest() {
         .expect("it runs");
     assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
 }
+
+#[test]
+fn a_page_is_of_so_many_events_however_many_offsets_lie_between_them() {
+    let flags = ["--compact-interval-ms", "50", "--tombstone-ms", "0", "--maintain-interval-ms", "1"];
+    let server = Server::with(&flags);
+    assert_eq!(server.post("/topics", &json!({"topic": "state", "compact": true})).0, 201);
+    let many = (0..300).map(|n| json!({"key": "often", "payload": n}));
+    let events: Vec<_> = std::iter::once(json!({"key": "once", "payload": 0})).chain(many).collect();
+    assert_eq!(server.post("/topics/state/events", &json!(events)).0, 200);
+    while offsets(&server) != [1, 301] {
+        std::thread::yield_now();
+    }
+    for (query, expected, next) in [
+        ("limit=2", &[1, 301][..], 302),
+        ("limit=100", &[1, 301], 302),
+        ("limit=1&from=2", &[301], 302),
+        ("limit=1", &[1], 2),
+    ] {
+        let (_, page) = server.get(&format!("/topics/state/events?{query}"));
+        let found: Vec<_> =
+            page["events"].as_array().expect("events").iter().map(|event| &event["offset"]).collect();
+        assert_eq!((json!(found), &page["next"]), (json!(expected), &json!(next)), "{query}: {page}");
+    }
+}

@@ -57,6 +57,14 @@ impl NamespaceRule {
             NamespaceRule::Only(names) => names.iter().any(|name| name.as_str() == namespace),
         }
     }
+
+    /// What is meant by one that is not for `default` and names no other.
+    pub(crate) fn home(&self) -> Option<&Namespace> {
+        match self {
+            NamespaceRule::Only(names) if !self.allows(Namespace::default().as_str()) => names.first(),
+            _ => None,
+        }
+    }
 }
 
 /// One token as its operator configured it.

@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millrace_bus::{BusError, By};
 use millrace_model::{
-    Action, Event, Offset, Partition, Principal, Space, Timestamp, TopicConfig, TopicKey, TopicRow, keys,
+    Action, Event, Offset, Partition, Principal, Space, Stream, Timestamp, TopicConfig, TopicKey, TopicRow,
+    keys,
 };
 use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
@@ -28,6 +29,10 @@ const NDJSON: &str = "application/x-ndjson";
 const NEXT: HeaderName = HeaderName::from_static("millrace-next");
 /// Offsets of this page whose events are damaged.
 const DAMAGED: HeaderName = HeaderName::from_static("millrace-damaged");
+/// Reads for one page, and offsets of one read where the last one found nothing: a page passes over ten million empty
+/// offsets, and is shorter than asked for behind more.
+const GAP_READS_MAX: usize = 1000;
+const GAP_OFFSETS: usize = 10_000;
 /// What an envelope adds to the content of its event, about: a page may hold many small ones.
 const ENVELOPE_BYTES: usize = 256;
 
@@ -118,7 +123,7 @@ async fn fetch_checked(
             Start::Offset(offset) => offset,
             Start::Timestamp(ts) => store.seek(&stream, ts)?,
         };
-        let page = store.read(&stream, from, query.limit)?;
+        let page = read_over_gaps(store, &stream, from, query.limit)?;
         if !page.damaged.is_empty() {
             tracing::error!(%stream, offsets = ?page.damaged, "damaged events were set aside and cannot be read");
         }
@@ -132,6 +137,50 @@ async fn fetch_checked(
     let (page, next) = read.await?.map_err(|error| Refusal::from(to_wire::problem(&error)))?;
     app.runtime.count_damaged(page.damaged.len());
     Ok(Fetched { page, next, share })
+}
+
+/// A page of that many events, however many offsets between them compaction left empty. The store counts offsets, so
+/// that what one read costs is bounded; here so many reads are.
+fn read_over_gaps(
+    store: &dyn Store,
+    stream: &Stream,
+    from: Offset,
+    limit: ReadLimit,
+) -> Result<Page, StoreError> {
+    let mut page = store.read(stream, from, limit)?;
+    let mut bytes: usize = page.events.iter().map(|event| event.body.bytes()).sum();
+    let mut is_gap = page.events.is_empty();
+    for _ in 0..GAP_READS_MAX {
+        let left = limit.events_max.saturating_sub(page.events.len());
+        let next = page.through.next().max(from);
+        if left == 0 || bytes >= limit.bytes_max {
+            break;
+        }
+        let events_max = if is_gap { left.max(GAP_OFFSETS) } else { left };
+        let more = store.read(stream, next, ReadLimit { events_max, bytes_max: limit.bytes_max - bytes })?;
+        if more.through < next {
+            break;
+        }
+        is_gap = more.events.is_empty();
+        let mut through = more.through;
+        for event in more.events {
+            let with_it = bytes.saturating_add(event.body.bytes());
+            let is_full = with_it > limit.bytes_max && !page.events.is_empty();
+            if is_full || page.events.len() >= limit.events_max {
+                through = Offset(event.offset.0.saturating_sub(1));
+                break;
+            }
+            bytes = with_it;
+            page.events.push(event);
+        }
+        page.damaged.extend(more.damaged.into_iter().filter(|offset| *offset <= through));
+        let is_cut = through < more.through;
+        page.through = through;
+        if is_cut {
+            break;
+        }
+    }
+    Ok(page)
 }
 
 /// For the most the page can become, as events and as an answer. `None` only if the semaphore were closed.
@@ -265,6 +314,17 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    fn named(kind: &str) -> Option<Form> {
+        match kind {
+            NDJSON | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => {
+                Some(Form::Lines)
+            }
+            CLOUD_EVENT | CLOUD_EVENTS => Some(Form::CloudEvents),
+            "application/json" => Some(Form::Document),
+            _ => None,
+        }
+    }
+
     fn content_type(self) -> &'static str {
         match self {
             Form::Document => "application/json",
@@ -274,16 +334,38 @@ impl Form {
     }
 }
 
-/// By Accept, the first kind there that is known. A page of one event is a batch too: whoever pages wants one shape.
+/// By Accept: the kind with the highest quality there, the first named of several. What is named outright counts before
+/// what a wildcard lets in. If nothing we have is wanted the answer is a document all the same: it is readable at least.
+/// A page of one event is a batch too: whoever pages wants one shape.
 pub(crate) fn form(headers: &HeaderMap) -> Form {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut kinds =
-        accepted.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next().unwrap_or("").trim());
-    let known = kinds.find_map(|kind| match kind.to_ascii_lowercase().as_str() {
-        NDJSON | "application/ndjson" | "application/jsonl" | "application/x-jsonlines" => Some(Form::Lines),
-        CLOUD_EVENT | CLOUD_EVENTS => Some(Form::CloudEvents),
-        "application/json" => Some(Form::Document),
-        _ => None,
-    });
-    known.unwrap_or(Form::Document)
+    let ranges: Vec<_> = accepted.flat_map(|value| value.split(',')).map(range).collect();
+    let mut best = (0, Form::Document);
+    for (kind, quality) in &ranges {
+        match Form::named(kind) {
+            Some(form) if *quality > best.0 => best = (*quality, form),
+            _ => {}
+        }
+    }
+    if best.0 > 0 {
+        return best.1;
+    }
+    // Nothing is wanted by name: what a wildcard stands for, without what was turned down by name.
+    let wild =
+        ranges.iter().any(|(kind, quality)| *quality > 0 && matches!(&**kind, "*/*" | "application/*"));
+    let refused = |form| ranges.iter().any(|(kind, _)| Form::named(kind) == Some(form));
+    let left = [Form::Document, Form::Lines, Form::CloudEvents].into_iter().find(|form| !refused(*form));
+    left.filter(|_| wild).unwrap_or(Form::Document)
+}
+
+/// A kind, and how much it is wanted in thousandths (RFC 9110, 12.4.2). A quality that cannot be read is a full one.
+fn range(text: &str) -> (String, u32) {
+    let mut parts = text.split(';').map(str::trim);
+    let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let quality = parts
+        .filter_map(|part| part.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .and_then(|(_, value)| value.trim().parse::<f32>().ok())
+        .filter(|quality| (0.0..=1.0).contains(quality));
+    (kind, quality.map_or(1000, |quality| (quality * 1000.0) as u32))
 }

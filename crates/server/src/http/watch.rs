@@ -5,14 +5,22 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_bus::{BusError, Reply, Request};
 
+use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::http::{document, json};
 use crate::params::Params;
 use crate::refusal::Refusal;
 use crate::to_wire;
 
-pub(crate) async fn stats(State(app): State<SharedApp>, params: Params) -> Result<Response, Refusal> {
-    let namespace = params.namespace()?;
+pub(crate) async fn stats(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    params: Params,
+) -> Result<Response, Refusal> {
+    let given = params.text("namespace").is_some();
+    // Without one: `default`, or the first of a token that is not for it.
+    let home = caller.grant.as_deref().and_then(|grant| grant.namespaces.home()).filter(|_| !given);
+    let namespace = home.map_or_else(|| params.namespace(), |home| Ok(home.clone()))?;
     match app.ask(None, Request::Stats).await? {
         Reply::Stats(stats) => {
             let uptime_ms = app.runtime.metrics().uptime_ms;
