@@ -70,9 +70,9 @@ impl BackupError {
 pub fn backup(database: &Path, target: &Path, existing: Existing) -> Result<Copied, BackupError> {
     let conn = open_source(database)?;
     let partial = locks::beside(target, ".partial");
-    for path in [target, &partial] {
-        refuse_parts(database, path)?;
-    }
+    refuse_part(database, target)?;
+    refuse_part(database, &partial)?;
+    refuse_log(target)?;
     refuse_existing(target, existing)?;
     let partial = Partial::claim(&partial)?;
     let copied = partial.fill(&conn, database)?;
@@ -105,9 +105,9 @@ pub(crate) fn refuse_existing(target: &Path, existing: Existing) -> Result<(), B
     Ok(())
 }
 
-/// Nothing that belongs to a database may be written over, whoever asks for it: neither the store's own files nor the
-/// log of any other.
-fn refuse_parts(database: &Path, target: &Path) -> Result<(), BackupError> {
+/// Nothing that belongs to a database may be written over, whoever asks for it: neither the store's own files nor what
+/// stands beside another.
+fn refuse_part(database: &Path, target: &Path) -> Result<(), BackupError> {
     if is_same(database, target) {
         return Err(BackupError::Itself(target.to_owned()));
     }
@@ -117,9 +117,11 @@ fn refuse_parts(database: &Path, target: &Path) -> Result<(), BackupError> {
     }
     let name = target.to_string_lossy();
     let mut bases = COMPANIONS.iter().filter_map(|companion| name.strip_suffix(companion)).map(Path::new);
-    if let Some(base) = bases.find(|base| base.is_file()) {
-        return Err(part(base));
-    }
+    bases.find(|base| base.is_file()).map_or(Ok(()), |base| Err(part(base)))
+}
+
+/// A database in use has one, and so does one whose process was killed.
+fn refuse_log(target: &Path) -> Result<(), BackupError> {
     let mut logs = LOGS.iter().map(|log| locks::beside(target, log));
     match logs.find(|log| log.metadata().is_ok_and(|log| log.len() > 0)) {
         Some(log) => Err(BackupError::HasLog { path: target.to_owned(), log }),

@@ -116,11 +116,21 @@ fn has_payload(letter: &Event) -> bool {
     letter.body.headers.as_ref().is_none_or(|headers| headers.get("x-dlq-payload").is_none())
 }
 
+/// In the letter: the event's id.
+const DLQ_ID_HEADER: &str = "x-dlq-id";
+/// In the event that is there again: the id it had, and the letter's.
+const REPLAYED_FROM: &str = "x-replayed-from";
+const REPLAYED_LETTER: &str = "x-replayed-letter";
+
 /// The event as its author wrote it, caused by the letter.
 fn original(letter: &Event) -> NewEvent {
     let body = &letter.body;
     let mut headers = body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
+    let replayed = headers.get(DLQ_ID_HEADER).cloned();
     headers.retain(|name, _| !name.starts_with(DLQ_HEADER_PREFIX));
+    // Its id is a new one: whoever gets it again can tell what it was, and by which letter it came.
+    headers.extend(replayed.map(|id| (REPLAYED_FROM.to_owned(), id)));
+    headers.insert(REPLAYED_LETTER.to_owned(), letter.id.to_string());
     // A letter whose id leaves no room for the prefix is told by its place instead.
     let id = EventId::parse(&format!("replay:{}", letter.id))
         .or_else(|_| EventId::parse(&format!("replay:{}:{}", letter.stream.partition, letter.offset)));
@@ -181,8 +191,8 @@ mod tests {
 
     #[test]
     fn a_replayed_letter_is_the_original_with_its_cause() {
-        let headers =
-            [("x-dlq-reason", "boom"), ("trace", "7")].map(|(name, value)| (name.into(), value.into()));
+        let headers = [("x-dlq-reason", "boom"), ("x-dlq-id", "order-1"), ("trace", "7")]
+            .map(|(name, value)| (name.into(), value.into()));
         let body = EventBody {
             headers: Some(Headers::from_map(&headers.into())),
             key: Some("k".into()),
@@ -198,7 +208,8 @@ mod tests {
         let event = original(&letter);
         assert_eq!(event.id, Some(EventId::parse("replay:letter-3").unwrap()));
         assert_eq!(event.body.lineage.causation, Some(letter.id.clone()));
-        assert_eq!(event.body.headers.as_ref().unwrap().json().as_str(), "{\"trace\":\"7\"}");
+        let told = r#"{"trace":"7","x-replayed-from":"order-1","x-replayed-letter":"letter-3"}"#;
+        assert_eq!(event.body.headers.as_ref().unwrap().json().as_str(), told);
         assert_eq!(event.body.payload.as_str(), "{\"a\": 1}");
     }
 }
