@@ -35,7 +35,27 @@ impl Bus {
             | Request::ListTopics { .. }
             | Request::Stats => return Ok(()),
         };
-        self.permit(by.as_deref(), action, topic)
+        let exists = self.topic_ids.contains_key(topic);
+        let joins = matches!(request, Request::Publish(_) | Request::PublishBatch(_) | Request::Subscribe(_));
+        if !joins && !exists {
+            // The answer is that there is none, whatever the lists of its topic say.
+            return Ok(());
+        }
+        let refused = match (self.permit(by.as_deref(), action, topic), by.as_deref()) {
+            (Err(refused), Some(who)) if !self.may_see(who, topic) => refused,
+            (permitted, _) => return permitted,
+        };
+        // Where topics make themselves, asking for this one would have made it: that it is there cannot be hidden.
+        Err(match joins {
+            true if self.limits.auto_create => refused,
+            true => refused.hidden(BusError::NoAutoCreate(topic.clone())),
+            false => refused.hidden(BusError::UnknownTopic(topic.clone())),
+        })
+    }
+
+    /// Whoever may publish to a topic knows of it, and is better served with the reason.
+    fn may_see(&self, who: &Principal, topic: &TopicKey) -> bool {
+        who.may_see(topic, self.permit(Some(who), Action::Publish, topic).is_ok())
     }
 
     pub(crate) fn permit(

@@ -170,6 +170,9 @@ pub enum BusError {
     TopicDeleted(TopicKey),
     #[error("agent {agent} may not {action} topic {at}: its access list does not let it", at = .topic.topic())]
     Forbidden { topic: TopicKey, agent: Actor, action: Action },
+    /// `why` for the record; whoever may not see the topic is told what they would be told if there were none.
+    #[error("{shown}")]
+    Hidden { shown: Box<BusError>, why: Box<BusError> },
     #[error("{0}")]
     BadConfig(ConfigError),
     #[error("there is no group {group} on topic {at}", at = .topic.topic())]
@@ -216,6 +219,19 @@ pub enum BusError {
 }
 
 impl BusError {
+    /// What really stood in the way, for the audit: not for whoever asked.
+    pub fn why(&self) -> &BusError {
+        match self {
+            BusError::Hidden { why, .. } => why,
+            other => other,
+        }
+    }
+
+    /// A refusal as somebody is told who must not learn that the topic exists.
+    pub fn hidden(self, as_if: BusError) -> BusError {
+        BusError::Hidden { shown: Box::new(as_if), why: Box::new(self) }
+    }
+
     pub fn code(&self) -> ErrorCode {
         match self {
             BusError::UnknownTopic(_)
@@ -223,6 +239,7 @@ impl BusError {
             | BusError::TopicDeleted(_)
             | BusError::GroupGone => ErrorCode::BadTopic,
             BusError::Forbidden { .. } | BusError::NotYourRow(_) => ErrorCode::Forbidden,
+            BusError::Hidden { shown, .. } => shown.code(),
             BusError::UnknownGroup { .. } | BusError::NotAMember { .. } => ErrorCode::BadGroup,
             BusError::BadConfig(_)
             | BusError::OutOfRange { .. }

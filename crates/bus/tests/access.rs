@@ -8,7 +8,13 @@ use desk::{Desk, event, subscription, topic};
 use millrace_bus::*;
 use millrace_model::*;
 
+/// With the scope to publish: whoever may publish to a topic is told why they may not read it.
 fn by(agent: &str) -> By {
+    let roles = vec![Actor::new("publish").expect("a name")];
+    Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles }))
+}
+
+fn reader(agent: &str) -> By {
     Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles: Vec::new() }))
 }
 
@@ -61,6 +67,22 @@ fn every_way_to_read_asks_the_subscribe_list() {
     });
     let out = desk.out();
     assert!(out.len() == 4 && out.iter().all(|line| line.contains(NO_READ)), "{out:?}");
+}
+
+#[test]
+fn whoever_may_not_even_publish_is_told_that_there_is_no_such_topic() {
+    let mut desk = Desk::new();
+    create(&mut desk, "t", None, list(&["alice"]));
+    desk.out();
+    let mut told = |by: By, name: &str| {
+        desk.by = by;
+        desk.call(Request::Offsets { topic: topic(name) });
+        desk.out().remove(0).replace(&format!("topic {name}:"), "topic NAME:")
+    };
+    let absent = told(reader("eve"), "absent");
+    assert!(absent.starts_with("refused bad_topic: there is no topic NAME"), "{absent}");
+    assert_eq!(told(reader("eve"), "t"), absent);
+    assert_eq!(told(by("eve"), "t.DLQ"), absent, "what is not there is not there");
 }
 
 #[test]

@@ -36,6 +36,14 @@ impl Principal {
     }
 }
 
+impl Principal {
+    /// Whether they may know of a topic that they may not read. Everybody knows the server's own; administrators see all;
+    /// others see those that their token and the topic's list let them publish to.
+    pub fn may_see(&self, topic: &TopicKey, publish_listed: bool) -> bool {
+        topic.is_system() || self.is("admin") || publish_listed && self.is("publish")
+    }
+}
+
 impl TopicName {
     pub fn is_system(&self) -> bool {
         self.as_str().starts_with(SYSTEM_PREFIX)

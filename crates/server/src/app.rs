@@ -88,7 +88,7 @@ impl App {
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
         match self.runtime.call_as(by, request).await {
-            Ok(Reply::Refused(error)) => Err(to_wire::problem(&error).into()),
+            Ok(Reply::Refused(error)) => Err(Refusal::of(&error)),
             Ok(reply) => {
                 let asker = Asker::current();
                 let asker = asker.as_deref();

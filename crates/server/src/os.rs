@@ -171,6 +171,7 @@ impl App {
                 self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
             }
             Seen::Bus { by, what, reply: Reply::Refused(error), trace } => {
+                let error = error.why();
                 let (namespace, topic) = match error {
                     BusError::Forbidden { topic, .. } => (Some(topic.namespace()), Some(topic.topic())),
                     _ => (None, None),

@@ -2,11 +2,12 @@
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use millrace_bus::Reply;
+use millrace_bus::{BusError, Reply};
 use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
 use millrace_wire::{ErrorCode, FrameError};
 
 use crate::access::{Reason, TooSoon};
+use crate::to_wire;
 
 /// Boxed, because it travels in the error side of every handler's result.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Refusal(Box<Answer>);
 struct Answer {
     problem: Problem,
     header: Option<(HeaderName, HeaderValue)>,
+    /// For the audit, where it is not what the caller is told.
+    why: Option<Reason>,
 }
 
 impl Refusal {
@@ -34,6 +37,15 @@ impl Refusal {
         self
     }
 
+    /// The engine's own refusal.
+    pub(crate) fn of(error: &BusError) -> Refusal {
+        let mut refusal = Refusal::from(to_wire::problem(error));
+        if let BusError::Hidden { why, .. } = error {
+            refusal.0.why = Some(Reason { code: to_wire::code(why), why: why.to_string().into() });
+        }
+        refusal
+    }
+
     /// The engine answered something that no answer to this request can be.
     pub(crate) fn unexpected(reply: &Reply) -> Refusal {
         tracing::error!(?reply, "an answer does not fit its request");
@@ -44,7 +56,7 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Refusal(Box::new(Answer { problem, header: None }))
+        Refusal(Box::new(Answer { problem, header: None, why: None }))
     }
 }
 
@@ -64,7 +76,7 @@ impl From<TooSoon> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Answer { problem, header } = *self.0;
+        let Answer { problem, header, why } = *self.0;
         let mut text = String::new();
         problem.write(&mut text);
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -73,8 +85,11 @@ impl IntoResponse for Refusal {
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
-        if let Some(code) = ErrorCode::parse(&problem.code) {
-            response.extensions_mut().insert(Reason { code, why: problem.detail.into() });
+        let told = |problem: Problem| {
+            Some(Reason { code: ErrorCode::parse(&problem.code)?, why: problem.detail.into() })
+        };
+        if let Some(reason) = why.or_else(|| told(problem)) {
+            response.extensions_mut().insert(reason);
         }
         response
     }

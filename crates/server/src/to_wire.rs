@@ -86,7 +86,7 @@ fn refused(error: &BusError, group: Option<&Group>) -> FrameError {
 
 pub(crate) fn problem(error: &BusError) -> Problem {
     let problem = Problem::from(refused(error, None));
-    match error {
+    match shown(error) {
         BusError::UnknownTopic(_)
         | BusError::NoAutoCreate(_)
         | BusError::TopicDeleted(_)
@@ -113,6 +113,14 @@ pub(crate) fn code(error: &BusError) -> ErrorCode {
     }
 }
 
+/// What is told of a refusal: of a hidden topic, that it is not there.
+fn shown(error: &BusError) -> &BusError {
+    match error {
+        BusError::Hidden { shown, .. } => shown,
+        other => other,
+    }
+}
+
 fn about(error: &BusError) -> About {
     let of = |topic: &TopicKey| About::topic(topic.topic());
     let of_group = |topic, group: &Group| About { group: Some(group.as_str().into()), ..of(topic) };
@@ -132,6 +140,7 @@ fn about(error: &BusError) -> About {
         BusError::UnknownOffset { topic, group, partition, offset, .. } => {
             About { partition: Some(*partition), offset: Some(*offset), ..of_group(topic, group) }
         }
+        BusError::Hidden { shown, .. } => about(shown),
         BusError::BadConfig(_)
         | BusError::LimitReached { .. }
         | BusError::OutOfRange { .. }

@@ -140,7 +140,7 @@ fn dead_letters_are_as_private_as_their_topic() {
     alice.subscribe("t", "g", &json!({"from": {"kind": "earliest"}}));
     alice.message();
     let letters = |token: &str, path: &str| server.request_as(token, "GET", path, &json!(null));
-    assert_eq!(letters("eve-secret", "/dead-letters?topic=t").0, 403, "also before there are any");
+    assert_eq!(letters("eve-secret", "/dead-letters?topic=t").0, 404, "also before there are any");
     alice.send_nack("t", "g", 1, &json!({}));
     while letters("alice-secret", "/dead-letters?topic=t").1["events"] == json!([]) {}
     assert!(letters("alice-secret", "/dead-letters").1.to_string().contains("t.DLQ"));
@@ -151,11 +151,11 @@ fn dead_letters_are_as_private_as_their_topic() {
             assert_eq!(status / 100, 2);
         }
         for path in ["/dead-letters?topic=t", "/topics/t.DLQ/events", "/topics/t.DLQ"] {
-            assert_eq!(letters("eve-secret", path).0, 403, "{path}");
+            assert_eq!(letters("eve-secret", path).0, 404, "as if there were none: {path}");
             assert_eq!(letters("alice-secret", path).0, 200, "{path}");
         }
         let replay = server.request_as("eve-secret", "POST", "/dead-letters/t/replay", &json!({})).0;
-        assert_eq!(replay, 403);
+        assert_eq!(replay, 404);
         let mut eve = open(&server, "eve-secret");
         eve.send(&json!({"type": "SUBSCRIBE", "topic": "t.DLQ", "group": "spy"}));
         eve.refused("forbidden");
@@ -215,4 +215,60 @@ fn the_mirror_of_dead_letters_does_not_show_what_a_list_keeps() {
     assert_eq!((&open["payload"], &open["key"]), (&json!("secret"), &json!("secret-key")), "{open}");
     let letter = server.request_as("alice-secret", "GET", "/topics/t.DLQ/events", &json!(null)).1;
     assert_eq!(letter["events"][0]["payload"], "secret", "those it is for find it there");
+}
+
+/// The answer to each way of asking about a topic, with its name taken out.
+fn told(server: &Server, token: &str, topic: &str) -> Vec<String> {
+    let ways = ["", "/events", "/offsets", "/groups"].map(|path| ("GET", format!("/topics/{topic}{path}")));
+    let more = [
+        ("GET", format!("/dead-letters?topic={topic}")),
+        ("GET", format!("/topics/{topic}.DLQ")),
+        ("GET", format!("/topics/{topic}.DLQ/events")),
+        ("POST", format!("/topics/{topic}/groups/g/seek")),
+    ];
+    let ask = |(method, path): (&str, String)| {
+        let body = json!({"from": {"kind": "earliest"}});
+        let (status, problem) = server.request_as(token, method, &path, &body);
+        format!("{status} {problem}").replace(topic, "NAME")
+    };
+    ways.into_iter().chain(more).map(ask).collect()
+}
+
+#[test]
+fn a_topic_one_may_not_see_answers_like_one_that_is_not_there() {
+    let server = server();
+    make(&server, "hidden", &json!({"subscribeACL": ["alice"], "publishACL": ["alice"]}));
+    make(&server, "unread", &json!({"subscribeACL": ["alice"]}));
+    for (token, topic) in [("eve-secret", "hidden"), ("reader-secret", "unread")] {
+        let absent = told(&server, token, "absent");
+        assert!(absent.iter().all(|answer| answer.starts_with("404 ")), "{absent:?}");
+        assert_eq!(told(&server, token, topic), absent, "{token}");
+    }
+    // Whoever may publish to it, or looks after it, is told the reason.
+    let ask = |token: &str, path: &str| server.request_as(token, "GET", path, &json!(null));
+    for (token, topic) in [("eve-secret", "unread"), ("root-secret", "hidden")] {
+        let (status, problem) = ask(token, &format!("/topics/{topic}/events"));
+        assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
+    }
+    // What is not there is not there, whatever is said about its neighbour.
+    assert_eq!(ask("eve-secret", "/topics/unread.DLQ").0, 404);
+    // The record has the truth.
+    let log = server.log();
+    assert!(log.contains("agent eve may not read topic hidden: its access list does not let it"), "{log}");
+}
+
+#[test]
+fn without_automatic_topics_nothing_tells_hidden_ones() {
+    let server = Server::with_config(crate::access::TOKENS, &["--no-auto-create"]);
+    make(&server, "hidden", &json!({"subscribeACL": ["alice"], "publishACL": ["alice"]}));
+    let mut eve = open(&server, "eve-secret");
+    let mut answers = |topic: &str| {
+        eve.send(&json!({"type": "SUBSCRIBE", "topic": topic, "group": "g"}));
+        eve.send(&json!({"type": "PUBLISH", "topic": topic, "payload": 1}));
+        let frames = [eve.expect("ERROR").to_string(), eve.expect("ERROR").to_string()];
+        let path = format!("/topics/{topic}/events");
+        let (status, problem) = server.request_as("eve-secret", "POST", &path, &json!({"payload": 1}));
+        [&frames[..], &[format!("{status} {problem}")]].concat().join("\n").replace(topic, "NAME")
+    };
+    assert_eq!(answers("hidden"), answers("absent"));
 }

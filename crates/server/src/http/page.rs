@@ -20,7 +20,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::app::{App, BODY_UNIT};
 use crate::params::Params;
 use crate::refusal::Refusal;
-use crate::to_wire;
 
 const LIMIT_DEFAULT: u64 = 100;
 const INTEGER_MAX: u64 = (1 << 53) - 1;
@@ -134,7 +133,7 @@ async fn fetch_checked(
         }
         Ok(Ok((page, next)))
     });
-    let (page, next) = read.await?.map_err(|error| Refusal::from(to_wire::problem(&error)))?;
+    let (page, next) = read.await?.map_err(|error| Refusal::of(&error))?;
     app.runtime.count_damaged(page.damaged.len());
     Ok(Fetched { page, next, share })
 }
@@ -227,19 +226,23 @@ fn check_topic(
     };
     if let Some(who) = by {
         // The engine's rule: dead letters without a list of their own have their topic's.
-        let action = Action::Subscribe;
-        let of = match (config.access(action), topic.dead_letters_of()) {
-            (None, Some(of)) => topic_config(store, &of)?,
-            _ => None,
+        let of = match topic.dead_letters_of() {
+            Some(of) => topic_config(store, &of)?,
+            None => None,
         };
-        let list = config.access(action).or_else(|| of.as_ref()?.access(action));
-        let permitted = match list {
+        let list = |action| config.access(action).or_else(|| of.as_ref()?.access(action));
+        let action = Action::Subscribe;
+        let permitted = match list(action) {
             Some(list) => list.permits(who),
             None => who.may_read_unlisted(topic),
         };
         if !permitted {
-            let (topic, agent) = (topic.clone(), who.agent.clone());
-            return Ok(Err(BusError::Forbidden { topic, agent, action }));
+            let refused = BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action };
+            let publishes = list(Action::Publish).is_none_or(|list| list.permits(who));
+            return Ok(Err(match who.may_see(topic, publishes) {
+                true => refused,
+                false => refused.hidden(BusError::UnknownTopic(topic.clone())),
+            }));
         }
     }
     let partitions = config.partitions.max(1);

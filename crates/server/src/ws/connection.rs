@@ -64,6 +64,7 @@ impl Connection<'_> {
         match item {
             Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. } => {
                 let what = waiting.map_or("MESSAGE", |waiting| waiting.op);
+                let error = error.why();
                 self.refused(to_wire::code(error), what, &error.to_string(), about(error), trace);
             }
             Item::Reply { reply, .. } => {
