@@ -39,7 +39,7 @@ fn doctor(server: &Server, args: &[&str]) -> Ran {
 fn a_healthy_store_is_told_so_served_or_not() {
     let (mut server, _) = stopped();
     let ran = doctor(&server, &[]).ok();
-    assert!(ran.contains("is healthy: schema 4, 40 whole events in 2 streams"), "{ran}");
+    assert!(ran.contains("is healthy: schema 5, 40 whole events in 2 streams"), "{ran}");
     assert!(!ran.contains("problem"), "{ran}");
     server.restart();
     let seen = doctor(&server, &["--json"]).json();
