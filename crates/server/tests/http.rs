@@ -186,7 +186,8 @@ async fn dead_letters_are_listed_read_and_replayed_once() {
     let events = http(addr, "GET", "/topics/t/events", "").await.json();
     let events = events["events"].as_array().unwrap();
     assert_eq!(events.len(), 2, "replayed twice, stored once: {events:?}");
-    assert_eq!((&events[1]["payload"], &events[1]["headers"]), (&json!({"n": 1}), &json!({"trace": "7"})));
+    let told = json!({"trace": "7", "x-replayed-from": &events[0]["id"], "x-replayed-letter": &entries["events"][0]["id"]});
+    assert_eq!((&events[1]["payload"], &events[1]["headers"]), (&json!({"n": 1}), &told));
     server.stop().await.unwrap();
 }
 
