@@ -1,8 +1,10 @@
 //! The project's own verbs, run as `cargo xtask <verb>`. One file per verb.
 
+mod fixtures;
 mod help;
 mod needs;
 mod peers;
+mod powercut;
 mod repo;
 mod sdk;
 mod stage;
@@ -19,6 +21,8 @@ fn main() -> ExitCode {
         ["test", filter] => test::run(Some(filter)),
         ["tidy"] => tidy::run(),
         ["peers", options @ ..] => peers::run(options),
+        ["powercut", options @ ..] => powercut::run(options),
+        ["fixtures", versions @ ..] => fixtures::run(versions),
         [] | ["help" | "--help" | "-h"] => help::run(),
         unknown => help::refuse(unknown),
     };

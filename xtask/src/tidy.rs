@@ -2,6 +2,7 @@
 //! problems; this file only gathers the data, runs them all, and prints what they found.
 
 mod bans;
+mod crates;
 mod direction;
 #[cfg(test)]
 mod fixture;
@@ -57,6 +58,7 @@ pub(crate) fn run() -> Result<()> {
         }
     }
 
+    problems.extend(crates::too_many());
     for note in size::worth_a_question(&tree) {
         println!("note: {note}");
     }

@@ -3,9 +3,11 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_model::Now;
-use millrace_router::{BootError, CapabilityId, Manifest, Router};
+use millrace_router::{BootError, CapabilityId, Input, Manifest, Router};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_local};
 
@@ -38,9 +40,14 @@ pub(crate) struct Actors {
     link: LoopLink,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
+    /// Who takes the place of an actor that has not finished, and waits for that.
+    successors: BTreeMap<CapabilityId, Rc<Mailbox>>,
+    /// How long it waits; 0 = as long as it takes.
+    handover_ms: u64,
 }
 
 struct Actor {
+    name: Arc<str>,
     mailbox: Rc<Mailbox>,
     task: JoinHandle<()>,
     /// Written by hand, such as a child process.
@@ -50,8 +57,15 @@ struct Actor {
 }
 
 impl Actors {
-    pub(crate) fn new(ear: Ear, link: LoopLink, runtime: Handle, bus_feed: Option<BusFeed>) -> Actors {
-        Actors { running: BTreeMap::new(), ear, link, runtime, bus_feed }
+    pub(crate) fn new(
+        ear: Ear,
+        link: LoopLink,
+        runtime: Handle,
+        bus_feed: Option<BusFeed>,
+        handover_ms: u64,
+    ) -> Actors {
+        let (running, successors) = (BTreeMap::new(), BTreeMap::new());
+        Actors { running, ear, link, runtime, bus_feed, successors, handover_ms }
     }
 
     /// All of it or nothing of it: contracts are read and checked before anything starts.
@@ -74,16 +88,42 @@ impl Actors {
         for id in gone {
             if let Some(actor) = self.running.get_mut(id) {
                 actor.feed = None;
+                actor.mailbox.leave(self.handover_ms);
             }
         }
         for ((id, manifest), work) in ids.iter().zip(&manifests).zip(works) {
-            self.start(*id, manifest, work);
+            self.start(*id, manifest, work, gone);
         }
         Ok(ids)
     }
 
-    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: Ready) {
+    /// One of those that go has the same name: what it was given comes before anything its successor is given, so the
+    /// successor begins when it has finished.
+    fn follow(&mut self, gone: &[CapabilityId], name: &str, mailbox: &Rc<Mailbox>) {
+        let of = |id: &CapabilityId| self.running.get(id).filter(|actor| *actor.name == *name);
+        let Some((before, old)) = gone.iter().find_map(|id| Some((*id, of(id)?.mailbox.clone()))) else {
+            return;
+        };
+        mailbox.hold();
+        self.successors.insert(before, mailbox.clone());
+        if self.handover_ms == 0 {
+            return;
+        }
+        let (ear, wait, mailbox) = (self.ear.clone(), self.handover_ms, mailbox.clone());
+        let name: Arc<str> = name.into();
+        spawn_local(async move {
+            let too_long = tokio::time::timeout(Duration::from_millis(wait), mailbox.is_open()).await;
+            if too_long.is_err() {
+                let reason = format!("it had not finished {wait} ms after a reload replaced it");
+                old.clear(&ear, before, &name, &reason);
+                ear.tell(Input::Unhealthy { capability: before, reason });
+            }
+        });
+    }
+
+    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: Ready, gone: &[CapabilityId]) {
         let mailbox = Rc::new(Mailbox::default());
+        self.follow(gone, &manifest.name, &mailbox);
         let port = Port::new(id, manifest.name.clone(), mailbox.clone(), self.ear.clone(), self.link.clone());
         let tidies_up = matches!(work, Ready::Actor(_));
         let task = match work {
@@ -96,18 +136,32 @@ impl Actors {
             Some(feed) if !manifest.bus.is_empty() => Some(feed(id, manifest, self.link.clone())),
             _ => None,
         };
-        self.running.insert(id, Actor { mailbox, task, tidies_up, feed });
+        let name = manifest.name.clone();
+        self.running.insert(id, Actor { name, mailbox, task, tidies_up, feed });
     }
 
     pub(crate) fn mailbox(&self, id: CapabilityId) -> Option<&Rc<Mailbox>> {
         self.running.get(&id).map(|actor| &actor.mailbox)
     }
 
-    /// Its mailbox is empty and stays so: the actor ends by itself.
+    /// Its mailbox is empty and stays so: the actor ends by itself, and then its successor begins.
     pub(crate) fn retired(&mut self, id: CapabilityId) {
-        if let Some(actor) = self.running.remove(&id) {
-            actor.mailbox.close();
-        }
+        let successor = self.successors.remove(&id);
+        let Some(Actor { mailbox, task, tidies_up, .. }) = self.running.remove(&id) else { return };
+        mailbox.close();
+        let Some(successor) = successor else { return };
+        spawn_local(async move {
+            // It may have been waiting for its own predecessor.
+            mailbox.is_open().await;
+            if tidies_up {
+                // A child process is killed if it does not end; one that panicked has ended, too.
+                let _ = task.await;
+            } else {
+                // A function that still runs has nobody to answer to: the engine has answered for it.
+                task.abort();
+            }
+            successor.open();
+        });
     }
 
     /// At the end of the loop: closes every mailbox. Handlers are cut off, nobody waits for their answers any more;

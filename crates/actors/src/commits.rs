@@ -1,6 +1,6 @@
 //! What the engine wants durable, in order, many wishes in one write.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,12 +23,22 @@ pub(crate) struct Commits(Rc<State>);
 struct State {
     waiting: RefCell<VecDeque<(Token, Vec<Op>)>>,
     arrived: Notify,
+    /// A write is under way.
+    writes: Cell<bool>,
+    written: Notify,
 }
 
 impl Commits {
     pub(crate) fn put(&self, token: Token, ops: Vec<Op>) {
         self.0.waiting.borrow_mut().push_back((token, ops));
         self.0.arrived.notify_one();
+    }
+
+    /// Waits until everything that was put is written, or has failed.
+    pub(crate) async fn all_written(&self) {
+        while self.0.writes.get() || !self.0.waiting.borrow().is_empty() {
+            self.0.written.notified().await;
+        }
     }
 
     /// One write at a time, so that a timer's end never overtakes its beginning.
@@ -39,6 +49,7 @@ impl Commits {
                 self.0.arrived.notified().await;
                 continue;
             }
+            self.0.writes.set(true);
             let result = match &commit {
                 Some(commit) => commit(ops).await,
                 None => Err("nothing durable was given to the loop".to_owned()),
@@ -46,6 +57,8 @@ impl Commits {
             for token in tokens {
                 ear.tell(Input::Committed { token, result: result.clone() });
             }
+            self.0.writes.set(false);
+            self.0.written.notify_waiters();
         }
     }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
+use crate::builtin::of_data;
 use crate::inbox::{Ended, LoopLink, Told};
 
 /// For one message. Cheap to clone; may go to other threads.
@@ -61,8 +62,7 @@ impl Context {
 
     /// The message's data as a type; 422 if it is none.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, OsFault> {
-        serde_json::from_str(self.hand.message.data.as_str())
-            .map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}")))
+        serde_json::from_str(&self.hand.message.data.last_members()).map_err(|error| of_data(&error))
     }
 
     /// The data of a reply, to be returned by the handler.

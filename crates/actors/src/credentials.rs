@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use millrace_model::{Namespace, OsKind, OsMessage, Principal};
-use millrace_router::scheduled;
+use millrace_model::{Namespace, Namespaces, OsKind, OsMessage, Principal};
+use millrace_router::{NotVouched, scheduled};
 use serde_json::Value;
 
-use crate::builtin::{Where, place_of};
+use crate::builtin::{namespace_of, place_of};
 
 pub(crate) const AUTHENTICATE: &str = "Syscall.Authenticate";
 pub(crate) const SHUTDOWN: &str = "Syscall.Shutdown";
@@ -20,6 +20,8 @@ const PUBLISH_ONLY: &str = "Forbidden: Bus.Publish needs a token with the scope 
 pub(crate) const REVOKED: &str = "Authentication required: the token is no longer valid, come in again";
 const PUBLISH: &str = "Bus.Publish";
 const TIMER_SET: &str = "Timer.Set";
+/// Every type of this capability names a namespace.
+const MEMORY: &str = "Memory.";
 
 /// What a token stands for.
 #[derive(Clone)]
@@ -46,8 +48,8 @@ pub struct Rights {
     pub admin: bool,
     /// `Bus.Publish`.
     pub publish: bool,
-    /// Where to; `None` = everywhere.
-    pub namespaces: Option<Arc<[Namespace]>>,
+    /// Where to, and whose Memory; `None` = everywhere.
+    pub namespaces: Namespaces,
 }
 
 impl Rights {
@@ -66,7 +68,11 @@ impl Rights {
                 SHUTDOWN | RELOAD if !self.admin => return Some(ADMIN_ONLY.into()),
                 PUBLISH if !self.publish => return Some(PUBLISH_ONLY.into()),
                 // What cannot be read goes nowhere: the capability reads it the same way.
-                PUBLISH => return self.refuse_namespace(&place_of(&data).ok()?),
+                PUBLISH => return self.refuse_namespace(&place_of(&data).ok()?.namespace),
+                // Without one it is the token's own.
+                memory if memory.starts_with(MEMORY) => {
+                    return namespace_of(&data).ok()?.and_then(|named| self.refuse_namespace(&Some(named)));
+                }
                 // Read as the engine will read it: what it refuses sets no timer.
                 TIMER_SET => (ty, data) = scheduled(&data)?,
                 _ => return None,
@@ -74,10 +80,10 @@ impl Rights {
         }
     }
 
-    fn refuse_namespace(&self, at: &Where) -> Option<Cow<'static, str>> {
+    fn refuse_namespace(&self, named: &Option<String>) -> Option<Cow<'static, str>> {
         let allowed = self.namespaces.as_ref()?;
         let default = Namespace::default();
-        let named = at.namespace.as_deref().unwrap_or(default.as_str());
+        let named = named.as_deref().unwrap_or(default.as_str());
         let is_allowed = |name: &Namespace| name.as_str() == named;
         if allowed.iter().any(is_allowed) {
             return None;
@@ -91,6 +97,8 @@ impl Rights {
 pub enum TokenError {
     #[error("the token is not accepted")]
     Unknown,
+    #[error("the token has expired")]
+    Expired,
     #[error("Forbidden: the token of agent {agent} has no scope {scope}")]
     NoScope { agent: String, scope: &'static str },
     /// A connection keeps its agent, as on the bus.
@@ -101,7 +109,7 @@ pub enum TokenError {
 impl TokenError {
     pub fn code(&self) -> u16 {
         match self {
-            TokenError::Unknown => 401,
+            TokenError::Unknown | TokenError::Expired => 401,
             TokenError::NoScope { .. } | TokenError::AnotherAgent { .. } => 403,
         }
     }
@@ -116,6 +124,9 @@ impl TokenError {
         }
     }
 }
+
+/// As whom a message is sent that an agent has put off with a timer, or why it may not be sent any more.
+pub type Vouch = Arc<dyn Fn(&Principal, &OsMessage) -> Result<Arc<Principal>, NotVouched> + Send + Sync>;
 
 /// Looks a token up.
 pub type CheckToken = Arc<dyn Fn(&str) -> Result<Credentials, TokenError> + Send + Sync>;
@@ -157,6 +168,30 @@ mod tests {
         assert!(!refused(r#""type":"Timer.Set","data":7"#));
         let odd = r#""type":"Timer.Set","data":{"delayMs":1,"odd":[1e400,"\ud800"],"message":{"kind":"command",INNER}}"#;
         assert!(refused(&odd.replace("INNER", stop)), "numbers no program can hold hide nothing");
+    }
+
+    #[test]
+    fn memory_is_that_of_the_tokens_own_namespaces() {
+        let blue = Namespace::new("blue").unwrap();
+        let rights = Rights { admin: true, publish: true, namespaces: Some([blue].into()) };
+        let refused = |ty: &str, data: &str| {
+            let text = format!(
+                r#"{{"kind":"command","type":"{ty}","data":{data},"metadata":{{"id":"a","timestamp":1}}}}"#
+            );
+            let message = millrace_wire::os::parse(text.as_bytes(), None).unwrap();
+            rights.refuse(&message).map(Cow::into_owned)
+        };
+        for ty in ["Memory.Get", "Memory.Set", "Memory.Delete", "Memory.List"] {
+            for fine in [r#"{"key":"/a"}"#, r#"{"key":"/a","namespace":"blue"}"#, r#"{"namespace":null}"#] {
+                assert_eq!(refused(ty, fine), None, "{ty} {fine}");
+            }
+            let elsewhere = "Forbidden: the token is not for namespace default".to_owned();
+            assert_eq!(refused(ty, r#"{"key":"/a","namespace":"def\u0061ult"}"#), Some(elsewhere.clone()));
+            let timer = format!(
+                r#"{{"delayMs":1,"message":{{"kind":"command","type":"{ty}","data":{{"namespace":"default"}}}}}}"#
+            );
+            assert_eq!(refused("Timer.Set", &timer), Some(elsewhere));
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Handlers {
     }
 
     async fn handle(&self, port: &Port, delivery: Delivery) -> Result<JsonText, OsFault> {
-        let Delivery { id, message, by } = delivery;
+        let Delivery { id, message, by, .. } = delivery;
         let Some(handler) = self.by.get(&(message.kind, message.ty.clone())).cloned() else {
             // An outcome or event it declared and has no function for: seen, and that is all.
             return Ok(JsonText::null());

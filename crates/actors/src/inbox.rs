@@ -105,8 +105,8 @@ pub(crate) struct Mint {
 }
 
 impl Mint {
-    pub(crate) fn new(nonce: u64) -> Mint {
-        Mint { clock: SystemClock::start(), nonce, count: AtomicU32::new(0) }
+    pub(crate) fn new(nonce: u64, clock: SystemClock) -> Mint {
+        Mint { clock, nonce, count: AtomicU32::new(0) }
     }
 
     pub(crate) fn stamp(&self) -> (OsId, Timestamp) {

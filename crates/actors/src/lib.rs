@@ -12,6 +12,7 @@
 //!
 //! Start with [`Capability`] to write one, with [`LoopHandle::start`] to run the loop.
 
+mod behalf;
 mod builtin;
 mod capability;
 mod change;
@@ -46,7 +47,7 @@ pub use child::{
 pub use commits::Commit;
 pub use context::Context;
 pub use counts::ShellCounts;
-pub use credentials::{CheckToken, Credentials, Rights, TokenError, shown_token};
+pub use credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
 pub use inbox::{Ended, LoopLink};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;

@@ -33,7 +33,11 @@ impl Log {
     pub(crate) fn note(&mut self, at: Mono, note: &Note) {
         let event = note.ty();
         match note {
-            Note::ActorFault { .. } | Note::CapabilityDown { .. } | Note::TimerLost { .. } => {
+            Note::ActorFault { .. }
+            | Note::CapabilityDown { .. }
+            | Note::TimerRefused { .. }
+            | Note::TimerWaits { .. }
+            | Note::TimerLost { .. } => {
                 if let Some(suppressed) = self.faults.next(at) {
                     tracing::warn!(target: TARGET, event, data = %note.data(), suppressed, "the loop says");
                 }
@@ -41,12 +45,18 @@ impl Log {
             Note::CapabilityUp { .. } | Note::BootComplete { .. } => {
                 tracing::info!(target: TARGET, event, data = %note.data(), "the loop says");
             }
-            Note::RoutingError { .. } | Note::OrphanOutcome { .. } | Note::RequestTimedOut { .. } => {
+            Note::RoutingError { .. }
+            | Note::OrphanOutcome { .. }
+            | Note::EventDropped { .. }
+            | Note::RequestTimedOut { .. } => {
                 if let Some(suppressed) = self.astray.next(at) {
                     tracing::warn!(target: TARGET, event, data = %note.data(), suppressed, "the loop says");
                 }
             }
-            Note::TimerSet { .. } | Note::TimerFired { .. } | Note::TimerCancelled { .. } => {
+            Note::Routed { .. }
+            | Note::TimerSet { .. }
+            | Note::TimerFired { .. }
+            | Note::TimerCancelled { .. } => {
                 tracing::trace!(target: TARGET, event, data = %note.data(), "the loop says");
             }
         }

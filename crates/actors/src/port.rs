@@ -8,10 +8,11 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use millrace_model::{OsFault, OsMessage};
+use millrace_model::{OsFault, OsKind, OsMessage};
 use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
 use tokio::sync::Notify;
 
+use crate::builtin::BUS_MESSAGE;
 use crate::ear::Ear;
 use crate::inbox::LoopLink;
 
@@ -23,6 +24,18 @@ pub struct Delivery {
     pub message: Arc<OsMessage>,
     /// For a request of a client: who that is.
     pub by: By,
+    /// An event of a durable timer: it is lost with this process once [`Port::done`] was said.
+    pub owed: bool,
+    /// A child ended and may have been at this event: it is given alone. How many lives have ended while it was the only
+    /// event in hand.
+    pub(crate) suspect: Option<u8>,
+}
+
+impl Delivery {
+    /// An event that nobody keeps: lost with whoever has it.
+    fn is_plain_event(&self) -> bool {
+        self.message.kind == OsKind::Event && !self.owed && self.message.ty.as_str() != BUS_MESSAGE
+    }
 }
 
 /// What the loop puts in and the actor takes out.
@@ -32,6 +45,12 @@ pub(crate) struct Mailbox {
     /// Outcomes of requests the actor made itself: they do not wait behind what it has not begun.
     outcomes: RefCell<VecDeque<Arc<OsMessage>>>,
     closed: Cell<bool>,
+    /// Another actor is still at what came before: see [`Mailbox::hold`].
+    held: Cell<bool>,
+    opened: Notify,
+    /// The capability is to go, and how long its actor has to finish; 0 = as long as it takes.
+    leaving: Cell<Option<u64>>,
+    leaves: Notify,
     arrived: Notify,
     outcome_arrived: Notify,
 }
@@ -45,6 +64,38 @@ impl Mailbox {
     pub(crate) fn outcome(&self, message: Arc<OsMessage>) {
         self.outcomes.borrow_mut().push_back(message);
         self.outcome_arrived.notify_one();
+    }
+
+    /// The actor gets nothing out of it before [`Mailbox::open`]: its predecessor has not finished.
+    pub(crate) fn hold(&self) {
+        self.held.set(true);
+    }
+
+    pub(crate) fn open(&self) {
+        self.held.set(false);
+        self.arrived.notify_one();
+        self.opened.notify_waiters();
+    }
+
+    /// Empties it. Whoever waits for an answer gets one from the engine; events that nobody keeps are lost, and told.
+    pub(crate) fn clear(&self, ear: &Ear, capability: CapabilityId, name: &Arc<str>, reason: &str) {
+        let cleared = std::mem::take(&mut *self.messages.borrow_mut());
+        for lost in cleared.into_iter().filter(Delivery::is_plain_event) {
+            let (subscriber, message, reason) = (name.clone(), lost.message, reason.to_owned());
+            ear.tell(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
+        }
+    }
+
+    /// The capability takes nothing new: its actor finishes what it has.
+    pub(crate) fn leave(&self, within_ms: u64) {
+        self.leaving.set(Some(within_ms));
+        self.leaves.notify_one();
+    }
+
+    pub(crate) async fn is_open(&self) {
+        while self.held.get() {
+            self.opened.notified().await;
+        }
     }
 
     /// Nothing more will come: the actor may end once it is empty.
@@ -101,7 +152,22 @@ impl Port {
         }
     }
 
+    /// Waits until the actor before this one, which a reload replaced, has finished. False if this one is not to begin
+    /// at all. Not beside [`Port::next`].
+    pub(crate) async fn is_its_turn(&self) -> bool {
+        while self.mailbox.held.get() {
+            if self.mailbox.closed.get() {
+                return false;
+            }
+            self.mailbox.arrived.notified().await;
+        }
+        true
+    }
+
     pub fn try_next(&self) -> Option<Delivery> {
+        if self.mailbox.held.get() {
+            return None;
+        }
         self.mailbox.messages.borrow_mut().pop_front()
     }
 
@@ -126,6 +192,27 @@ impl Port {
 
     pub(crate) fn outcomes_waiting(&self) -> usize {
         self.mailbox.outcomes.borrow().len()
+    }
+
+    /// Whether a message waits.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.mailbox.held.get() && !self.mailbox.messages.borrow().is_empty()
+    }
+
+    /// Waits until the capability is to go. Returns how long its actor has to finish; 0 = as long as it takes.
+    pub(crate) async fn leaving(&self) -> u64 {
+        loop {
+            if let Some(within_ms) = self.mailbox.leaving.get() {
+                return within_ms;
+            }
+            self.mailbox.leaves.notified().await;
+        }
+    }
+
+    /// Whether the engine has nothing more for a capability that is to go.
+    pub(crate) async fn is_drained(&self) -> bool {
+        let id = self.capability;
+        !self.has_next() && self.link.look(move |router| router.is_drained(id)).await.unwrap_or(true)
     }
 
     /// Waits until the capability was retired. Not beside [`Port::next`]: each of them may be woken for the other.
@@ -161,20 +248,51 @@ impl Port {
         self.ear.tell(Input::BadEmit { from: self.capability, during, fault });
     }
 
+    /// It was given an event and goes on: the place in the mailbox is free. [`Port::done`] follows.
+    pub(crate) fn handed(&self, delivery: DeliveryId) {
+        self.ear.tell(Input::Handed { from: self.capability, delivery });
+    }
+
+    /// It ends, and has not finished with this event that is owed.
+    pub(crate) fn gives_back(&self, delivery: DeliveryId) {
+        self.ear.tell(Input::GivenBack { from: self.capability, delivery });
+    }
+
+    /// It did not answer in time.
+    pub(crate) fn gave_up(&self, delivery: DeliveryId) {
+        self.ear.tell(Input::GaveUp { from: self.capability, delivery });
+    }
+
+    /// Before everything else in the mailbox, in this order: for the next life.
+    pub(crate) fn put_back(&self, deliveries: Vec<Delivery>) {
+        let mut messages = self.mailbox.messages.borrow_mut();
+        for delivery in deliveries.into_iter().rev() {
+            messages.push_front(delivery);
+        }
+    }
+
     /// It has finished with a delivery. `Err`: the requester gets that error unless it was answered before.
     pub fn done(&self, delivery: DeliveryId, result: Result<(), OsFault>) {
         self.ear.tell(Input::Done { from: self.capability, delivery, result });
     }
 
-    /// What it had begun fails with `fault`; what it had not begun stays in the mailbox.
-    pub fn crashed(&self, begun: Vec<DeliveryId>, fault: OsFault) {
-        self.ear.tell(Input::Crashed { capability: self.capability, begun, fault });
+    /// What it had begun fails with `fault`; what it had not begun stays in the mailbox. `over` is the message that it was
+    /// ended for, if that was given up before.
+    pub fn crashed(&self, begun: Vec<DeliveryId>, over: Option<Arc<OsMessage>>, fault: OsFault) {
+        self.ear.tell(Input::Crashed { capability: self.capability, begun, over, fault });
+    }
+
+    /// It may not have seen this event.
+    pub(crate) fn event_lost(&self, lost: &Delivery, reason: &str) {
+        let (capability, subscriber) = (self.capability, self.name.clone());
+        let (delivery, message, reason) = (lost.id, lost.message.clone(), reason.to_owned());
+        self.ear.tell(Input::EventLost { capability, delivery, subscriber, message, reason });
     }
 
     /// It will not be back by itself: everything in its mailbox and everything new is answered with 503. What the
     /// mailbox held is taken out here too, because the engine has answered for it.
     pub fn unhealthy(&self, reason: String) {
-        self.mailbox.messages.borrow_mut().clear();
+        self.mailbox.clear(&self.ear, self.capability, &self.name, &format!("it is unhealthy: {reason}"));
         self.ear.tell(Input::Unhealthy { capability: self.capability, reason });
     }
 

@@ -27,6 +27,9 @@ pub struct LoopSettings {
     pub crowded_max: usize,
     /// Answers are written after this many turns at the latest; at once when the lanes are empty.
     pub flush_turns_max: u32,
+    /// A capability that a reload replaced has this long to finish what it was given, and its successor waits; then the
+    /// rest is answered with 503. 0 = as long as it takes.
+    pub handover_ms: u64,
     /// Operations merged into one write to the store, as far as they fit a batch: the rest waits for the next.
     pub commit_ops_max: usize,
 }
@@ -45,6 +48,7 @@ impl Default for LoopSettings {
             inbox_max: 1024,
             crowded_max: 16_384,
             flush_turns_max: 64,
+            handover_ms: 60_000,
             commit_ops_max: 1024,
         }
     }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use millrace_model::{JsonText, Now, OsFault, OsId, OsMessage};
+use millrace_model::{JsonText, Namespace, Now, OsFault, OsId, OsMessage, home};
 use millrace_router::{CapabilityId, ConnId, Effect, Input, Receipt, Router, Settled, TraceRecord};
 use millrace_wire::os::{OsRefusal, encode};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::behalf::Behalf;
 use crate::change::Actors;
 use crate::commits::Commits;
 use crate::conns::{Conns, Out, Remote};
@@ -28,7 +29,8 @@ pub(crate) struct Shell {
     pub(crate) commits: Commits,
     pub(crate) counts: Arc<Counts>,
     /// Gets the records of the trace.
-    records: Option<mpsc::Sender<JsonText>>,
+    records: Option<mpsc::Sender<(Namespace, JsonText)>>,
+    pub(crate) behalf: Behalf,
     /// Handlers that wait for the outcome of a request they made, by its id.
     waits: HashMap<(CapabilityId, OsId), oneshot::Sender<Arc<OsMessage>>>,
     settles: HashMap<Receipt, oneshot::Sender<Settled>>,
@@ -49,7 +51,7 @@ impl Shell {
         conns: Conns,
         commits: Commits,
         counts: Arc<Counts>,
-        records: Option<mpsc::Sender<JsonText>>,
+        records: Option<mpsc::Sender<(Namespace, JsonText)>>,
     ) -> Shell {
         Shell {
             settings,
@@ -59,6 +61,7 @@ impl Shell {
             commits,
             counts,
             records,
+            behalf: Behalf::default(),
             waits: HashMap::new(),
             settles: HashMap::new(),
             receipts: 0,
@@ -123,8 +126,9 @@ impl Shell {
 
     fn carry(&mut self, now: Now, effect: Effect) {
         match effect {
-            Effect::Post { to, delivery, message, by } => match self.actors.mailbox(to) {
-                Some(mailbox) => mailbox.post(Delivery { id: delivery, message, by }),
+            Effect::Post { to, delivery, message, by, owed } => match self.actors.mailbox(to) {
+                Some(mailbox) => mailbox.post(Delivery { id: delivery, message, by, owed, suspect: None }),
+                None if owed => self.router.handle(now, Input::GivenBack { from: to, delivery }),
                 None => {
                     let fault = OsFault::new(500, "the actor of this capability is gone");
                     self.router.handle(now, Input::Done { from: to, delivery, result: Err(fault) });
@@ -140,6 +144,10 @@ impl Shell {
                     let _ = waiting.send(settled);
                 }
             }
+            Effect::Vouch { timer, by, message } => {
+                let vouched = self.behalf.answer(timer, by, &message);
+                self.router.handle(now, vouched);
+            }
             Effect::Retired { capability } => self.actors.retired(capability),
             Effect::Trace(record) => self.keep(&record),
             Effect::Note(note) => self.log.note(now.mono, &note),
@@ -151,7 +159,7 @@ impl Shell {
     fn keep(&mut self, record: &TraceRecord) {
         let Some(records) = &self.records else { return };
         let shown = JsonText::from_stored(syscalls::shown(record).to_string().into());
-        if records.try_send(shown).is_err() {
+        if records.try_send((home(&record.namespaces), shown)).is_err() {
             self.counts.record_lost();
         }
     }

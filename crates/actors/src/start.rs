@@ -6,19 +6,20 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bytes::Bytes;
-use millrace_model::JsonText;
+use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace};
 use millrace_router::{By, CapabilityId, ConnId, Counters, Gauges, Router};
 use millrace_runtime::SystemClock;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{LocalSet, spawn_local};
 
+use crate::behalf::Behalf;
 use crate::capability::Capability;
 use crate::change::{Actors, BusFeed, ChangeError};
 use crate::commits::{Commit, Commits};
 use crate::conns::{Account, Conns};
 use crate::counts::{Counts, ShellCounts};
-use crate::credentials::CheckToken;
+use crate::credentials::{CheckToken, Vouch};
 use crate::ear::Ear;
 use crate::inbox::{Ended, LoopLink, Mint, Told};
 use crate::ndjson::Edge;
@@ -47,18 +48,22 @@ pub struct LoopParts {
     pub settings: LoopSettings,
     /// Drawn at random: no two processes may have the same, because ids are derived from it.
     pub nonce: u64,
+    pub clock: SystemClock,
     /// Where handlers run.
     pub runtime: Handle,
     /// Makes timers durable. Without it they are not.
     pub commit: Option<Commit>,
-    /// Timers of the process before: the rows of [`millrace_router::TIMER_PREFIX`]. See [`LoopHandle::begin`].
+    /// Timers of the process before: the rows of [`millrace_router::TIMER_PREFIX`], and the one at
+    /// [`millrace_model::keys::ROUTER_ELAPSED`]. See [`LoopHandle::begin`].
     pub timers: Vec<(String, Bytes)>,
     pub bus_feed: Option<BusFeed>,
     pub check_token: Option<CheckToken>,
+    /// Says whether an agent may still send what it put off with a timer. Without it, all may.
+    pub vouch: Option<Vouch>,
     /// Hears who was turned away at the socket.
     pub watch: Option<Watch>,
-    /// Gets every record of the trace as JSON, as far as it has room.
-    pub records: Option<mpsc::Sender<JsonText>>,
+    /// Gets every record of the trace as JSON, as far as it has room, with the namespace it belongs to.
+    pub records: Option<mpsc::Sender<(Namespace, JsonText)>>,
 }
 
 impl LoopParts {
@@ -68,11 +73,13 @@ impl LoopParts {
         LoopParts {
             settings: LoopSettings::default(),
             nonce: rand::random(),
+            clock: SystemClock::start(CLOCK_SETTLE_MS),
             runtime: Handle::current(),
             commit: None,
             timers: Vec::new(),
             bus_feed: None,
             check_token: None,
+            vouch: None,
             watch: None,
             records: None,
         }
@@ -132,7 +139,7 @@ impl LoopHandle {
         let (ended_in, ended) = watch::channel(false);
         let (booted_in, booted) = oneshot::channel();
         // The engine draws ids from the nonce itself: the same nonce here would make the same ids again.
-        let link = LoopLink { told: told_in, mint: Arc::new(Mint::new(!parts.nonce)) };
+        let link = LoopLink { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
         let counts = Arc::new(Counts::default());
         let conns = Arc::new(AtomicU64::new(1));
         let boot = Boot {
@@ -261,13 +268,14 @@ impl Boot {
     /// In the order of RFC 0032, section 15. Edges start when whoever booted it says so.
     async fn boot(self) {
         let Boot { parts, settings, capabilities, link, counts, conns, told, goodbyes, asked, booted } = self;
-        let clock = SystemClock::start();
+        let clock = parts.clock;
         let (ear, conns, commits) = (Ear::new(), Conns::new(conns), Commits::default());
         let mut limits = settings.router.clone();
         limits.durable_timers &= parts.commit.is_some();
         limits.trace_effects = parts.records.is_some();
         let mut router = Router::new(limits, parts.nonce);
-        let mut actors = Actors::new(ear.clone(), link.clone(), parts.runtime, parts.bus_feed);
+        let mut actors =
+            Actors::new(ear.clone(), link.clone(), parts.runtime, parts.bus_feed, settings.handover_ms);
         let mut all = syscalls::all(&settings, parts.check_token.clone(), &asked);
         all.extend(capabilities);
         let now = clock.now();
@@ -283,10 +291,11 @@ impl Boot {
             link.mint.clone(),
             counts.clone(),
             parts.check_token,
-            parts.watch,
+            parts.watch.clone(),
         );
         let timers = Some(parts.timers);
-        let shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
+        let mut shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
+        shell.behalf = Behalf { vouch: parts.vouch, watch: parts.watch };
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
         let run = Run { shell, ear, edge, clock, told, goodbyes, accepting, stop_now_at, alarm, timers };
         // Whoever booted it is gone: then nobody will stop it either.

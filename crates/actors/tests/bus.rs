@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use desk::{Client, Desk, doer, example, fault, limits};
 use millrace_actors::{Capability, ChildSettings, LoopSettings};
-use millrace_bus::{AckMode, BusLimits, From, Reply, Request, Subscribe};
-use millrace_model::{Filter, Group, Namespace, OsFault, TopicKey, TopicName};
+use millrace_bus::{BusLimits, From, Reply, Request, Subscribe};
+use millrace_model::{AckMode, Filter, Group, Namespace, OsFault, TopicKey, TopicName};
 use millrace_router::{BusTopic, RouterLimits};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -60,7 +60,8 @@ fn subscription(name: &str, group: &str) -> Subscribe {
         from: Some(From::Earliest),
         reset: false,
         max_inflight: Some(1),
-        ack_mode: AckMode::Individual,
+        ack_mode: Some(AckMode::Individual),
+        sticky: false,
         filter: Filter::default(),
     }
 }

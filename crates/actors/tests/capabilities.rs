@@ -14,11 +14,13 @@ async fn started(settings: LoopSettings, capabilities: Vec<Capability>) -> LoopH
     let parts = LoopParts {
         settings,
         nonce: 7,
+        clock: millrace_runtime::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
         runtime: Handle::current(),
         commit: None,
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,
+        vouch: None,
         watch: None,
         records: None,
     };

@@ -265,11 +265,13 @@ async fn a_child_that_does_not_read_ends_when_it_is_replaced() {
     // The loop has routed both once it has answered this.
     client.query("Syscall.Ping", &json!({"payload": 1})).await;
     desk.run(vec![desk.script("A", &doer("A"), "answer('reply', 'new')")]).await;
-    assert_eq!(client.query("A.Do", &json!(1)).await, "new");
+    let new = client.send("query", "A.Do", &json!(1)).await;
     let answer = client.answer().await;
     assert_eq!(answer["metadata"]["causation"], *id);
     assert_eq!(fault(&answer).0, 503, "{answer}");
-    assert!(!is_alive(pid));
+    let answer = client.answer().await;
+    assert_eq!((&answer["metadata"]["causation"], &answer["data"]), (&json!(new), &json!("new")));
+    assert!(!is_alive(pid), "the new one begins when the old one has ended");
 }
 
 #[tokio::test(flavor = "multi_thread")]

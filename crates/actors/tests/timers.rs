@@ -44,11 +44,13 @@ async fn timers_that_wait_for_the_store_are_written_in_batches_that_fit() {
     let parts = LoopParts {
         settings: LoopSettings::default(),
         nonce: 7,
+        clock: millrace_runtime::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
         runtime: Handle::current(),
         commit: Some(commit),
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,
+        vouch: None,
         watch: None,
         records: None,
     };

@@ -44,9 +44,20 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("pipelined", "1 connection", Aim::AtLeast(50_000.0)),
     ("pipelined", "8 connections", Aim::AtLeast(50_000.0)),
     ("memory", MEMORY_GROWTH, Aim::AtMost(1.1)),
+    ("scheduler", "1,000 runs", Aim::AtLeast(3_000_000.0)),
+    ("scheduler", "1 run", Aim::AtLeast(3_000_000.0)),
+    ("idle", IDLE_RATIO, Aim::AtMost(1.5)),
+    ("suspended", "100,000 suspended runs", Aim::AtMost(200.0)),
+    ("fairness", "ticks until served", Aim::AtMost(1.0)),
+    ("sleeps", "a million", Aim::AtMost(5.0)),
+    ("wasm", "generation", Aim::AtMost(5.0)),
     ("growth", GROWN_TO_FRESH, Aim::AtMost(1.3)),
 ];
 
+/// How the names of figures begin that compare a step beside many idle runs with a step beside few.
+pub(crate) const IDLE_RATIO: &str = "100,000 / 10 idle runs";
+/// How many steps of guests without a scheduler fit into the time of a step with it.
+pub(crate) const SCHEDULER_RATIO: &str = "bare loop / 1,000 runs";
 /// Resident memory after all requests by that after a tenth of them.
 pub(crate) const MEMORY_GROWTH: &str = "memory after / before";
 /// How the names of figures begin that compare a long log with a short one.

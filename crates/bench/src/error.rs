@@ -1,6 +1,7 @@
 //! Why a benchmark could not be run to its end.
 
 use millrace::SessionError;
+use millrace_runs::{InputRefused, StartRefused};
 use millrace_store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,10 @@ pub enum BenchError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Session(#[from] Box<SessionError>),
+    #[error("the engine of runs did not start a run of the load: {0}")]
+    RunRefused(StartRefused),
+    #[error("the engine of runs refused an input of the load: {0}")]
+    InputRefused(#[from] InputRefused),
     #[error("interrupted")]
     Interrupted,
     /// Hidden behind the error it speaks of.

@@ -5,10 +5,11 @@
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
 //! alone), [`bench_handlers`] (a program that embeds the library), [`bench_router`] (the CQRS
-//! loop over its Unix socket, beside a raw echo). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
+//! loop over its Unix socket, beside a raw echo), [`bench_runs`] (effect runs, in this process). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
 
 mod aim;
 mod bus;
+mod cpu;
 mod error;
 mod figures;
 mod growth;
@@ -16,6 +17,7 @@ mod handlers;
 mod probe;
 mod report;
 mod router;
+mod runs;
 mod soak;
 mod store;
 
@@ -28,6 +30,7 @@ pub use handlers::{HANDLER_SCENARIOS, bench_handlers, bench_handlers_worker};
 pub use probe::Probe;
 pub use report::{Report, Row};
 pub use router::{ROUTER_SCENARIOS, bench_router};
+pub use runs::{RUNS_SCENARIOS, bench_runs};
 pub use soak::{Check, SoakOptions, SoakReport, bench_soak};
 pub use store::{STORE_SCENARIOS, bench_store};
 

@@ -2,12 +2,13 @@
 //!
 //! Dead letters are copies of a topic's events, so a dead-letter topic without lists of its own has its topic's.
 
-use millrace_model::{AccessList, Action, Now, Op, Principal, Space, TopicConfig, TopicKey, keys};
+use millrace_model::{AccessList, Action, Group, Now, Op, Principal, Space, TopicConfig, TopicKey, keys};
 
 use crate::bus::Bus;
 use crate::effect::Effect;
 use crate::input::{By, Request};
 use crate::reply::{BusError, ReplyTo};
+use crate::subscribe::Departure;
 
 impl Bus {
     /// The one table of what lists are asked about. The rest is for the edges' scopes to decide, or follows from a
@@ -41,9 +42,19 @@ impl Bus {
             // The answer is that there is none, whatever the lists of its topic say.
             return Ok(());
         }
-        let refused = match (self.permit(by.as_deref(), action, topic), by.as_deref()) {
+        // Deleting a group is for administrators, whom the topic's own list does not stop from looking after it.
+        let looks_after = matches!(request, Request::DeleteGroup { .. })
+            && by.as_deref().is_some_and(Principal::is_administrator);
+        let listed = if looks_after { Ok(()) } else { self.permit(by.as_deref(), action, topic) };
+        let refused = match (listed, by.as_deref()) {
             (Err(refused), Some(who)) if !self.may_see(who, topic) => refused,
-            (permitted, _) => return permitted,
+            (Err(refused), _) => return Err(refused),
+            (Ok(()), _) => {
+                return match group_of(request) {
+                    Some(group) => self.permit_group(by.as_deref(), topic, group),
+                    None => Ok(()),
+                };
+            }
         };
         // Where topics make themselves, asking for this one would have made it: that it is there cannot be hidden.
         Err(match joins {
@@ -76,6 +87,27 @@ impl Bus {
         Err(BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action })
     }
 
+    /// Whether the group's own list, or the one for all groups without one, lets them use it.
+    fn permit_group(&self, by: Option<&Principal>, topic: &TopicKey, group: &Group) -> Result<(), BusError> {
+        let Some(who) = by else { return Ok(()) };
+        let lists = self.config_with(topic, |config| config.group_acl.as_ref());
+        if lists.and_then(|lists| lists.list(group)).is_none_or(|list| list.permits(who)) {
+            return Ok(());
+        }
+        Err(BusError::GroupForbidden { topic: topic.clone(), group: group.clone(), agent: who.agent.clone() })
+    }
+
+    /// Whether they may be a member of the group: both lists are asked.
+    pub(crate) fn permit_member(
+        &self,
+        by: Option<&Principal>,
+        topic: &TopicKey,
+        group: &Group,
+    ) -> Result<(), BusError> {
+        self.permit(by, Action::Subscribe, topic)?;
+        self.permit_group(by, topic, group)
+    }
+
     /// Whoever subscribes is asked about again when lists change.
     pub(crate) fn remember(&mut self, to: ReplyTo, by: By) {
         if let ReplyTo::Conn { conn, .. } = to
@@ -86,9 +118,18 @@ impl Bus {
     }
 
     fn access_list(&self, action: Action, topic: &TopicKey) -> Option<&AccessList> {
+        self.config_with(topic, |config| config.access(action))
+    }
+
+    /// The first that has it: the topic, or the topic whose dead letters it holds.
+    fn config_with<'a, T>(
+        &'a self,
+        topic: &TopicKey,
+        found: impl Fn(&'a TopicConfig) -> Option<&'a T>,
+    ) -> Option<&'a T> {
         let own = |key: &TopicKey| {
             let topic = self.topic_ids.get(key).and_then(|id| self.topics.get(id));
-            topic.and_then(|topic| topic.config.access(action))
+            topic.and_then(|topic| found(&topic.config))
         };
         own(topic).or_else(|| topic.dead_letters_of().as_ref().and_then(own))
     }
@@ -98,7 +139,7 @@ impl Bus {
         self.access_list(Action::Subscribe, topic).is_some()
     }
 
-    /// After the lists of a topic changed: whoever may not read it any more leaves, and is told.
+    /// After the lists of a topic changed: whoever may not read it or be in the group any more leaves, and is told.
     pub(crate) fn evict(&mut self, now: Now, topic: &TopicKey) {
         for key in std::iter::once(topic.clone()).chain(topic.dead_letters()) {
             let state = self.topic_ids.get(&key).and_then(|id| self.topics.get(id));
@@ -107,12 +148,12 @@ impl Bus {
                 let Some(state) = self.groups.get(&group) else { continue };
                 let name = state.name.clone();
                 for conn in state.members.keys().copied().collect::<Vec<_>>() {
-                    let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
-                    let Err(error) = self.permit(by, Action::Subscribe, &key) else { continue };
+                    let by = self.conns.get(&conn).and_then(|connection| connection.by.clone());
+                    let Err(error) = self.permit_member(by.as_deref(), &key, &name) else { continue };
                     if let Some(connection) = self.conns.get_mut(&conn) {
                         connection.subscriptions.remove(&(key.clone(), name.clone()));
                     }
-                    self.leave(now, conn, group);
+                    self.leave(now, conn, &by, group, Departure::Willing);
                     self.effects.push(Effect::Notice { conn, error, group: Some(name.clone()) });
                 }
             }
@@ -131,6 +172,16 @@ impl Bus {
         let lists = &mut letters.config;
         lists.publish_acl = lists.publish_acl.take().or_else(|| config.publish_acl.clone());
         lists.subscribe_acl = lists.subscribe_acl.take().or_else(|| config.subscribe_acl.clone());
+        lists.group_acl = lists.group_acl.take().or_else(|| config.group_acl.clone());
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(&key), value: letters.row().encode() });
+    }
+}
+
+/// The group a request uses: to join it, to move it or to delete it.
+fn group_of(request: &Request) -> Option<&Group> {
+    match request {
+        Request::Subscribe(subscribe) => Some(&subscribe.group),
+        Request::SeekGroup { group, .. } | Request::DeleteGroup { group, .. } => Some(group),
+        _ => None,
     }
 }

@@ -1,11 +1,11 @@
 //! Acknowledgements, refusals by consumers, and credits.
 
-use millrace_model::{Group, Now, Partition, TopicKey};
+use millrace_model::{AckMode, Group, Now, Partition, TopicKey};
 
 use crate::bus::Bus;
 use crate::cursor::OpenState;
 use crate::group::CursorRef;
-use crate::input::{Ack, AckMode, ConnId, GiveBack, Nack};
+use crate::input::{Ack, ConnId, GiveBack, Nack};
 use crate::letter::{REASON_BYTES_MAX, truncate};
 use crate::note::Note;
 use crate::reply::{BusError, Reply, ReplyTo};
@@ -38,6 +38,7 @@ impl Bus {
     pub(crate) fn ack(&mut self, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &ack.topic, &ack.group, ack.partition)?;
         let greedy = self.sabotaged(Sabotage::CommitPassesHole);
+        let heedless = self.sabotaged(Sabotage::AckCompletesLaterDelivery);
         let silent = self.sabotaged(Sabotage::NoWakeOnAck);
         let Some(group) = self.groups.get_mut(&at.group) else {
             return Ok(());
@@ -50,17 +51,20 @@ impl Bus {
             let Ack { topic, partition, group, offset, .. } = ack;
             return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
         }
-        let cumulative =
-            group.members.get(&conn).is_some_and(|member| member.ack_mode == AckMode::Cumulative);
+        if cursor.open.get(&ack.offset.0).is_some_and(|open| open.last.is_none()) {
+            let why = "it was not delivered to this group since the server started";
+            let Ack { topic, partition, group, offset, .. } = ack;
+            return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
+        }
+        let of_topic = self.topics.get(&group.topic).and_then(|topic| topic.config.ack_mode);
+        let asked = group.members.get(&conn).and_then(|member| member.ack_mode);
         let mut lower = Vec::new();
-        if cumulative {
-            lower = cursor.offsets_leased_to(conn, ack.offset.0);
-            if greedy {
-                lower = cursor
-                    .leases()
-                    .map(|(offset, _)| offset)
-                    .filter(|offset| *offset < ack.offset.0)
-                    .collect();
+        if asked.or(of_topic).unwrap_or(self.limits.ack_mode) == AckMode::Cumulative {
+            lower = cursor.completed_below(ack.offset.0, conn);
+            if greedy || heedless {
+                let held = |holder| greedy || holder == conn;
+                let leases = cursor.leases().filter(|(offset, _)| *offset < ack.offset.0);
+                lower = leases.filter(|(_, holder)| held(*holder)).map(|(offset, _)| offset).collect();
             }
         }
         let mut holders: Vec<_> =
@@ -131,7 +135,10 @@ impl Bus {
         {
             self.note(Note::Nacked { at: place, agent: self.agent_of(conn), reason: reason.clone() });
         }
-        self.requeue(now, at, nack.offset.0, &reason, nack.delay_ms);
+        if let Some(cursor) = self.cursor_mut(at) {
+            cursor.refuse(nack.offset.0);
+        }
+        self.requeue(now, at, nack.offset.0, Some(&reason), nack.delay_ms);
         self.to_pump.insert(at.group);
         if nack.confirm {
             self.reply(to, Reply::Nacked);
@@ -149,20 +156,13 @@ impl Bus {
         let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
             return Ok(());
         };
-        let held = |state| matches!(state, OpenState::Leased { conn: holder, .. } if holder == conn);
-        let Some(open) = cursor.open.get_mut(&offset).filter(|open| held(open.state)) else {
+        if !cursor.open.get(&offset).is_some_and(|open| open.is_leased_to(conn)) {
             let GiveBack { topic, partition, group, offset } = given;
             let why = "this connection does not hold it";
             return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
-        };
-        open.attempts = open.attempts.saturating_sub(1);
-        open.state = OpenState::Ready;
-        cursor.ready.insert(offset);
-        cursor.tries_changed(offset);
-        // At once, because the delivery may be written down already.
-        cursor.flush_now = true;
+        }
+        cursor.give_back(offset);
         group.released(conn);
-        self.to_flush.insert(at);
         self.to_pump.insert(at.group);
         Ok(())
     }

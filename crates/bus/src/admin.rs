@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use millrace_model::{
     Action, Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicName, TopicPatch, keys,
@@ -11,7 +12,9 @@ use crate::bus::Bus;
 use crate::cursor::Cursor;
 use crate::input::By;
 use crate::pending::Pending;
-use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo};
+use crate::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo, SchemaView};
+use crate::schema::{Compared, TopicSchema};
+use crate::schema_change::NewSchema;
 use crate::stats::{GroupGauges, Stats};
 use crate::topic::{Log, TopicId};
 
@@ -24,38 +27,30 @@ pub(crate) struct Listing {
 }
 
 impl Bus {
-    /// Makes a topic, or gives an existing one this configuration.
+    /// Makes a topic, or gives an existing one these settings; it keeps the others. A program that creates its topics
+    /// when it starts must not take away the schema or the access list that an operator has set.
     pub(crate) fn create_topic(
         &mut self,
         now: Now,
         to: ReplyTo,
         topic: &TopicKey,
-        mut config: TopicConfig,
+        settings: TopicPatch,
     ) -> Result<(), BusError> {
-        let known = self.topic_ids.get(topic).copied();
-        let current = known.and_then(|id| self.topics.get(&id)).map_or(0, |topic| topic.config.partitions);
-        // Not said means: as it is.
-        if config.partitions == 0 {
-            config.partitions = current;
+        if let Some(id) = self.topic_ids.get(topic).copied() {
+            return self.reshape(now, to, id, settings);
         }
+        let config = TopicConfig::default().patched(&settings).map_err(BusError::BadConfig)?;
         let config = self.checked(config)?;
-        if let Some(id) = known {
-            if config.partitions < current {
-                let asked = config.partitions;
-                return Err(BusError::BadConfig(millrace_model::ConfigError::Shrinks { current, asked }));
-            }
-            self.reconfigure(now, to, id, config);
-            return Ok(());
-        }
         let mut ops = Vec::new();
-        let id = self.make_topic(topic, config, &mut ops)?;
+        let schema = config.schema.as_ref().map(|_| self.compiled(topic, &config, 0)).transpose()?;
+        let id = self.make_topic(topic, TopicConfig { schema: None, ..config.clone() }, &mut ops)?;
+        if let Some(schema) = schema {
+            ops.extend(self.set_config(now, id, config, Some((schema, false))));
+        }
         self.note_upkeep(now, id);
-        self.commit(
-            now,
-            self.limits.durability,
-            ops,
-            Pending::TopicWrite { to, topic: topic.clone(), created: true },
-        );
+        let pending =
+            Pending::TopicWrite { to, topic: topic.clone(), created: true, checked: Compared::default() };
+        self.commit(now, self.limits.durability, ops, pending);
         Ok(())
     }
 
@@ -64,18 +59,13 @@ impl Bus {
         now: Now,
         to: ReplyTo,
         topic: &TopicKey,
-        patch: &TopicPatch,
+        patch: TopicPatch,
     ) -> Result<(), BusError> {
         let id = self.topic_id(topic)?;
-        let Some(state) = self.topics.get(&id) else {
-            return Ok(());
-        };
-        let config = self.checked(state.config.patched(patch).map_err(BusError::BadConfig)?)?;
-        self.reconfigure(now, to, id, config);
-        Ok(())
+        self.reshape(now, to, id, patch)
     }
 
-    fn checked(&self, config: TopicConfig) -> Result<TopicConfig, BusError> {
+    pub(crate) fn checked(&self, config: TopicConfig) -> Result<TopicConfig, BusError> {
         let config = config.resolved().map_err(BusError::BadConfig)?;
         if config.partitions > self.limits.partitions_max {
             let (found, max) = (u64::from(config.partitions), u64::from(self.limits.partitions_max));
@@ -89,26 +79,66 @@ impl Bus {
     }
 
     /// New partitions are read from their first event by every group: all of it is newer than the group.
-    fn reconfigure(&mut self, now: Now, to: ReplyTo, id: TopicId, config: TopicConfig) {
+    pub(crate) fn reconfigure(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        id: TopicId,
+        config: TopicConfig,
+        schema: Option<NewSchema>,
+    ) -> Result<(), BusError> {
         let Some(topic) = self.topics.get_mut(&id) else {
-            return;
+            return Ok(());
         };
+        let more = u64::from(config.partitions).saturating_sub(topic.logs.len() as u64);
+        let groups = topic.groups.len() as u64;
+        self.totals.partitions_fit(&self.limits, more, groups)?;
+        self.totals.partitions += more;
         // A cursor without a row stands at its log's start, so none has to be written.
         for _ in topic.logs.len() as u32..config.partitions {
             topic.logs.push(Log::new());
             for group in topic.groups.values() {
                 if let Some(state) = self.groups.get_mut(group) {
+                    self.totals.cursors_made(state.made_by.as_ref(), 1);
                     state.cursors.push(Cursor::at(Offset::FIRST));
                 }
             }
         }
-        topic.config = config;
         let key = topic.key.clone();
-        let value = topic.row().encode();
-        let ops = vec![Op::Put { space: Space::Topics, key: keys::topic(&key), value }];
+        let groups: Vec<_> = topic.groups.values().copied().collect();
+        let (schema, checked) = match schema {
+            Some(NewSchema { schema, forced, checked }) => (Some((schema, forced)), checked),
+            None => (None, Compared::default()),
+        };
+        let ops = self.set_config(now, id, config, schema);
+        for group in groups {
+            self.refresh_sticky(group);
+            self.to_pump.insert(group);
+        }
         self.note_upkeep(now, id);
         self.evict(now, &key);
-        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic: key, created: false });
+        let pending = Pending::TopicWrite { to, topic: key, created: false, checked };
+        self.commit(now, self.limits.durability, ops, pending);
+        Ok(())
+    }
+
+    /// Returns the rows to write. `schema`: the compiled form of one that is new, and whether it was forced.
+    fn set_config(
+        &mut self,
+        now: Now,
+        id: TopicId,
+        config: TopicConfig,
+        schema: Option<(Arc<TopicSchema>, bool)>,
+    ) -> Vec<Op> {
+        if let Some(topic) = self.topics.get_mut(&id) {
+            topic.config = config;
+        }
+        let mut ops = self.follow_config(now, id, schema);
+        ops.extend(self.topics.get(&id).map(|topic| {
+            let (key, value) = (keys::topic(&topic.key), topic.row().encode());
+            Op::Put { space: Space::Topics, key, value }
+        }));
+        ops
     }
 
     pub(crate) fn note_upkeep(&mut self, now: Now, id: TopicId) {
@@ -123,10 +153,11 @@ impl Bus {
         }
     }
 
-    pub(crate) fn topic_written(&mut self, to: ReplyTo, key: TopicKey, created: bool) {
+    pub(crate) fn topic_written(&mut self, to: ReplyTo, key: TopicKey, created: bool, checked: Compared) {
         match self.topic_ids.get(&key).and_then(|id| self.topics.get(id)) {
             Some(topic) => {
-                let view = topic.view();
+                let mut view = topic.view();
+                view.schema = view.schema.map(|schema| SchemaView { checked, ..schema });
                 self.reply(to, Reply::Topic { created, topic: view });
             }
             None => self.refuse(to, BusError::TopicDeleted(key)),
@@ -139,15 +170,20 @@ impl Bus {
         self.topic_ids.remove(&topic);
         let Some(state) = self.topics.remove(&id) else { return Ok(()) };
         self.tail_bytes -= state.tail_bytes();
+        self.totals.partitions -= state.logs.len() as u64;
+        self.totals.topic_gone(state.made_by.as_ref());
         // Groups first, in batches of their own: should a crash come in between, a topic without some of its groups is
         // left, and never groups that a later topic of that name would inherit.
         let mut ops = Vec::new();
+        let mut versions = Vec::new();
+        self.forget_schema(&state, &mut versions);
         self.leave_lists_to_dead_letters(&topic, &state.config, &mut ops);
         let gone = BusError::TopicDeleted(topic.clone());
         for group in state.groups.values() {
             self.forget_group(*group, &gone, &mut ops);
         }
         let mut ops = self.commit_most(now, ops);
+        ops.extend(versions);
         ops.push(Op::Delete { space: Space::Topics, key: keys::topic(&topic) });
         ops.push(Op::Drop { topic: topic.clone() });
         self.commit(now, self.limits.durability, ops, Pending::TopicDelete { to, topic });
@@ -194,9 +230,10 @@ impl Bus {
         let partitions = state.bounds().map(|log| {
             let groups = placed().filter_map(|(name, group)| {
                 let cursor = group.cursors.get(log.partition.0 as usize)?;
-                let committed = cursor.durable;
+                let (committed, updated) = (cursor.durable, cursor.durable_since);
                 let lag = log.next.before().0.saturating_sub(committed.0);
-                Some((name.clone(), GroupView { committed, lag, inflight: cursor.leases().count() as u64 }))
+                let inflight = cursor.leases().count() as u64;
+                Some((name.clone(), GroupView { committed, updated, lag, inflight }))
             });
             (log, groups.collect::<BTreeMap<_, _>>())
         });

@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_model::{Batch, Durability, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
+use millrace_model::{
+    Actor, AgeGuard, Batch, Check, Durability, Elapsed, Mono, Now, Op, Space, TopicConfig, TopicKey,
+    TopicRow, keys,
+};
 
 use crate::admin::Listing;
+use crate::ages::AgesRowState;
 use crate::compaction::CompactionState;
 use crate::connection::Connection;
 use crate::cursor::Cursor;
@@ -17,8 +21,12 @@ use crate::limits::BusLimits;
 use crate::pending::Pending;
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::retention::RetentionState;
+use crate::schema::SchemaVerdict;
+use crate::schema_change::Resend;
 use crate::stats::Counters;
+use crate::subscribe::Departure;
 use crate::topic::{Topic, TopicId};
+use crate::totals::{Totals, sharer};
 
 /// The bus. Owned by one loop:
 ///
@@ -46,20 +54,37 @@ pub struct Bus {
     pub(crate) to_flush: BTreeSet<CursorRef>,
     pub(crate) wakes: BTreeSet<(Mono, CursorRef)>,
     pub(crate) tail_bytes: usize,
+    /// Topics with a schema, and the bytes of their documents.
+    pub(crate) schemas: usize,
+    pub(crate) schemas_bytes: usize,
     /// Read ahead for all groups together.
     pub(crate) fetched_bytes: usize,
+    /// What delays are counted on.
+    pub(crate) elapsed: Elapsed,
+    pub(crate) ages: AgeGuard,
+    pub(crate) ages_row: AgesRowState,
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
     pub(crate) compaction: CompactionState,
     pub(crate) elsewhere: Elsewhere,
+    /// Keys whose member is remembered, over all sticky groups.
+    pub(crate) sticky_keys: usize,
+    /// Events that wait for their key or its member, over all sticky groups.
+    pub(crate) sticky_waiting: usize,
+    pub(crate) totals: Totals,
+    /// Whose share the topics count against that the request under way makes.
+    pub(crate) asked_by: Option<Actor>,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<String>,
+    /// Why nothing is to be added to the store for now.
+    no_space: Option<String>,
     pub(crate) stopping: bool,
     stopped: bool,
 }
 
 impl Bus {
     pub(crate) fn empty(limits: BusLimits, seed: u64) -> Bus {
+        let ages = AgeGuard::new(limits.clock_settle_ms);
         Bus {
             limits,
             seed,
@@ -76,13 +101,23 @@ impl Bus {
             to_flush: BTreeSet::new(),
             wakes: BTreeSet::new(),
             tail_bytes: 0,
+            schemas: 0,
+            schemas_bytes: 0,
             fetched_bytes: 0,
+            elapsed: Elapsed::default(),
+            ages,
+            ages_row: AgesRowState::default(),
             due: DueState::default(),
             retention: RetentionState::default(),
             compaction: CompactionState::default(),
             elsewhere: Elsewhere::default(),
+            sticky_keys: 0,
+            sticky_waiting: 0,
+            totals: Totals::default(),
+            asked_by: None,
             counters: Counters::default(),
             failed: None,
+            no_space: None,
             stopping: false,
             stopped: false,
         }
@@ -94,19 +129,25 @@ impl Bus {
             Input::Open { conn, .. } => {
                 self.conns.insert(conn, Connection::default());
             }
-            Input::Close { conn } => self.close(now, conn),
+            Input::Close { conn } => self.close(now, conn, Departure::Lost),
+            Input::Evict { conn } => self.close(now, conn, Departure::Willing),
             Input::Congested { conn } => self.set_congested(conn, true),
             Input::Drained { conn } => self.set_congested(conn, false),
-            Input::Request { to, by, request } => self.request(now, to, by, request),
+            Input::Request { to, by, request, checked } => self.request(now, to, by, request, checked),
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
             Input::TooLarge { token, bytes } => self.too_large(now, token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
+            Input::NoSpace { reason } => self.no_space = reason,
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
             Input::DueRows { token, rows } => self.due_rows(now, token, rows),
-            Input::Elsewhere { reaches } => self.reported(&reaches),
+            Input::Elsewhere { reaches, delayed } => {
+                self.reported(&reaches);
+                delayed.iter().for_each(|delayed| self.delayed_elsewhere(now, delayed));
+            }
             Input::TopicRead { token, found } => self.topic_read(now, token, found),
-            Input::Stop => self.stop(),
+            Input::RetainedChecked { token, outcome } => self.retained_checked(now, token, outcome),
+            Input::Stop => self.stop(now),
         }
     }
 
@@ -115,6 +156,9 @@ impl Bus {
         if self.failed.is_some() {
             return;
         }
+        self.ages.tell(now);
+        self.keep_elapsed(now);
+        self.keep_ages(now);
         self.wake_cursors(now);
         self.wake_due(now);
         self.wake_retention(now);
@@ -153,7 +197,14 @@ impl Bus {
             .min()
     }
 
-    fn request(&mut self, now: Now, to: ReplyTo, by: By, request: Request) {
+    fn request(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        by: By,
+        request: Request,
+        checked: Option<Box<SchemaVerdict>>,
+    ) {
         let reads_only = matches!(
             request,
             Request::ListTopics { .. }
@@ -169,12 +220,19 @@ impl Bus {
         if self.stopping && !reads_only {
             return self.refuse(to, BusError::ShuttingDown);
         }
-        if let Err(error) = self.admit(&by, &request) {
+        let matched = self.admit(&by, &request).and_then(|()| self.match_schema(&request, checked));
+        let resend = match matched {
+            Ok(resend) => resend,
+            Err(error) => return self.refuse(to, error),
+        };
+        if let Some(reason) = self.no_space.as_ref().filter(|_| adds(&request)) {
+            let error = BusError::NoSpace(reason.clone());
             return self.refuse(to, error);
         }
+        self.asked_by = sharer(&by);
         let result = match request {
-            Request::Publish(publish) => self.publish(now, to, publish),
-            Request::PublishBatch(batch) => self.publish_batch(now, to, batch),
+            Request::Publish(publish) => self.publish(now, to, publish, resend),
+            Request::PublishBatch(batch) => self.publish_batch(now, to, batch, resend),
             Request::Record(batch) => self.record(now, to, batch),
             Request::Write { ops, durability } => self.write(now, to, ops, durability),
             Request::Subscribe(subscribe) => {
@@ -186,8 +244,8 @@ impl Bus {
             Request::Nack(nack) => self.nack(now, to, nack),
             Request::GiveBack(given) => self.give_back(to, given),
             Request::Flow { credits } => self.flow(to, credits),
-            Request::CreateTopic { topic, config } => self.create_topic(now, to, &topic, config),
-            Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, &patch),
+            Request::CreateTopic { topic, settings } => self.create_topic(now, to, &topic, settings),
+            Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, patch),
             Request::DeleteTopic { topic } => self.delete_topic(now, to, topic),
             Request::ListTopics { namespace, after, max, dead_letters_only } => {
                 self.list_topics(to, &by, &Listing { namespace, after, max, dead_letters_only })
@@ -205,6 +263,7 @@ impl Bus {
                 Ok(())
             }
         };
+        self.asked_by = None;
         if let Err(error) = result {
             self.refuse(to, error);
         }
@@ -242,9 +301,40 @@ impl Bus {
         ops: Vec<Op>,
         pending: Pending,
     ) -> Token {
+        self.commit_if(now, durability, Vec::new(), ops, pending)
+    }
+
+    /// Commits what somebody publishes; if it is a resend, only if it stores nothing that does not match the schema.
+    pub(crate) fn commit_published(
+        &mut self,
+        now: Now,
+        durability: Durability,
+        resend: Option<Resend>,
+        ops: Vec<Op>,
+        pending: Pending,
+    ) {
+        match resend {
+            None => self.commit(now, durability, ops, pending),
+            Some(mut resend) => {
+                let checks = std::mem::take(&mut resend.checks);
+                let pending = Pending::Resend { resend, then: Box::new(pending) };
+                self.commit_if(now, durability, checks, ops, pending)
+            }
+        };
+    }
+
+    pub(crate) fn commit_if(
+        &mut self,
+        now: Now,
+        durability: Durability,
+        checks: Vec<Check>,
+        ops: Vec<Op>,
+        pending: Pending,
+    ) -> Token {
         let token = self.token();
+        self.ages_row.has_commits = true;
         self.elsewhere.watch(token, &ops);
-        let batch = Batch { nonce: self.nonce(token), now: now.wall, durability, checks: Vec::new(), ops };
+        let batch = Batch { nonce: self.nonce(token), now: now.wall, durability, checks, ops };
         self.pending.insert(token, pending);
         self.effects.push(Effect::Commit { token, batch });
         token
@@ -270,6 +360,8 @@ impl Bus {
         if self.topics.len() >= self.limits.topics_max {
             return Err(BusError::LimitReached { what: "topics", max: self.limits.topics_max as u64 });
         }
+        self.totals.topic_fits(&self.limits, self.asked_by.as_ref())?;
+        self.totals.partitions_fit(&self.limits, u64::from(config.partitions.max(1)), 0)?;
         Ok(self.make_topic_unbounded(key, config, ops))
     }
 
@@ -281,7 +373,8 @@ impl Bus {
         ops: &mut Vec<Op>,
     ) -> TopicId {
         let token = self.token();
-        let row = TopicRow { config, made: self.nonce(token) };
+        let made_by = self.asked_by.clone();
+        let row = TopicRow { config, made: self.nonce(token), made_by, ..TopicRow::default() };
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(key), value: row.encode() });
         self.insert_topic(key.clone(), row)
     }
@@ -290,7 +383,11 @@ impl Bus {
         self.topics_made += 1;
         let id = TopicId(self.topics_made);
         self.topic_ids.insert(key.clone(), id);
-        self.topics.insert(id, Topic::new(key, row));
+        let topic = Topic::new(key, row);
+        self.totals.partitions += topic.logs.len() as u64;
+        self.totals.topic_made(topic.made_by.as_ref());
+        self.topics.insert(id, topic);
+        self.restore_schema(id);
         id
     }
 
@@ -331,5 +428,16 @@ impl Bus {
     #[cfg(not(feature = "sabotage"))]
     pub(crate) fn sabotaged(&self, _by: crate::sabotage::Sabotage) -> bool {
         false
+    }
+}
+
+/// Whether a request fills the disk. Making topics and groups, acks and removals write little, and some of it makes room.
+fn adds(request: &Request) -> bool {
+    match request {
+        Request::Publish(_) | Request::PublishBatch(_) => true,
+        // Without events it only makes a topic of the server's own.
+        Request::Record(batch) => !batch.events.is_empty(),
+        Request::Write { ops, .. } => ops.iter().any(|op| !matches!(op, Op::Delete { .. })),
+        _ => false,
     }
 }

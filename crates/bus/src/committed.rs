@@ -12,48 +12,67 @@ use crate::reply::{BusError, Reply};
 
 impl Bus {
     pub(crate) fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
+        if matches!(&outcome, Outcome::Done(done) if done.incarnation_kept) {
+            self.look_up_doubted(token);
+        }
         self.settle_doubts(token);
         let Some(pending) = self.pending.remove(&token) else {
             return;
         };
-        let appended = match outcome {
-            Outcome::Done(done) => done.appended,
-            // The bus checks nothing, so nothing is refused.
-            Outcome::Refused(_) => Vec::<Appended>::new(),
+        let (pending, appended) = match (pending, outcome) {
+            (Pending::Resend { resend, then }, Outcome::Refused(refusal)) => {
+                for to in then.into_askers() {
+                    self.refuse(to, resend.refusal(refusal.check));
+                }
+                return;
+            }
+            (Pending::MoveDue { by, .. }, Outcome::Refused(_)) => return self.moved_elsewhere(now, by),
+            (Pending::MoveAlone { by, event }, Outcome::Refused(refusal)) => {
+                return self.alone_refused(now, by, &event, &refusal);
+            }
+            (Pending::Resend { then, .. }, Outcome::Done(done)) => (*then, done.appended),
+            (pending, Outcome::Done(done)) => (pending, done.appended),
+            // The bus checks nothing else, so nothing else is refused.
+            (pending, Outcome::Refused(_)) => (pending, Vec::<Appended>::new()),
         };
         match pending {
             Pending::Publish { to, topic, single, durability, appends } => {
-                self.appended(appends, &appended);
+                self.appended(now, appends, &appended);
                 self.published(to, topic, single, durability, &appended);
             }
             Pending::Delay(delayed) => self.delayed(now, delayed, &appended),
-            Pending::Flush { cursor, committed, confirms, appends } => {
+            Pending::Flush { cursor, committed, since, confirms, appends } => {
                 self.tell_of_letters(&appends, &appended);
-                self.appended(appends, &appended);
-                self.flushed(cursor, committed);
+                self.appended(now, appends, &appended);
+                self.flushed(cursor, committed, since);
                 for to in confirms {
                     self.reply(to, Reply::Acked);
                 }
             }
             Pending::Placement(placement) => self.placement_durable(now, placement),
-            Pending::TopicWrite { to, topic, created } => self.topic_written(to, topic, created),
+            Pending::TopicWrite { to, topic, created, checked } => {
+                self.topic_written(to, topic, created, checked);
+            }
             Pending::TopicDelete { to, topic } => self.reply(to, Reply::TopicDeleted { topic }),
             Pending::GroupDelete { to, topic, group } => {
                 self.reply(to, Reply::GroupDeleted { topic, group });
             }
             Pending::Write { to } => self.reply(to, Reply::Written),
-            Pending::MoveDue { appends } => {
-                self.appended(appends, &appended);
+            Pending::MoveDue { appends, .. } => {
+                self.appended(now, appends, &appended);
                 self.due_moved(now);
             }
+            // Its event is reported with what others append.
+            Pending::MoveAlone { .. } => self.due_moved(now),
             Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
             Pending::Compact => self.compaction_durable(now, token),
-            Pending::Row => {}
+            Pending::Row | Pending::Resend { .. } => {}
             Pending::Read { .. }
             | Pending::Refetch { .. }
             | Pending::FindStart { .. }
             | Pending::ReadTopic { .. }
-            | Pending::ScanDue => {}
+            | Pending::SchemaCheck { .. }
+            | Pending::ScanDue(_) => {}
         }
     }
 
@@ -77,7 +96,7 @@ impl Bus {
         let Some(pending) = self.pending.remove(&token) else { return };
         match &pending {
             Pending::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
-            Pending::MoveDue { .. } => self.move_refused(now),
+            Pending::MoveDue { by, .. } | Pending::MoveAlone { by, .. } => self.move_refused(now, *by),
             _ => {}
         }
         for to in pending.into_askers() {

@@ -43,8 +43,8 @@ pub(crate) struct Compacted {
     to: u64,
     /// Events that were left.
     kept: u64,
-    /// When the first of the tombstones that were left may go.
-    tombstone_due: Option<Timestamp>,
+    /// The time of the oldest of the tombstones that were left.
+    tombstone: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -68,14 +68,15 @@ struct Pass {
     resting: bool,
     first_kept: Option<u64>,
     kept: u64,
-    tombstone_due: Option<Timestamp>,
+    tombstone: Option<Timestamp>,
 }
 
 impl Compacted {
     /// Whether a pass is worth its reading: half as much is new as was left, or a tombstone's time has come.
-    fn is_due(&self, log: &Log, now: Now) -> bool {
+    fn is_due(&self, log: &Log, spent_before: Option<Timestamp>) -> bool {
         let new = log.next.0.saturating_sub(self.to.max(log.start.0));
-        new > 0 && new >= self.kept / 2 || self.tombstone_due.is_some_and(|due| due <= now.wall)
+        let spent = spent_before.is_some_and(|before| self.tombstone.is_some_and(|ts| ts <= before));
+        new > 0 && new >= self.kept / 2 || spent
     }
 }
 
@@ -124,22 +125,29 @@ impl Bus {
             resting: false,
             first_kept: None,
             kept: 0,
-            tombstone_due: None,
+            tombstone: None,
         });
         self.go_on(now);
     }
 
     /// The first stream after the last one that is worth a pass; none when the round is over.
     fn next_to_compact(&self, now: Now) -> Option<(TopicId, u32)> {
+        let spent_before = self.spent_before(now);
         let from = self.compaction.after.map_or(TopicId(0), |(topic, _)| topic);
         let streams =
             self.topics.range(from..).filter(|(_, topic)| topic.config.compact).flat_map(|(id, topic)| {
                 topic.logs.iter().zip(0u32..).map(|(log, partition)| ((*id, partition), log))
             });
         let mut due = streams.filter(|(at, log)| {
-            self.compaction.after.is_none_or(|after| *at > after) && log.compacted.is_due(log, now)
+            self.compaction.after.is_none_or(|after| *at > after) && log.compacted.is_due(log, spent_before)
         });
         due.next().map(|(at, _)| at)
+    }
+
+    /// Tombstones of before then may go; none while the wall clock is not to be trusted.
+    fn spent_before(&self, now: Now) -> Option<Timestamp> {
+        let age_ms = self.limits.tombstone_ms;
+        self.ages.believes(now, age_ms).then(|| self.ages.latest(now).saturating_sub(age_ms))
     }
 
     /// Removes what is known to go, reads the next page, or ends the pass.
@@ -178,6 +186,7 @@ impl Bus {
     }
 
     pub(crate) fn compaction_read(&mut self, now: Now, token: Token, page: ReadOutcome) {
+        let spent_before = self.spent_before(now);
         let Some(pass) = self.compaction.pass.as_mut().filter(|pass| pass.token == token) else { return };
         // Without progress the stream is gone, or the store cannot be read just now.
         let Some(page) = page.filter(|page| page.through.0 >= pass.at) else { return self.give_up(now) };
@@ -185,7 +194,7 @@ impl Bus {
             pass.collect(&page);
             return self.go_on(now);
         }
-        pass.sweep(&page, now.wall, self.limits.tombstone_ms);
+        pass.sweep(&page, spent_before);
         self.go_on(now);
     }
 
@@ -213,7 +222,7 @@ impl Bus {
         self.compaction.wake = Some(now.mono + NEXT_LOOK_MS);
         let Some(topic) = self.topics.get_mut(&pass.topic) else { return };
         let Some(log) = topic.logs.get_mut(pass.partition as usize) else { return };
-        log.compacted = Compacted { to: pass.end, kept: pass.kept, tombstone_due: pass.tombstone_due };
+        log.compacted = Compacted { to: pass.end, kept: pass.kept, tombstone: pass.tombstone };
         // Readers need not walk through what is empty.
         let start = Offset(pass.first_kept.unwrap_or(pass.end));
         self.start_found(now, pass.topic, pass.partition, start);
@@ -245,10 +254,10 @@ impl Pass {
     }
 
     /// Finds what of this page goes.
-    fn sweep(&mut self, page: &ReadPage, now: Timestamp, tombstone_ms: u64) {
+    fn sweep(&mut self, page: &ReadPage, spent_before: Option<Timestamp>) {
         let end = self.end;
         for event in page.events.iter().filter(|event| event.offset.0 < end) {
-            if self.is_superseded(event) || self.is_spent(event, now, tombstone_ms) {
+            if self.is_superseded(event) || self.is_spent(event, spent_before) {
                 self.gone.push_back(event.offset);
             } else {
                 self.kept += 1;
@@ -264,14 +273,14 @@ impl Pass {
     }
 
     /// A tombstone that consumers have had the time to see. What it buries was removed before it: sweeping rises.
-    fn is_spent(&mut self, event: &Event, now: Timestamp, tombstone_ms: u64) -> bool {
+    fn is_spent(&mut self, event: &Event, spent_before: Option<Timestamp>) -> bool {
         if event.body.key.is_none() || event.body.payload.as_str().trim() != "null" {
             return false;
         }
-        let due = Timestamp(event.ts.0.saturating_add(tombstone_ms));
-        if due > now {
-            self.tombstone_due = Some(self.tombstone_due.map_or(due, |first| first.min(due)));
+        let spent = spent_before.is_some_and(|before| event.ts <= before);
+        if !spent {
+            self.tombstone = Some(self.tombstone.map_or(event.ts, |first| first.min(event.ts)));
         }
-        due <= now
+        spent
     }
 }

@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use millrace_model::{AHEAD_MAX, CursorRow, Event, Filter, Mono, Offset, Timestamp, TryRow};
 
+mod keyed;
 mod writing;
 
+pub(crate) use keyed::KeyQueues;
 pub(crate) use writing::InFlush;
 
 use crate::input::{ConnId, Token};
 use crate::reply::ReplyTo;
+use crate::sticky::KeyHash;
 
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
@@ -31,6 +34,8 @@ pub(crate) struct Cursor {
     pub(crate) sent_through: u64,
     /// The durable commit.
     pub(crate) durable: Offset,
+    /// When it was written, if that is known: rows from before this was kept do not say.
+    pub(crate) durable_since: Option<Timestamp>,
     /// A read under way; its answer is ignored if the cursor was moved meanwhile.
     pub(crate) reading: Option<Token>,
     pub(crate) retry_at: Option<Mono>,
@@ -41,9 +46,8 @@ pub(crate) struct Cursor {
     /// Offsets whose row in the table of tries is out of date.
     tries_dirty: BTreeSet<u64>,
     tries_stored: BTreeSet<u64>,
-    /// Done beyond the commit only because a higher offset was acked: by whom, and after how many attempts. Its
-    /// consumer may still refuse it.
-    implicit: BTreeMap<u64, (ConnId, u32)>,
+    /// Done beyond the commit only because a higher offset was acked. Its consumer may still refuse it.
+    implicit: BTreeMap<u64, Implicit>,
     /// An ack wants to be durable.
     pub(crate) flush_now: bool,
     /// A delivery wants to be written down by then.
@@ -59,11 +63,22 @@ pub(crate) struct Cursor {
     pub(crate) confirms: Vec<ReplyTo>,
     /// When this cursor is registered to be woken.
     pub(crate) wake: Option<Mono>,
+    /// How many deliveries there were: each gets the next number.
+    deliveries: u64,
+    /// While the group is sticky.
+    pub(crate) keyed: Option<KeyQueues>,
+}
+
+/// What must be known of an event that was acked by a higher offset, should its consumer refuse it all the same.
+#[derive(Clone, Copy, Debug)]
+struct Implicit {
+    by: ConnId,
+    attempts: u32,
+    key: Option<KeyHash>,
 }
 
 #[derive(Debug, Default)]
 struct Prior {
-    delivered: u64,
     done: BTreeSet<u64>,
     tries: BTreeMap<u64, TryRow>,
 }
@@ -80,15 +95,26 @@ pub(crate) struct Fetched {
 pub(crate) struct Open {
     /// Absent when the event was let go of and must be read again before it can be sent.
     pub(crate) event: Option<Arc<Event>>,
-    /// Deliveries so far, the one under way included.
+    /// Attempts so far, the delivery under way included.
     pub(crate) attempts: u32,
     pub(crate) state: OpenState,
+    /// The number of its latest delivery.
+    delivered: u64,
+    /// The number of the oldest delivery that an ack of `last` may mean: its latest one, or an earlier one that timed out
+    /// unanswered on the same connection.
+    ackable: u64,
+    /// The number of the newest delivery, of any offset, when this one was last refused.
+    refused: u64,
+    /// The latest delivery was refused or given back, so no ack can mean it any more.
+    answered: bool,
     /// Why the last delivery failed, for the dead letter.
     pub(crate) reason: Option<String>,
-    /// Who had it last: somebody else is preferred.
+    /// Who had it last: somebody else is preferred. `None` = nobody yet, since the server started.
     pub(crate) last: Option<ConnId>,
     /// Persisted with the attempts when it has to wait over a restart.
     pub(crate) not_before: Option<Timestamp>,
+    /// Its key, while the group is sticky. Of an event whose body was let go of always, because the group may become so.
+    pub(crate) key: Option<KeyHash>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +125,12 @@ pub(crate) enum OpenState {
     },
     /// Listed in `ready`.
     Ready,
+    /// Never sent, because a lower event of its key is unfinished.
+    Parked,
+    /// Its key belongs to a member that has no room. Listed in the cursor's `keyed`.
+    Awaiting {
+        member: ConnId,
+    },
     Waiting {
         until: Mono,
     },
@@ -106,6 +138,44 @@ pub(crate) enum OpenState {
     Burying,
     /// Its event is being read again.
     Refetching,
+}
+
+impl Open {
+    pub(crate) fn new(event: Option<Arc<Event>>, attempts: u32, state: OpenState) -> Open {
+        Open {
+            event,
+            attempts,
+            state,
+            delivered: 0,
+            ackable: 0,
+            refused: 0,
+            answered: false,
+            reason: None,
+            last: None,
+            not_before: None,
+            key: None,
+        }
+    }
+
+    pub(crate) fn from_fetched(fetched: Fetched, state: OpenState) -> Open {
+        let Fetched { event, attempts, not_before, reason } = fetched;
+        Open { reason, not_before, ..Open::new(Some(event), attempts, state) }
+    }
+
+    /// Of its body, if that is in memory.
+    fn kept_bytes(&self) -> Option<usize> {
+        self.event.as_ref().map(|event| event.body.bytes())
+    }
+
+    pub(crate) fn is_leased_to(&self, conn: ConnId) -> bool {
+        matches!(self.state, OpenState::Leased { conn: holder, .. } if holder == conn)
+    }
+
+    /// Attempts that have ended. The delivery under way is none before it fails.
+    pub(crate) fn attempts_ended(&self) -> u32 {
+        let under_way = matches!(self.state, OpenState::Leased { .. });
+        self.attempts.saturating_sub(u32::from(under_way))
+    }
 }
 
 impl Cursor {
@@ -119,14 +189,11 @@ impl Cursor {
     pub(crate) fn restore(row: CursorRow, tries: BTreeMap<u64, TryRow>) -> Cursor {
         let committed = row.committed.0;
         let mut cursor = Cursor::at(row.committed.next());
+        cursor.durable_since = row.updated;
         cursor.tries_stored = tries.keys().copied().collect();
         // A crash may have left rows of what is done: the next flush deletes them.
         cursor.tries_dirty = tries.range(..=committed).map(|(offset, _)| *offset).collect();
-        cursor.prior = Prior {
-            delivered: row.delivered.0,
-            done: row.ahead.iter().map(|bit| committed + 1 + bit).collect(),
-            tries,
-        };
+        cursor.prior = Prior { done: row.ahead.iter().map(|bit| committed + 1 + bit).collect(), tries };
         cursor.flushed = Some(row);
         cursor
     }
@@ -135,11 +202,13 @@ impl Cursor {
     pub(crate) fn seek(&mut self, next: Offset) {
         let mut moved = Cursor::at(next);
         moved.durable = self.durable;
+        moved.durable_since = self.durable_since;
         moved.tries_dirty = std::mem::take(&mut self.tries_stored);
         moved.tries_stored = moved.tries_dirty.clone();
         moved.confirms = std::mem::take(&mut self.confirms);
         moved.flushing = self.flushing;
         moved.wake = self.wake;
+        moved.keyed = self.keyed.as_ref().map(|_| KeyQueues::default());
         *self = moved;
     }
 
@@ -169,10 +238,7 @@ impl Cursor {
             self.tries_changed(offset);
             return;
         }
-        let (attempts, not_before, reason) = match known {
-            Some(row) => (row.attempts, row.not_before, row.reason),
-            None => (u32::from(offset <= self.prior.delivered), None, None),
-        };
+        let TryRow { attempts, not_before, reason } = known.unwrap_or_default();
         self.fetched_bytes += event.body.bytes();
         self.fetched.push_back(Fetched { event: event.clone(), attempts, not_before, reason });
     }
@@ -204,10 +270,7 @@ impl Cursor {
             self.prior.done.extend(done..offset.min(end));
             done = offset + 1;
             let Fetched { attempts, not_before, reason, .. } = fetched;
-            if attempts != u32::from(offset <= self.prior.delivered)
-                || not_before.is_some()
-                || reason.is_some()
-            {
+            if attempts != 0 || not_before.is_some() || reason.is_some() {
                 self.prior.tries.insert(offset, TryRow { attempts, not_before, reason });
             }
         }
@@ -223,7 +286,10 @@ impl Cursor {
         self.fetched.retain(|fetched| filter.matches(&fetched.event));
         self.fetched_bytes = self.fetched.iter().map(|fetched| fetched.event.body.bytes()).sum();
         let unwanted = |open: &Open| {
-            let free = matches!(open.state, OpenState::Ready | OpenState::Waiting { .. });
+            let free = matches!(
+                open.state,
+                OpenState::Ready | OpenState::Parked | OpenState::Awaiting { .. } | OpenState::Waiting { .. }
+            );
             free && open.event.as_ref().is_some_and(|event| !filter.matches(event))
         };
         let gone: Vec<u64> =
@@ -243,12 +309,22 @@ impl Cursor {
 
     /// Puts an event in somebody's hands.
     pub(crate) fn lease(&mut self, offset: u64, conn: ConnId, deadline: Mono) {
+        self.deliveries += 1;
+        if let Some(open) = self.open.get(&offset).filter(|open| open.last.is_none()) {
+            let kept = open.kept_bytes();
+            self.count_sent(kept);
+        }
         if let Some(open) = self.open.get_mut(&offset) {
             open.attempts += 1;
             open.state = OpenState::Leased { conn, deadline };
+            open.delivered = self.deliveries;
+            if open.answered || open.last != Some(conn) {
+                open.ackable = self.deliveries;
+            }
+            open.answered = false;
             open.last = Some(conn);
             open.not_before = None;
-            if open.attempts >= 2 || self.tries_stored.contains(&offset) {
+            if self.tries_stored.contains(&offset) {
                 self.tries_dirty.insert(offset);
             }
         }
@@ -260,6 +336,7 @@ impl Cursor {
         let open = self.open.remove(&offset)?;
         self.ready.remove(&offset);
         self.tries_changed(offset);
+        self.free_key(offset, &open);
         match open.state {
             OpenState::Leased { conn, .. } => Some(conn),
             _ => None,
@@ -268,23 +345,23 @@ impl Cursor {
 
     /// Done because its holder acked a higher offset.
     pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<ConnId> {
-        let attempts = self.open.get(&offset)?.attempts;
-        self.implicit.insert(offset, (conn, attempts));
+        let Open { attempts, key, .. } = *self.open.get(&offset)?;
+        self.implicit.insert(offset, Implicit { by: conn, attempts, key });
         self.complete(offset)
     }
 
     /// Undoes an implicit completion that the commit has not passed. False if there was none by this connection.
     pub(crate) fn reopen(&mut self, offset: u64, conn: ConnId) -> bool {
-        match self.implicit.get(&offset) {
-            Some((by, attempts)) if *by == conn => {
-                let (attempts, state) = (*attempts, OpenState::Ready);
-                let open = Open { event: None, attempts, state, reason: None, last: None, not_before: None };
-                self.open.insert(offset, open);
-                self.implicit.remove(&offset);
-                true
-            }
-            _ => false,
-        }
+        let Some(Implicit { attempts, key, .. }) =
+            self.implicit.get(&offset).copied().filter(|done| done.by == conn)
+        else {
+            return false;
+        };
+        let open = Open { last: Some(conn), key, ..Open::new(None, attempts, OpenState::Ready) };
+        self.requeue_key(offset, key);
+        self.open.insert(offset, open);
+        self.implicit.remove(&offset);
+        true
     }
 
     pub(crate) fn tries_changed(&mut self, offset: u64) {
@@ -293,14 +370,46 @@ impl Cursor {
         }
     }
 
-    pub(crate) fn offsets_leased_to(&self, conn: ConnId, below: u64) -> Vec<u64> {
-        self.open
-            .range(..below)
-            .filter(
-                |(_, open)| matches!(open.state, OpenState::Leased { conn: holder, .. } if holder == conn),
-            )
-            .map(|(offset, _)| *offset)
-            .collect()
+    /// What the connection holds, in offset order, and until when.
+    pub(crate) fn leased_to(&self, conn: ConnId) -> Vec<(u64, Mono)> {
+        let leases = self.open.iter().filter_map(|(offset, open)| match open.state {
+            OpenState::Leased { conn: holder, deadline } if holder == conn => Some((*offset, deadline)),
+            _ => None,
+        });
+        leases.collect()
+    }
+
+    /// Lower offsets that a cumulative ack of `offset` completes too: those the connection holds and received before
+    /// `offset`. An event that came again after it is not among them, nor one that was refused since `offset` was first
+    /// delivered: the ack may have been sent before that event came again.
+    pub(crate) fn completed_below(&self, offset: u64, conn: ConnId) -> Vec<u64> {
+        let Some(acked) = self.open.get(&offset).filter(|open| open.is_leased_to(conn)) else {
+            return Vec::new();
+        };
+        let lower = self.open.range(..offset);
+        let completed = lower.filter(|(_, open)| {
+            open.is_leased_to(conn) && open.delivered < acked.delivered && open.refused < acked.ackable
+        });
+        completed.map(|(offset, _)| *offset).collect()
+    }
+
+    /// The consumer says that it could not handle the event.
+    pub(crate) fn refuse(&mut self, offset: u64) {
+        if let Some(open) = self.open.get_mut(&offset) {
+            open.answered = true;
+            open.refused = self.deliveries;
+        }
+    }
+
+    /// The delivery under way reached nobody, or nobody worked on it: it was no attempt.
+    pub(crate) fn give_back(&mut self, offset: u64) {
+        if let Some(open) = self.open.get_mut(&offset) {
+            open.attempts = open.attempts.saturating_sub(1);
+            open.state = OpenState::Ready;
+            open.answered = true;
+            self.ready.insert(offset);
+            self.tries_changed(offset);
+        }
     }
 
     pub(crate) fn leases(&self) -> impl Iterator<Item = (u64, ConnId)> + '_ {
@@ -311,15 +420,10 @@ impl Cursor {
     }
 
     /// A delivery that the server itself cut short does not count.
-    pub(crate) fn uncount_leases(&mut self) {
+    pub(crate) fn give_back_all(&mut self) {
         let leased: Vec<u64> = self.leases().map(|(offset, _)| offset).collect();
         for offset in leased {
-            if let Some(open) = self.open.get_mut(&offset) {
-                open.attempts = open.attempts.saturating_sub(1);
-                open.state = OpenState::Ready;
-                self.ready.insert(offset);
-                self.tries_dirty.insert(offset);
-            }
+            self.give_back(offset);
         }
     }
 

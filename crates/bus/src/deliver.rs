@@ -9,6 +9,7 @@ use crate::group::{CursorRef, GroupId};
 use crate::input::ConnId;
 use crate::note::{Note, Redelivery};
 use crate::sabotage::Sabotage;
+use crate::sticky::KeyHash;
 
 /// Events of one partition sent before the group's next partition gets its turn.
 const TURN_EVENTS: usize = 64;
@@ -29,9 +30,14 @@ impl Bus {
             if self.groups.get(&group).is_some_and(|state| state.can_take(&self.conns)) {
                 self.fetch(now, at);
             }
-            let sent = (0..TURN_EVENTS).take_while(|_| self.send_one(now, at)).count();
-            idle = if sent == 0 { idle + 1 } else { 0 };
+            let moved = if self.groups.get(&group).is_some_and(|state| state.sticky) {
+                self.send_sticky(now, at, TURN_EVENTS)
+            } else {
+                (0..TURN_EVENTS).take_while(|_| self.send_one(now, at)).count() > 0
+            };
+            idle = if moved { 0 } else { idle + 1 };
         }
+        self.account_waiting(group);
     }
 
     fn next_turn(&mut self, group: GroupId) -> Option<(u32, u32)> {
@@ -44,6 +50,7 @@ impl Bus {
     /// One event to one member. False when there is no event or nobody to take it.
     fn send_one(&mut self, now: Now, at: CursorRef) -> bool {
         let ignore_window = self.sabotaged(Sabotage::IgnoreWindow);
+        let elapsed = self.elapsed.instead_of_wall(now);
         let Some(group) = self.groups.get_mut(&at.group) else {
             return false;
         };
@@ -68,7 +75,7 @@ impl Bus {
             if let Some(state) = cursor
                 .fetched
                 .front()
-                .and_then(|fetched| held_back(now, fetched, max_attempts, has_dead_letters))
+                .and_then(|fetched| held_back(elapsed, fetched, max_attempts, has_dead_letters))
             {
                 return self.hold_back(now, at, state);
             }
@@ -83,13 +90,13 @@ impl Bus {
             return false;
         };
         if is_fresh && let Some(fetched) = cursor.pop_fetched() {
-            cursor.open.insert(offset, open_from(fetched, OpenState::Ready));
+            cursor.open.insert(offset, Open::from_fetched(fetched, OpenState::Ready));
         }
         self.lease(now, at, offset, conn);
         true
     }
 
-    fn lease(&mut self, now: Now, at: CursorRef, offset: u64, conn: ConnId) {
+    pub(crate) fn lease(&mut self, now: Now, at: CursorRef, offset: u64, conn: ConnId) {
         let (count_high, twice) =
             (self.sabotaged(Sabotage::CountTooHigh), self.sabotaged(Sabotage::DoubleLease));
         let Some(group) = self.groups.get_mut(&at.group) else {
@@ -103,7 +110,6 @@ impl Bus {
             return;
         };
         cursor.lease(offset, conn, deadline);
-        let flush_at = *cursor.flush_at.get_or_insert(now.mono + self.limits.delivered_flush_ms);
         let Some(open) = cursor.open.get(&offset) else {
             return;
         };
@@ -125,14 +131,18 @@ impl Bus {
         if event.body.bytes() > self.limits.open_event_bytes_max
             && let Some(open) = cursor.open.get_mut(&offset)
         {
+            // The group may become sticky while this one is in flight.
+            let key = || event.body.key.as_deref().map(|key| KeyHash::of(self.seed, key));
+            open.key = open.key.or_else(key);
             open.event = None;
         }
         self.effects.push(Effect::Deliver { conn, group: group.name.clone(), event, attempts });
-        self.wake_at(at, deadline.min(flush_at));
+        self.wake_at(at, deadline);
     }
 
     /// Takes a fresh event into `open` without sending it: it has to wait, or it has used up its attempts already.
-    fn hold_back(&mut self, now: Now, at: CursorRef, state: OpenState) -> bool {
+    pub(crate) fn hold_back(&mut self, now: Now, at: CursorRef, state: OpenState) -> bool {
+        let seed = self.seed;
         let Some(cursor) = self.cursor_mut(at) else {
             return false;
         };
@@ -140,7 +150,9 @@ impl Bus {
             return false;
         };
         let offset = fetched.event.offset.0;
-        cursor.open.insert(offset, open_from(fetched, state));
+        let key = fetched.event.body.key.as_deref().filter(|_| cursor.keyed.is_some());
+        let key = key.map(|key| KeyHash::of(seed, key));
+        cursor.open_keyed(fetched, state, key);
         match state {
             OpenState::Burying => {
                 cursor.to_bury.push_back(offset);
@@ -153,15 +165,17 @@ impl Bus {
         true
     }
 
-    /// A delivery ended without success. The event goes to the dead letters if it has had all its attempts.
+    /// A delivery ended without success, or an event that is to be sent again was read again (no `reason`). The event goes
+    /// to the dead letters if it has had all its attempts.
     pub(crate) fn requeue(
         &mut self,
         now: Now,
         at: CursorRef,
         offset: u64,
-        reason: &str,
+        reason: Option<&str>,
         delay_ms: Option<u64>,
     ) {
+        let elapsed = self.elapsed.at(now);
         let Some(group) = self.groups.get_mut(&at.group) else {
             return;
         };
@@ -175,7 +189,10 @@ impl Bus {
         let Some(open) = cursor.open.get_mut(&offset) else {
             return;
         };
-        open.reason = Some(reason.to_owned());
+        if let Some(reason) = reason {
+            open.reason = Some(reason.to_owned());
+        }
+        let told = open.reason.clone().unwrap_or_default();
         let holder = match open.state {
             OpenState::Leased { conn, .. } => Some(conn),
             _ => None,
@@ -193,7 +210,7 @@ impl Bus {
             decision = Redelivery::Later { delay_ms: ms };
             let until = now.mono + ms + TICK_MS;
             open.state = OpenState::Waiting { until };
-            open.not_before = Some(now.wall + ms + TICK_MS);
+            open.not_before = Some(elapsed + ms + TICK_MS);
             wake = Some(until);
         } else {
             open.state = OpenState::Ready;
@@ -206,9 +223,10 @@ impl Bus {
         }
         self.wake_at(at, wake.map_or(flush_at, |wake| wake.min(flush_at)));
         if self.limits.note_redeliveries
+            && (reason.is_some() || decision == Redelivery::DeadLetter)
             && let Some(place) = self.noted_place(at, offset)
         {
-            self.note(Note::Redelivery { at: place, attempts, reason: reason.to_owned(), decision });
+            self.note(Note::Redelivery { at: place, attempts, reason: told, decision });
         }
     }
 
@@ -243,7 +261,8 @@ impl Bus {
             }
             for offset in expired {
                 self.counters.timed_out += 1;
-                self.requeue(now, at, offset, "not acknowledged in time", None);
+                self.requeue(now, at, offset, Some("not acknowledged in time"), None);
+                self.loosen_key(at, offset);
             }
             if let Some(next) = self.cursor_mut(at).and_then(|cursor| cursor.next_wake()) {
                 self.wake_at(at, next);
@@ -253,22 +272,17 @@ impl Bus {
     }
 }
 
-/// What a fresh event's history says: nothing (send it), wait, or give up on it.
-fn held_back(now: Now, fetched: &Fetched, max_attempts: u32, has_dead_letters: bool) -> Option<OpenState> {
+/// What a fresh event's history says: nothing (send it), wait, or give up on it. `now` is elapsed time, in which a
+/// delay is written down.
+pub(crate) fn held_back(
+    now: Now,
+    fetched: &Fetched,
+    max_attempts: u32,
+    has_dead_letters: bool,
+) -> Option<OpenState> {
     if fetched.attempts >= max_attempts && has_dead_letters {
         return Some(OpenState::Burying);
     }
     let until = fetched.not_before.filter(|at| *at > now.wall)?;
     Some(OpenState::Waiting { until: now.mono_at(until) })
-}
-
-fn open_from(fetched: Fetched, state: OpenState) -> Open {
-    Open {
-        event: Some(fetched.event),
-        attempts: fetched.attempts,
-        state,
-        reason: fetched.reason,
-        last: None,
-        not_before: fetched.not_before,
-    }
 }

@@ -1,152 +1,232 @@
-//! Delayed events: woken when the wall clock reaches them, moved to their topic in one commit.
-
-use millrace_model::{Append, DueRow, Mono, Now, Op, Space, Timestamp, TopicKey, keys};
+//! Delayed events: woken when their time has come, moved to their topic in one commit.
+//!
+//! An event that was delayed until a time of day waits for the wall clock, one that was delayed for a while for elapsed
+//! time. Each kind stands in its own range of the table, in the order of its own time.
+//!
+//! Sessions in other processes write and move rows of the same table. So a move is refused if somebody has moved one of its
+//! rows before, and the table is then looked at again.
 
 use bytes::Bytes;
+use millrace_model::{
+    Check, DueBy, DueEvent, Durability, Mono, Now, Op, Refusal, Timestamp, keys, set_aside,
+};
 
 use crate::bus::Bus;
 use crate::effect::Effect;
 use crate::input::Token;
 use crate::pending::{Appending, Pending};
+use crate::topic::TopicId;
 
 /// Bytes of rows moved by one commit; one row always fits.
 const MOVE_BYTES_MAX: usize = 4 << 20;
-/// Pause before the table is looked at again after it could not be read, or a move was refused.
+/// Pause before the table is looked at again after it could not be read, or a move was too large.
 const RETRY_MS: u64 = 500;
 
 #[derive(Debug, Default)]
 pub(crate) struct DueState {
     /// When the next delayed event may be due; re-derived from the table after each look.
     pub(crate) wake: Option<Mono>,
-    /// The time behind `wake`.
-    next: Option<Timestamp>,
-    /// Whether anything may wait, so that ids need be looked for among what waits. Never unset: a topic that delays
-    /// once does so again.
+    /// The times behind `wake`.
+    next_by_wall: Option<Timestamp>,
+    next_by_elapsed: Option<Timestamp>,
+    /// Whether anything may wait that a new schema is to be compared with. Never unset: a topic that delays once does so
+    /// again.
     pub(crate) any: bool,
     scanning: bool,
     /// Commits under way that move rows: the table is looked at again when they are through.
     moves: usize,
 }
 
+impl DueState {
+    fn next(&mut self, by: DueBy) -> &mut Option<Timestamp> {
+        match by {
+            DueBy::Wall => &mut self.next_by_wall,
+            DueBy::Elapsed => &mut self.next_by_elapsed,
+        }
+    }
+}
+
 impl Bus {
     /// Something is due at that time, perhaps earlier than what was expected so far.
-    pub(crate) fn expect_due(&mut self, now: Now, at: Timestamp) {
-        self.due.next = Some(self.due.next.map_or(at, |next| next.min(at)));
+    pub(crate) fn expect_due(&mut self, now: Now, by: DueBy, at: Timestamp) {
+        let next = self.due.next(by);
+        *next = Some(next.map_or(at, |next| next.min(at)));
         self.rearm_due(now);
     }
 
-    /// The wall clock may step, so what is waited for is the time; the moment is computed from it again and again.
+    /// `now` with the time that events of this kind wait for.
+    fn now_by(&self, now: Now, by: DueBy) -> Now {
+        match by {
+            DueBy::Wall => now,
+            DueBy::Elapsed => self.elapsed.instead_of_wall(now),
+        }
+    }
+
+    /// The wall time may change, so what is waited for is the time; the moment is computed from it again and again.
     fn rearm_due(&mut self, now: Now) {
         let busy = self.due.scanning || self.due.moves > 0 || self.stopping;
-        self.due.wake = self.due.next.filter(|_| !busy).map(|next| now.mono_at(next));
+        let wakes = [DueBy::Wall, DueBy::Elapsed]
+            .map(|by| self.due.next(by).map(|next| self.now_by(now, by).mono_at(next)));
+        self.due.wake = wakes.into_iter().flatten().min().filter(|_| !busy);
     }
 
     pub(crate) fn wake_due(&mut self, now: Now) {
-        if self.due.next.is_none() {
+        if self.due.next_by_wall.is_none() && self.due.next_by_elapsed.is_none() {
             return;
         }
         self.rearm_due(now);
-        if self.due.wake.is_some_and(|wake| wake <= now.mono) {
-            self.scan_due();
+        if self.due.wake.is_none_or(|wake| wake > now.mono) {
+            return;
         }
+        // Of two that are due the one by elapsed time goes first; the other follows when its rows are moved.
+        let elapsed = self.elapsed.at(now);
+        let by_elapsed = self.due.next_by_elapsed.is_some_and(|next| next <= elapsed);
+        self.scan_due(if by_elapsed { DueBy::Elapsed } else { DueBy::Wall });
     }
 
-    fn scan_due(&mut self) {
+    fn scan_due(&mut self, waits: DueBy) {
         self.due.scanning = true;
         self.due.wake = None;
-        self.due.next = None;
+        *self.due.next(waits) = None;
         let token = self.token();
-        self.pending.insert(token, Pending::ScanDue);
-        self.effects.push(Effect::ScanDue { token, rows_max: self.limits.due_rows_max });
+        self.pending.insert(token, Pending::ScanDue(waits));
+        self.effects.push(Effect::ScanDue { token, waits, rows_max: self.limits.due_rows_max });
     }
 
     pub(crate) fn due_rows(&mut self, now: Now, token: Token, rows: Option<Vec<(String, Bytes)>>) {
-        if !matches!(self.pending.remove(&token), Some(Pending::ScanDue)) {
+        let Some(Pending::ScanDue(by)) = self.pending.remove(&token) else {
             return;
-        }
+        };
         self.due.scanning = false;
+        let time = self.now_by(now, by).wall;
         let Some(rows) = rows else {
-            return self.expect_due(now, now.wall + RETRY_MS);
+            return self.expect_due(now, by, time + RETRY_MS);
         };
         let full = rows.len() >= self.limits.due_rows_max;
-        let (mut ops, mut appends, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let mut durability = millrace_model::Durability::Memory;
+        let mut together = Move::default();
         for (key, value) in rows {
-            match keys::due_time(&key) {
-                Some(at) if at > now.wall => {
-                    self.expect_due(now, at);
-                    break;
-                }
-                _ => {}
+            if let Some(at) = keys::due_time(&key).filter(|at| *at > time) {
+                self.expect_due(now, by, at);
+                break;
             }
-            if bytes > 0 && bytes + value.len() > MOVE_BYTES_MAX {
-                self.commit_move(now, durability, std::mem::take(&mut ops), std::mem::take(&mut appends));
-                bytes = 0;
+            if together.bytes > 0 && together.bytes + value.len() > MOVE_BYTES_MAX {
+                self.commit_move(now, by, std::mem::take(&mut together));
             }
-            bytes += value.len();
-            durability = durability.max(self.move_due(&key, value, &mut ops, &mut appends));
+            let bytes = value.len();
+            let Some(event) = DueEvent::read(&key, &value) else {
+                together.set_aside(&key, value);
+                self.counters.quarantined += 1;
+                continue;
+            };
+            match self.topic_of(&event) {
+                Some(topic) => self.move_together(topic, &event, bytes, &mut together),
+                None => self.move_alone(now, by, event),
+            }
         }
-        if !ops.is_empty() {
-            self.commit_move(now, durability, ops, appends);
+        if !together.ops.is_empty() {
+            self.commit_move(now, by, together);
         }
-        if full && self.due.next.is_none() {
-            self.due.next = Some(now.wall);
+        if full && self.due.next(by).is_none() {
+            *self.due.next(by) = Some(time);
         }
         self.rearm_due(now);
     }
 
-    fn commit_move(
-        &mut self,
-        now: Now,
-        durability: millrace_model::Durability,
-        ops: Vec<Op>,
-        appends: Vec<Appending>,
-    ) {
+    fn commit_move(&mut self, now: Now, by: DueBy, together: Move) {
+        let Move { durability, checks, ops, appends, .. } = together;
         self.due.moves += 1;
-        self.commit(now, durability, ops, Pending::MoveDue { appends });
+        self.commit_if(now, durability, checks, ops, Pending::MoveDue { by, appends });
     }
 
-    /// One row becomes one append. A row of a topic that was deleted is removed, even if there is one of that name again:
-    /// nobody could ever receive it. A row that cannot be read, or that names no topic, was confirmed all the same: it
-    /// is set aside and counted, not thrown away.
-    fn move_due(
-        &mut self,
-        key: &str,
-        value: Bytes,
-        ops: &mut Vec<Op>,
-        appends: &mut Vec<Appending>,
-    ) -> millrace_model::Durability {
-        ops.push(Op::Delete { space: Space::Due, key: key.to_owned() });
-        let read = DueRow::decode(key, &value).ok();
-        let Some((topic, row)) = read.and_then(|row| Some((TopicKey::parse(&row.topic).ok()?, row))) else {
-            let (space, key) = (Space::Kv, format!("quarantine/due/{key}"));
-            ops.push(Op::Put { space, key, value });
-            self.counters.quarantined += 1;
-            return millrace_model::Durability::Fsync;
-        };
-        if let Some(id) = &row.id {
-            ops.push(Op::Delete { space: Space::DueIds, key: keys::due_id(&topic, row.made, id) });
+    /// The topic that the event was published to, if this engine knows it.
+    fn topic_of(&self, event: &DueEvent) -> Option<TopicId> {
+        let id = self.topic_ids.get(&event.topic).copied()?;
+        self.topics.get(&id).is_some_and(|topic| topic.made == event.row.made).then_some(id)
+    }
+
+    fn move_together(&mut self, topic: TopicId, event: &DueEvent, bytes: usize, together: &mut Move) {
+        let append = event.append();
+        let (stream, body) = (append.stream.clone(), append.event.body.clone());
+        self.topics.get_mut(&topic).into_iter().for_each(|topic| topic.try_candidate(&body));
+        together.bytes += bytes;
+        together.durability = together.durability.max(event.row.durability);
+        together.checks.push(event.waits());
+        together.ops.extend(event.removal());
+        together.ops.push(Op::Append(append));
+        together.appends.push(Appending { topic, stream, body });
+    }
+
+    /// An event of a topic that this engine does not know: a session has made it, or it was deleted. The store decides. If the
+    /// topic stands, it is told as made elsewhere when the append is reported.
+    fn move_alone(&mut self, now: Now, by: DueBy, event: DueEvent) {
+        let checks = vec![event.waits(), event.topic_stands()];
+        let mut ops = event.removal();
+        ops.push(Op::Append(event.append()));
+        self.due.moves += 1;
+        let durability = event.row.durability;
+        self.commit_if(now, durability, checks, ops, Pending::MoveAlone { by, event: Box::new(event) });
+    }
+
+    /// A session has moved a row of this move before. The others are where they were.
+    pub(crate) fn moved_elsewhere(&mut self, now: Now, by: DueBy) {
+        self.due.moves = self.due.moves.saturating_sub(1);
+        let time = self.now_by(now, by).wall;
+        self.expect_due(now, by, time);
+    }
+
+    /// A row of a topic that was deleted is removed, even if there is one of that name again: nobody could ever receive its
+    /// event.
+    pub(crate) fn alone_refused(&mut self, now: Now, by: DueBy, event: &DueEvent, refusal: &Refusal) {
+        if refusal.check == 0 {
+            return self.moved_elsewhere(now, by);
         }
-        let known =
-            self.topic_ids.get(&topic).filter(|id| self.topics.get(id).is_some_and(|t| t.made == row.made));
-        if let Some(id) = known {
-            let stream = topic.stream(millrace_model::Partition(row.partition));
-            let event = row.new_event();
-            appends.push(Appending { topic: *id, stream: stream.clone(), body: event.body.clone() });
-            // It has had its id since it was confirmed: whatever the clock did since, it is no duplicate.
-            ops.push(Op::Append(Append { stream, event, dedupe_window_ms: 0, made: None }));
-        }
-        row.durability
+        let (checks, ops) = (vec![event.waits()], event.removal());
+        self.commit_if(now, event.row.durability, checks, ops, Pending::MoveDue { by, appends: Vec::new() });
     }
 
     /// The store would not take them: the rows are where they were, and are looked at again.
-    pub(crate) fn move_refused(&mut self, now: Now) {
+    pub(crate) fn move_refused(&mut self, now: Now, by: DueBy) {
         self.due.moves = self.due.moves.saturating_sub(1);
-        self.expect_due(now, now.wall + RETRY_MS);
+        let time = self.now_by(now, by).wall;
+        self.expect_due(now, by, time + RETRY_MS);
     }
 
     pub(crate) fn due_moved(&mut self, now: Now) {
         self.due.moves = self.due.moves.saturating_sub(1);
         self.rearm_due(now);
+    }
+
+    /// Writes the elapsed time down again when the wall time has changed beside it and delays may be waiting.
+    pub(crate) fn keep_elapsed(&mut self, now: Now) {
+        if self.elapsed.is_outdated(now) && !self.stopping {
+            let (op, durability) = (self.elapsed.put(now), self.limits.durability);
+            self.commit(now, durability, vec![op], Pending::Row);
+        }
+    }
+}
+
+/// Rows that are moved by one commit.
+#[derive(Debug)]
+struct Move {
+    durability: Durability,
+    checks: Vec<Check>,
+    ops: Vec<Op>,
+    appends: Vec<Appending>,
+    bytes: usize,
+}
+
+impl Default for Move {
+    fn default() -> Move {
+        let (checks, ops, appends) = (Vec::new(), Vec::new(), Vec::new());
+        Move { durability: Durability::Memory, checks, ops, appends, bytes: 0 }
+    }
+}
+
+impl Move {
+    fn set_aside(&mut self, key: &str, value: Bytes) {
+        self.bytes += value.len();
+        self.durability = Durability::Fsync;
+        self.checks.push(Check::Present { space: millrace_model::Space::Due, key: key.to_owned() });
+        self.ops.extend(set_aside(key, value));
     }
 }

@@ -6,11 +6,15 @@
 //! A report says nothing about which of several topics of one name it is about. So it is believed only while no
 //! commit that makes, changes or drops the topic is under way; otherwise, and for topics that were made elsewhere,
 //! the topic is looked up in the store once that is settled, and believed if it is the one this engine knows.
+//!
+//! Others delay events, too. The shell reports when the first one is due, as it did at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use millrace_model::{Mono, Now, Offset, Op, Space, Stream, TopicKey, TopicRow};
+use millrace_model::{
+    DueBy, ElapsedRow, Mono, Now, Offset, Op, Space, Stream, Timestamp, TopicKey, TopicRow, keys,
+};
 
 use crate::bus::Bus;
 use crate::effect::Effect;
@@ -27,6 +31,15 @@ pub struct Reach {
     pub next: Offset,
 }
 
+/// What is known of delayed events when somebody has delayed one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DelayedElsewhere {
+    /// When the first delayed event of each kind is due.
+    pub first_due: Vec<(DueBy, Timestamp)>,
+    /// The row at [`millrace_model::keys::ELAPSED`], if there is one.
+    pub elapsed: Option<Bytes>,
+}
+
 /// A topic as it stands in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTopic {
@@ -39,6 +52,9 @@ pub(crate) struct Elsewhere {
     /// Topics to look up. Never more than there are topics in the store or on their way into it.
     wanted: BTreeSet<TopicKey>,
     asked: BTreeSet<TopicKey>,
+    /// Topics that another process had made before this engine did: their lookup says which incarnation they are. A subset of
+    /// `wanted`.
+    to_adopt: BTreeSet<TopicKey>,
     /// Commits under way that write or drop the row of a topic.
     in_doubt: BTreeMap<Token, Vec<TopicKey>>,
     /// When the next lookup that failed is tried again.
@@ -56,6 +72,12 @@ impl Elsewhere {
                 _ => None,
             })
             .collect();
+        // What was found before a topic is dropped is not about its successor.
+        for op in ops {
+            if let Op::Drop { topic } = op {
+                self.to_adopt.remove(topic);
+            }
+        }
         if !topics.is_empty() {
             self.in_doubt.insert(token, topics);
         }
@@ -77,6 +99,26 @@ impl Bus {
                 self.look_up(topic.clone());
             }
         }
+    }
+
+    /// Told when the first delayed event of each kind is due, because somebody has delayed one.
+    pub(crate) fn delayed_elsewhere(&mut self, now: Now, delayed: &DelayedElsewhere) {
+        self.due.any = true;
+        let elapsed = delayed.elapsed.as_ref();
+        if let Some(row) = elapsed.and_then(|row| ElapsedRow::decode(keys::ELAPSED, row).ok()) {
+            self.elapsed.meet(row, now);
+        }
+        for (by, at) in &delayed.first_due {
+            self.expect_due(now, *by, *at);
+        }
+    }
+
+    /// A commit has put the row of a topic over that of one which another process had made before: the topic goes on as that
+    /// one.
+    pub(crate) fn look_up_doubted(&mut self, token: Token) {
+        let doubted = self.elsewhere.in_doubt.get(&token).cloned().unwrap_or_default();
+        self.elsewhere.to_adopt.extend(doubted.iter().cloned());
+        self.elsewhere.wanted.extend(doubted);
     }
 
     /// A commit is through, one way or the other: what was held back because of it can be looked up.
@@ -134,11 +176,16 @@ impl Bus {
         let id = match self.topic_ids.get(&topic).copied() {
             Some(id) => id,
             None => {
-                let id = self.insert_topic(topic, row);
+                let id = self.insert_topic(topic.clone(), row);
                 self.note_upkeep(now, id);
                 id
             }
         };
+        let adopted = self.elsewhere.to_adopt.remove(&topic);
+        // Versions of a schema stand under the number they were written with.
+        if let Some(topic) = self.topics.get_mut(&id).filter(|topic| adopted && topic.schema_version == 0) {
+            topic.made = made;
+        }
         if self.topics.get(&id).is_some_and(|topic| topic.made == made) {
             for reach in &found.reaches {
                 self.extend_log(reach);

@@ -1,5 +1,7 @@
 //! How the engine ends: asked to stop, or because its store has failed.
 
+use millrace_model::Now;
+
 use crate::bus::Bus;
 use crate::group::{CursorRef, GroupId};
 use crate::pending::Pending;
@@ -7,7 +9,9 @@ use crate::reply::{BusError, ReplyTo};
 
 impl Bus {
     /// Gives back everything that is leased without counting it, and lets nothing new in.
-    pub(crate) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self, now: Now) {
+        self.write_last_ages(now);
+        self.tell_removed();
         self.stopping = true;
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in groups {
@@ -16,7 +20,7 @@ impl Bus {
             };
             state.members.clear();
             for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
-                cursor.uncount_leases();
+                cursor.give_back_all();
                 cursor.flush_now = true;
                 self.to_flush.insert(CursorRef { group, partition });
             }

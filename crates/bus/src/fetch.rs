@@ -8,6 +8,7 @@ use crate::effect::Effect;
 use crate::group::{CursorRef, GroupState};
 use crate::input::{ReadOutcome, Token};
 use crate::pending::Pending;
+use crate::sticky::KeyHash;
 use crate::topic::TopicId;
 
 /// Reading goes on when fewer than this many events wait to be sent.
@@ -43,10 +44,10 @@ impl Bus {
         let skipped = cursor.skip_to(log.start.0);
         self.counters.skipped += skipped;
         let (log_next, may_read) = (log.next.0, cursor.may_send(Offset(cursor.read_next)));
-        if skipped > 0 && cursor.read_next >= log_next {
-            return self.note_progress(now, at, before);
-        }
         if cursor.read_next >= log_next || !may_read {
+            if skipped > 0 {
+                self.flush_soon(now, at);
+            }
             return;
         }
         let at_tail = log.tail_from(Offset(before)).map(|events| {
@@ -70,6 +71,9 @@ impl Bus {
             (if crowded { 1 } else { limits.fetched_max }, limits.fetched_bytes_max);
         let stream = group.stream(at.partition);
         let token = self.token();
+        if skipped > 0 {
+            self.flush_soon(now, at);
+        }
         if let Some(cursor) = self.cursor_mut(at) {
             cursor.reading = Some(token);
         }
@@ -79,12 +83,18 @@ impl Bus {
 
     /// What a filter or a hole skipped moves the commit, which has to be written down some time.
     fn note_progress(&mut self, now: Now, at: CursorRef, before: u64) {
-        let flush_ms = self.limits.delivered_flush_ms;
         let Some(cursor) = self.cursor_mut(at) else { return };
-        let skipped = cursor.read_next - before > cursor.fetched.len() as u64 || cursor.fetched.is_empty();
-        if skipped && cursor.flush_at.is_none() {
-            cursor.flush_at = Some(now.mono + flush_ms);
-            self.wake_at(at, now.mono + flush_ms);
+        if cursor.read_next - before > cursor.fetched.len() as u64 || cursor.fetched.is_empty() {
+            self.flush_soon(now, at);
+        }
+    }
+
+    fn flush_soon(&mut self, now: Now, at: CursorRef) {
+        let flush_at = now.mono + self.limits.delivered_flush_ms;
+        let Some(cursor) = self.cursor_mut(at) else { return };
+        if cursor.flush_at.is_none() {
+            cursor.flush_at = Some(flush_at);
+            self.wake_at(at, flush_at);
         }
     }
 
@@ -155,9 +165,11 @@ impl Bus {
     }
 
     fn refetched(&mut self, now: Now, at: CursorRef, offset: u64, page: ReadOutcome) {
-        let retry_ms = self.limits.read_retry_ms;
+        let (seed, retry_ms) = (self.seed, self.limits.read_retry_ms);
         self.to_pump.insert(at.group);
-        let Some(cursor) = self.cursor_mut(at) else { return };
+        let Some(group) = self.groups.get_mut(&at.group) else { return };
+        let filter = &group.filter;
+        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else { return };
         cursor.refetching = cursor.refetching.saturating_sub(1);
         let Some(open) = cursor.open.get_mut(&offset).filter(|open| open.state == OpenState::Refetching)
         else {
@@ -169,17 +181,19 @@ impl Bus {
             return self.wake_at(at, until);
         };
         match page.events.into_iter().find(|event| event.offset.0 == offset) {
-            Some(event) => {
-                open.event = Some(event);
-                let reason = open.reason.clone().unwrap_or_default();
-                self.requeue(now, at, offset, &reason, None);
+            // The filter may have changed while the body was not in memory.
+            Some(event) if filter.is_empty() || filter.matches(&event) => {
+                cursor.take_again(offset, event, |key| KeyHash::of(seed, key));
+                self.requeue(now, at, offset, None, None);
             }
-            // Retention was faster.
-            None => {
+            found => {
                 cursor.complete(offset);
                 cursor.flush_now = true;
                 self.to_flush.insert(at);
-                self.counters.skipped += 1;
+                // If it is gone, retention was faster.
+                let count =
+                    if found.is_some() { &mut self.counters.filtered } else { &mut self.counters.skipped };
+                *count += 1;
             }
         }
     }

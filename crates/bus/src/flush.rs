@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use millrace_model::{BATCH_BYTES_MAX, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicRow, keys};
+use millrace_model::{BATCH_BYTES_MAX, Now, Offset, Op, Space, Timestamp, TopicConfig, TopicKey, keys};
 
 use crate::bus::Bus;
 use crate::cursor::InFlush;
@@ -55,7 +55,7 @@ impl Bus {
             return;
         };
         cursor.flush_at = None;
-        let row = cursor.row();
+        let row = cursor.row(now.wall);
         let changed = cursor.note_flushed(&row) || cursor.has_try_changes();
         if !changed && cursor.confirms.is_empty() && ops.is_empty() {
             cursor.flush_now = false;
@@ -73,22 +73,32 @@ impl Bus {
                 None => Op::Delete { space: Space::Tries, key },
             });
         }
+        if ops.iter().any(|op| matches!(op, Op::Put { .. })) {
+            // The delay of a NACK may be among them.
+            ops.push(self.elapsed.put(now));
+        }
         ops.push(Op::Put { space: Space::Cursors, key: keys::cursor(&stream, &name), value: row.encode() });
         let more = more || cursor.has_try_changes();
         cursor.flush_now = more;
         let confirms = std::mem::take(&mut cursor.confirms);
         if apart && !buried.is_empty() {
-            let pending =
-                Pending::Flush { cursor: at, committed: row.committed, confirms, appends: Vec::new() };
+            let (committed, since) = (row.committed, row.updated);
+            let pending = Pending::Flush { cursor: at, committed, since, confirms, appends: Vec::new() };
             let token = self.commit(now, durability, ops, pending);
-            self.commit(now, durability, buried, Pending::MoveDue { appends });
+            self.commit(
+                now,
+                durability,
+                buried,
+                Pending::MoveDue { by: millrace_model::DueBy::Wall, appends },
+            );
             if let Some(cursor) = self.cursor_mut(at) {
                 cursor.flushing = Some(token);
             }
             return;
         }
         ops.extend(buried);
-        let pending = Pending::Flush { cursor: at, committed: row.committed, confirms, appends };
+        let (committed, since) = (row.committed, row.updated);
+        let pending = Pending::Flush { cursor: at, committed, since, confirms, appends };
         let token = self.commit(now, durability, ops, pending);
         if let Some(cursor) = self.cursor_mut(at) {
             cursor.flushing = Some(token);
@@ -117,6 +127,7 @@ impl Bus {
             cursor.to_bury.pop_front();
             let Some(open) = cursor.open.remove(&offset) else { continue };
             cursor.tries_changed(offset);
+            cursor.free_key(offset, &open);
             cursor.in_flush.buried.push((offset, open));
             let Some(Letter { topic, letter, mirror }) = letter else { continue };
             if let Some((mirror, mirrored)) = mirror {
@@ -160,8 +171,8 @@ impl Bus {
     fn write_topics_again(&mut self, now: Now, letters: &[Appending]) {
         let topics: BTreeSet<TopicId> = letters.iter().map(|letter| letter.topic).collect();
         let rows = topics.iter().filter_map(|id| self.topics.get(id)).map(|topic| {
-            let row = TopicRow { config: topic.config.clone(), made: topic.made };
-            Op::Put { space: Space::Topics, key: keys::topic(&topic.key), value: row.encode() }
+            let (key, value) = (keys::topic(&topic.key), topic.row().encode());
+            Op::Put { space: Space::Topics, key, value }
         });
         let rows: Vec<Op> = rows.collect();
         if !rows.is_empty() {
@@ -169,11 +180,12 @@ impl Bus {
         }
     }
 
-    pub(crate) fn flushed(&mut self, at: CursorRef, committed: Offset) {
+    pub(crate) fn flushed(&mut self, at: CursorRef, committed: Offset, since: Option<Timestamp>) {
         let silent = self.sabotaged(Sabotage::NoWakeOnAck);
         let Some(cursor) = self.cursor_mut(at) else { return };
         cursor.flushing = None;
         cursor.durable = committed;
+        cursor.durable_since = since;
         cursor.in_flush = InFlush::default();
         cursor.cautious &= !cursor.to_bury.is_empty() || cursor.has_try_changes();
         let (again, wake) = (cursor.flush_now, cursor.flush_at);

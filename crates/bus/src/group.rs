@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use millrace_model::{Filter, Group, Partition, Stream, Timestamp, TopicKey};
+use millrace_model::{AckMode, Actor, Filter, Group, Partition, Stream, Timestamp, TopicKey};
 
 use crate::connection::Connection;
 use crate::cursor::Cursor;
-use crate::input::{AckMode, ConnId, Subscribe};
+use crate::input::{ConnId, Subscribe};
 use crate::reply::ReplyTo;
+use crate::sticky::{KeyHash, KeyMember};
 use crate::topic::TopicId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,11 +29,18 @@ pub(crate) struct GroupState {
     pub(crate) name: Group,
     pub(crate) filter: Filter,
     pub(crate) created: Timestamp,
+    pub(crate) made_by: Option<Actor>,
     /// False until its first position is durable; until then subscriptions wait.
     pub(crate) placed: bool,
     pub(crate) waiters: Vec<(ReplyTo, Subscribe)>,
     pub(crate) members: BTreeMap<ConnId, Member>,
     pub(crate) cursors: Vec<Cursor>,
+    /// Events of one key go to one member, one at a time: see `sticky.rs`.
+    pub(crate) sticky: bool,
+    /// Which member each key belongs to, while the group is sticky.
+    pub(crate) key_members: BTreeMap<KeyHash, KeyMember>,
+    /// Its part of the bus's count of events that wait for their keys.
+    pub(crate) waiting_counted: usize,
     /// The partition that is served first next time.
     pub(crate) turn: usize,
     last_served: Option<ConnId>,
@@ -42,7 +50,19 @@ pub(crate) struct GroupState {
 pub(crate) struct Member {
     pub(crate) window: u32,
     pub(crate) inflight: u32,
-    pub(crate) ack_mode: AckMode,
+    /// `None` = as the topic or the server has it.
+    pub(crate) ack_mode: Option<AckMode>,
+    /// It asks for events of one key to go to one member.
+    pub(crate) sticky: bool,
+}
+
+/// What the bus knows of each connection.
+pub(crate) type Connections = BTreeMap<ConnId, Connection>;
+
+impl Member {
+    pub(crate) fn has_room(&self) -> bool {
+        self.inflight < self.window
+    }
 }
 
 impl GroupState {
@@ -59,10 +79,14 @@ impl GroupState {
             name,
             filter,
             created,
+            made_by: None,
             placed: false,
             waiters: Vec::new(),
             members: BTreeMap::new(),
             cursors: Vec::new(),
+            sticky: false,
+            key_members: BTreeMap::new(),
+            waiting_counted: 0,
             turn: 0,
             last_served: None,
         }
@@ -75,13 +99,12 @@ impl GroupState {
     /// The next member in turn that can take an event; `avoid` only if there is nobody else.
     pub(crate) fn pick(
         &mut self,
-        conns: &BTreeMap<ConnId, Connection>,
+        conns: &Connections,
         avoid: Option<ConnId>,
         ignore_window: bool,
     ) -> Option<ConnId> {
         let has_room = |(conn, member): &(&ConnId, &Member)| {
-            (member.inflight < member.window || ignore_window)
-                && conns.get(conn).is_some_and(Connection::can_receive)
+            (member.has_room() || ignore_window) && conns.get(conn).is_some_and(Connection::can_receive)
         };
         let from = self.last_served.map_or(Unbounded, Excluded);
         let in_turn = self.members.range((from, Unbounded)).chain(self.members.iter());
@@ -98,10 +121,10 @@ impl GroupState {
     }
 
     /// Whether reading ahead is worth it.
-    pub(crate) fn can_take(&self, conns: &BTreeMap<ConnId, Connection>) -> bool {
-        self.members.iter().any(|(conn, member)| {
-            member.inflight < member.window && conns.get(conn).is_some_and(Connection::can_receive)
-        })
+    pub(crate) fn can_take(&self, conns: &Connections) -> bool {
+        self.members
+            .iter()
+            .any(|(conn, member)| member.has_room() && conns.get(conn).is_some_and(Connection::can_receive))
     }
 
     pub(crate) fn fetched_bytes(&self) -> usize {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    DeliverAt, Durability, Event, Filter, Group, Namespace, NewEvent, Offset, Op, Outcome, Partition,
-    Principal, Timestamp, TopicConfig, TopicKey, TopicName, TopicPatch,
+    AckMode, DeliverAt, Durability, Event, Filter, Group, Namespace, NewEvent, Offset, Op, Outcome,
+    Partition, Principal, Timestamp, TopicKey, TopicName, TopicPatch,
 };
 
-use crate::elsewhere::{Reach, StoredTopic};
+use crate::elsewhere::{DelayedElsewhere, Reach, StoredTopic};
 use crate::reply::ReplyTo;
+use crate::schema::{RetainedOutcome, SchemaVerdict};
 
 /// A connection, numbered by the runtime; a number is never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,8 +30,13 @@ pub enum Input {
         conn: ConnId,
         namespace: Namespace,
     },
-    /// It is gone; what it held is free at once.
+    /// The connection is gone; what it held is free at once, and the lowest event of each partition has had an attempt.
     Close {
+        conn: ConnId,
+    },
+    /// The server itself closes the connection, for others' sake or because its token has ended: nothing that it holds
+    /// has failed.
+    Evict {
         conn: ConnId,
     },
     /// The connection's outbound buffer is full: send it nothing but answers until `Drained`.
@@ -45,6 +51,9 @@ pub enum Input {
         to: ReplyTo,
         by: By,
         request: Request,
+        /// What a check of its events against the schema of its topic found, so that this engine need not make it. It
+        /// counts if that schema is still in force.
+        checked: Option<Box<SchemaVerdict>>,
     },
     /// The answer to [`crate::Effect::Commit`].
     Committed {
@@ -59,6 +68,11 @@ pub enum Input {
     /// The store is poisoned. Nothing that was not confirmed by now ever will be.
     StorageFailed {
         reason: String,
+    },
+    /// The store's disk has too little room (`Some`: why), or enough again (`None`). Meanwhile what adds to the store is
+    /// refused; acks, deliveries and deletions go on.
+    NoSpace {
+        reason: Option<String>,
     },
     /// The answer to [`crate::Effect::Read`].
     Page {
@@ -79,11 +93,18 @@ pub enum Input {
     /// after its [`Input::Committed`].
     Elsewhere {
         reaches: Vec<Reach>,
+        /// Somebody has delayed events since the last report.
+        delayed: Option<DelayedElsewhere>,
     },
     /// The answer to [`crate::Effect::ReadTopic`], if there is such a topic; `None` if it could not be read.
     TopicRead {
         token: Token,
         found: Option<Option<StoredTopic>>,
+    },
+    /// The answer to [`crate::Effect::CheckRetained`]; `None` if the events could not be read.
+    RetainedChecked {
+        token: Token,
+        outcome: Option<RetainedOutcome>,
     },
     /// Take no more requests, return what is leased without counting it, and say [`crate::Effect::Stopped`].
     Stop,
@@ -126,9 +147,10 @@ pub enum Request {
     Flow {
         credits: u64,
     },
+    /// Makes a topic with these settings; one that exists is changed like by [`Request::PatchTopic`].
     CreateTopic {
         topic: TopicKey,
-        config: TopicConfig,
+        settings: TopicPatch,
     },
     PatchTopic {
         topic: TopicKey,
@@ -194,7 +216,10 @@ pub struct Subscribe {
     pub reset: bool,
     /// At most this many unacknowledged events; `None` = the default.
     pub max_inflight: Option<u32>,
-    pub ack_mode: AckMode,
+    /// `None` = as the topic or the server has it.
+    pub ack_mode: Option<AckMode>,
+    /// Events of one key go to one member, one at a time. Holds for the whole group while a member asks for it.
+    pub sticky: bool,
     pub filter: Filter,
 }
 
@@ -204,14 +229,6 @@ pub enum From {
     Earliest,
     Offset(Offset),
     Timestamp(Timestamp),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AckMode {
-    /// An ack completes its offset and every lower one in flight on the same connection.
-    #[default]
-    Cumulative,
-    Individual,
 }
 
 #[derive(Clone, Debug)]

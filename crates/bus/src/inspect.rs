@@ -9,7 +9,12 @@ use millrace_model::{
     Stream, TopicKey, TopicRow, TryRow, keys,
 };
 
+use crate::schema::check_schema;
+
 const RESTORE: &str = "the server cannot start with it: restore a backup (`millrace restore`)";
+
+const SET_SCHEMA: &str =
+    "nothing can be published to the topic: set another schema (`millrace topics set TOPIC --schema FILE`)";
 
 #[derive(Debug, Default)]
 pub struct Inspection {
@@ -73,6 +78,10 @@ impl Inspection {
                 if !(1..=PARTITIONS_MAX).contains(&partitions) {
                     let why = format!("has {partitions} partitions: 1 to {PARTITIONS_MAX} are possible");
                     self.unreadable(Space::Topics, key, &why);
+                }
+                if let Some(Err(error)) = row.config.schema.as_deref().map(check_schema) {
+                    let place = format!("table topics, row {key:?}");
+                    self.findings.problem(place, error.to_string(), SET_SCHEMA);
                 }
                 self.topics.insert(topic, partitions);
             }
@@ -198,6 +207,10 @@ mod tests {
             (vec![(Space::Topics, "default/t", "{")], "cannot be read"),
             (vec![(Space::Topics, "nonsense/a/b", "{}")], "topic contains"),
             (vec![(Space::Topics, "default/t", r#"{"partitions":0}"#)], "0 partitions"),
+            (
+                vec![(Space::Topics, "default/t", r#"{"partitions":1,"schema":{"type":5}}"#)],
+                "schema is refused at /type",
+            ),
             (vec![TOPIC, (Space::Groups, "default/t/g", "[")], "cannot be read"),
             (vec![TOPIC, (Space::Groups, "default/u/g", "{}")], "its topic is not there"),
             (vec![TOPIC, (Space::Cursors, "default/t/g/0", r#"{"committed":1,"delivered":1}"#)], "its group"),

@@ -12,6 +12,7 @@
 mod access;
 mod ack;
 mod admin;
+mod ages;
 mod bus;
 mod committed;
 mod compaction;
@@ -39,27 +40,36 @@ mod retention;
 mod roster;
 mod rows;
 mod sabotage;
+mod schema;
+mod schema_change;
 mod stats;
+mod sticky;
 mod subscribe;
 mod system;
 mod topic;
+mod totals;
 
 pub use bus::Bus;
 pub use effect::Effect;
-pub use elsewhere::{Reach, StoredTopic};
+pub use elsewhere::{DelayedElsewhere, Reach, StoredTopic};
 pub use input::{
-    Ack, AckMode, By, ConnId, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage,
-    Request, Subscribe, Token,
+    Ack, By, ConnId, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage, Request,
+    Subscribe, Token,
 };
 pub use inspect::Inspection;
 pub use letter::REASON_BYTES_MAX;
 pub use limits::BusLimits;
+pub use millrace_model::DueBy;
 pub use note::{Note, NotedPlace, Redelivery};
 pub use reply::{
     BusError, ErrorCode, GroupDetail, GroupView, GroupsView, OffsetsView, PartitionView, Reply, ReplyTo,
-    TopicView,
+    SchemaView, TopicView,
 };
 pub use restore::Snapshot;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;
+pub use schema::{
+    BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome,
+    SchemaError, SchemaStamp, SchemaVerdict, TopicSchema, UncomparedEvents,
+};
 pub use stats::{Counters, GroupGauges, Stats, TopicCounters};

@@ -1,6 +1,9 @@
 //! Every bound of the engine, with its default.
 
-use millrace_model::Durability;
+use millrace_model::{AckMode, Durability};
+
+use crate::input::Subscribe;
+use crate::schema::WorkMax;
 
 /// Defaults and bounds of the bus. Where a bound is reached the answer is [`crate::BusError::LimitReached`] unless
 /// the field says otherwise.
@@ -11,6 +14,8 @@ pub struct BusLimits {
     pub max_attempts: u32,
     pub dedupe_window_ms: u64,
     pub durability: Durability,
+    /// How acks are read, of clients that do not choose a mode on topics that do not set one.
+    pub ack_mode: AckMode,
     /// The longest window of deduplication a topic may ask for.
     pub dedupe_window_ms_max: u64,
     /// Window of a subscription that does not ask for one, and the most it may ask for.
@@ -23,6 +28,12 @@ pub struct BusLimits {
     pub members_per_group_max: usize,
     pub subscriptions_per_connection_max: usize,
     pub partitions_max: u32,
+    /// Partitions of all topics together, and cursors: partitions times groups, over all topics. See
+    /// [`crate::BusError::TotalReached`].
+    pub partitions_total_max: u64,
+    pub cursors_total_max: u64,
+    /// `max_inflight` of all subscriptions together; one agent has at most half of it.
+    pub inflight_total_max: u64,
     /// How far ahead a delayed event may lie.
     pub delay_ms_max: u64,
     /// Most delivery credits a connection can hold; more are cut off, not refused.
@@ -42,10 +53,23 @@ pub struct BusLimits {
     /// An event up to this size stays in memory while it is in flight; a larger one is read again if it must be sent
     /// again.
     pub open_event_bytes_max: usize,
+    /// Keys of sticky groups whose member is remembered, over all groups: beyond it a group first forgets the keys of
+    /// which nothing is in flight, and their next events may go to another member.
+    pub sticky_keys_max: usize,
+    /// Events of a sticky group that wait for their key or its member, per partition: beyond it the partition waits for
+    /// them. More than [`millrace_model::AHEAD_MAX`] has no effect, because nothing is sent so far beyond the commit.
+    pub sticky_waiting_max: usize,
+    /// Of those, events whose bodies stay in memory: the others are read again when it is their turn.
+    pub sticky_waiting_bodies_max: usize,
+    /// Waiting events over all groups: beyond it a partition with a waiting event waits for it.
+    pub sticky_waiting_total_max: usize,
     /// How long a delivery may wait before its count is written down, if no ack takes it along earlier.
     pub delivered_flush_ms: u64,
     /// Pause before a read that failed is tried again.
     pub read_retry_ms: u64,
+    /// How long a step of the wall clock must last until it is believed, and how long the wall clock must have been
+    /// steady before anything is removed because of its age.
+    pub clock_settle_ms: u64,
     /// How often retention looks at each topic that has some.
     pub retention_interval_ms: u64,
     /// How often compaction looks at each topic that has it.
@@ -56,6 +80,24 @@ pub struct BusLimits {
     pub due_rows_max: usize,
     /// Most bytes of a NACK's reason that are kept; the rest is cut off. Beyond [`crate::REASON_BYTES_MAX`] it always is.
     pub reason_bytes_max: usize,
+    /// Bytes of a topic's schema.
+    pub schema_bytes_max: usize,
+    /// The same over all topics.
+    pub schemas_bytes_total_max: usize,
+    /// Versions of a schema that are kept; the oldest are dropped.
+    pub schema_versions_max: u32,
+    /// Bytes of a payload times values of its schema: what is above does not match.
+    pub schema_work_max: u64,
+    /// The same for all payloads of a batch: what is above is refused.
+    pub schema_batch_work_max: u64,
+    /// Retained events that a new schema is compared with, the newest of each partition first: if there
+    /// are more, the change must be forced.
+    pub schema_check_events_max: u64,
+    /// The same in bytes.
+    pub schema_check_bytes_max: usize,
+    /// Rows of delayed events, of all topics, among which those of the topic are looked for, the earliest first. Those that
+    /// are compared are bounded like retained events.
+    pub schema_check_delayed_rows_max: u64,
     /// What topics of the server keep, from when they are made on: age and size, 0 = no bound.
     pub system_retention_ms: u64,
     pub system_retention_bytes: u64,
@@ -73,6 +115,7 @@ impl Default for BusLimits {
             max_attempts: 5,
             dedupe_window_ms: 24 * 3600 * 1000,
             durability: Durability::Fsync,
+            ack_mode: AckMode::Cumulative,
             dedupe_window_ms_max: 30 * 24 * 3600 * 1000,
             max_inflight: 32,
             max_inflight_max: 4096,
@@ -82,6 +125,9 @@ impl Default for BusLimits {
             members_per_group_max: 1000,
             subscriptions_per_connection_max: 256,
             partitions_max: millrace_model::PARTITIONS_MAX,
+            partitions_total_max: 262_144,
+            cursors_total_max: 262_144,
+            inflight_total_max: 262_144,
             delay_ms_max: 365 * 24 * 3600 * 1000,
             credits_max: 1_000_000,
             batch_events_max: 10_000,
@@ -91,14 +137,27 @@ impl Default for BusLimits {
             tail_events_max: 4096,
             tail_bytes_max: 4 << 20,
             tail_bytes_total_max: 64 << 20,
-            open_event_bytes_max: 4096,
+            open_event_bytes_max: 512,
+            sticky_keys_max: 1_000_000,
+            sticky_waiting_max: millrace_model::AHEAD_MAX as usize,
+            sticky_waiting_bodies_max: 256,
+            sticky_waiting_total_max: 1_000_000,
             delivered_flush_ms: 200,
             read_retry_ms: 500,
+            clock_settle_ms: millrace_model::CLOCK_SETTLE_MS,
             retention_interval_ms: 30_000,
             compact_interval_ms: 30_000,
             tombstone_ms: 24 * 3600 * 1000,
             due_rows_max: 256,
             reason_bytes_max: 1024,
+            schema_bytes_max: 64 << 10,
+            schemas_bytes_total_max: 16 << 20,
+            schema_versions_max: 16,
+            schema_work_max: 512 << 20,
+            schema_batch_work_max: 2 << 30,
+            schema_check_events_max: 1_000_000,
+            schema_check_bytes_max: 256 << 20,
+            schema_check_delayed_rows_max: 100_000,
             system_retention_ms: 24 * 3600 * 1000,
             system_retention_bytes: 64 << 20,
             note_acks: false,
@@ -106,5 +165,16 @@ impl Default for BusLimits {
             #[cfg(feature = "sabotage")]
             sabotage: None,
         }
+    }
+}
+
+impl BusLimits {
+    pub(crate) fn schema_work(&self) -> WorkMax {
+        WorkMax { event: self.schema_work_max, request: self.schema_batch_work_max }
+    }
+
+    /// How many unacknowledged events a subscription may hold.
+    pub(crate) fn window_of(&self, subscribe: &Subscribe) -> u32 {
+        subscribe.max_inflight.unwrap_or(self.max_inflight).max(1)
     }
 }

@@ -9,12 +9,17 @@ use crate::effect::Effect;
 use crate::group::CursorRef;
 use crate::input::ConnId;
 
-/// About topics of users only: nothing is told about the server's own. Dead letters are always told, the rest if
-/// [`crate::BusLimits`] asks for it.
+/// About topics of users only: nothing is told about the server's own. Dead letters, the clock and what retention removed
+/// are always told, the rest if [`crate::BusLimits`] asks for it.
 #[derive(Clone, Debug)]
 pub enum Note {
     /// The copy in `TOPIC.DLQ`, as it was committed; its headers say where it comes from.
     DeadLettered { letter: Arc<Event> },
+    /// The wall clock is so far ahead of what ages are counted from. A server that starts after it has been steady for
+    /// `believed_in_ms` counts from it.
+    ClockAhead { by_ms: u64, believed_in_ms: u64 },
+    /// Retention removed events of this topic, from all its partitions together.
+    Removed { topic: TopicKey, events: u64 },
     /// A member acknowledged; `events` is how many that completed.
     Acked { at: NotedPlace, agent: Option<Actor>, events: u64 },
     /// A member refused.

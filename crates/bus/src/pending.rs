@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Durability, EventBody, Group, Offset, Stream, TopicKey};
+use millrace_model::{
+    DueBy, DueEvent, Durability, EventBody, Group, Offset, Stream, Timestamp, TopicKey, TopicPatch,
+};
 
 use crate::group::{CursorRef, GroupId};
 use crate::input::{From, Subscribe};
 use crate::reply::ReplyTo;
+use crate::schema::Compared;
+use crate::schema_change::Resend;
 use crate::topic::TopicId;
 
 /// An append on its way, so that its event can be put together when it comes back with an offset.
@@ -23,6 +27,11 @@ pub(crate) struct Delayed {
     pub(crate) to: ReplyTo,
     pub(crate) topic: TopicKey,
     pub(crate) durability: Durability,
+    pub(crate) by: DueBy,
+    /// In the time it waits for.
+    pub(crate) waits_until: Timestamp,
+    /// Where it will be appended.
+    pub(crate) appending: Appending,
 }
 
 #[derive(Debug)]
@@ -35,10 +44,17 @@ pub(crate) enum Pending {
         appends: Vec<Appending>,
     },
     Delay(Delayed),
+    /// A publish with events that are in order only if their ids are taken.
+    Resend {
+        resend: Resend,
+        then: Box<Pending>,
+    },
     /// A cursor's row, with the dead letters that go with it.
     Flush {
         cursor: CursorRef,
         committed: Offset,
+        /// When `committed` was first written.
+        since: Option<Timestamp>,
         confirms: Vec<ReplyTo>,
         appends: Vec<Appending>,
     },
@@ -48,6 +64,16 @@ pub(crate) enum Pending {
         to: ReplyTo,
         topic: TopicKey,
         created: bool,
+        /// The events that a new schema was compared with.
+        checked: Compared,
+    },
+    /// Retained events are compared with the schema that a change would set.
+    SchemaCheck {
+        to: ReplyTo,
+        topic: TopicKey,
+        id: TopicId,
+        /// Kept instead of what came of it, because other changes may come first.
+        wanted: TopicPatch,
     },
     TopicDelete {
         to: ReplyTo,
@@ -63,7 +89,13 @@ pub(crate) enum Pending {
         to: ReplyTo,
     },
     MoveDue {
+        by: DueBy,
         appends: Vec<Appending>,
+    },
+    /// A due event of a topic that this engine does not know.
+    MoveAlone {
+        by: DueBy,
+        event: Box<DueEvent>,
     },
     /// A row nobody waits for.
     Row,
@@ -83,7 +115,7 @@ pub(crate) enum Pending {
         topic: TopicId,
         partition: u32,
     },
-    ScanDue,
+    ScanDue(DueBy),
     ReadTopic {
         topic: TopicKey,
     },
@@ -109,12 +141,25 @@ pub(crate) enum AfterPlacement {
 }
 
 impl Pending {
+    /// The events it puts into topics, now or when they are due.
+    pub(crate) fn appends(&self) -> &[Appending] {
+        match self {
+            Pending::Delay(delayed) => std::slice::from_ref(&delayed.appending),
+            Pending::Resend { then, .. } => then.appends(),
+            Pending::Publish { appends, .. }
+            | Pending::MoveDue { appends, .. }
+            | Pending::Flush { appends, .. } => appends,
+            _ => &[],
+        }
+    }
+
     /// Who waits for an answer that depends on this.
     pub(crate) fn into_askers(self) -> Vec<ReplyTo> {
         match self {
             Pending::Publish { to, .. }
             | Pending::Delay(Delayed { to, .. })
             | Pending::TopicWrite { to, .. }
+            | Pending::SchemaCheck { to, .. }
             | Pending::TopicDelete { to, .. }
             | Pending::GroupDelete { to, .. }
             | Pending::Write { to }
@@ -123,13 +168,15 @@ impl Pending {
                 ..
             }) => vec![to],
             Pending::Flush { confirms, .. } => confirms,
+            Pending::Resend { then, .. } => then.into_askers(),
             Pending::MoveDue { .. }
+            | Pending::MoveAlone { .. }
             | Pending::Row
             | Pending::Trim { .. }
             | Pending::Read { .. }
             | Pending::Refetch { .. }
             | Pending::FindStart { .. }
-            | Pending::ScanDue
+            | Pending::ScanDue(_)
             | Pending::ReadTopic { .. }
             | Pending::Compact => Vec::new(),
         }

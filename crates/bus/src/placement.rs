@@ -90,7 +90,7 @@ impl Bus {
 
     /// The store could not be read. Better no subscription than one in the wrong place.
     fn placement_failed(&mut self, now: Now, placement: &Placement) {
-        let reason = BusError::StorageFailed("the store could not be searched by time".to_owned());
+        let reason = BusError::Unreadable("it could not be searched by time".to_owned());
         self.refuse_placement(now, placement, reason.clone());
         if self.groups.get(&placement.group).is_some_and(|state| state.placed) {
             return;
@@ -98,6 +98,7 @@ impl Bus {
         let Some(state) = self.groups.remove(&placement.group) else {
             return;
         };
+        self.totals.cursors_gone(state.made_by.as_ref(), state.cursors.len() as u64);
         if let Some(topic) = self.topics.get_mut(&state.topic) {
             topic.groups.remove(&state.name);
         }
@@ -154,7 +155,7 @@ impl Bus {
                 let key = keys::attempt(&stream, &name, Offset(offset));
                 ops.push(Op::Delete { space: Space::Tries, key });
             }
-            let row = cursor.row();
+            let row = cursor.row(now.wall);
             cursor.note_flushed(&row);
             if cursor.has_try_changes() {
                 cursor.flush_now = true;
@@ -186,6 +187,7 @@ impl Bus {
         for (at, next) in placement.cursors.iter().zip(&placement.next) {
             if let Some(cursor) = self.cursor_mut(*at) {
                 cursor.durable = next.before();
+                cursor.durable_since = cursor.noted_since();
             }
             self.to_pump.insert(at.group);
         }
@@ -225,7 +227,7 @@ impl Bus {
                 self.to_flush.insert(CursorRef { group, partition });
             }
         }
-        let row = GroupRow { filter: filter.clone(), created: state.created };
+        let row = GroupRow { filter: filter.clone(), created: state.created, made_by: state.made_by.clone() };
         ops.push(Op::Put {
             space: Space::Groups,
             key: keys::group(&state.key, &state.name),

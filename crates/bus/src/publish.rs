@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Append, Appended, BATCH_BYTES_MAX, Delay, DeliverAt, DueRow, Durability, Event, EventId, NewEvent, Now,
-    Op, TICK_MS, Timestamp, TopicKey, keys,
+    Append, Appended, BATCH_BYTES_MAX, Delay, DeliverAt, DueBy, DueRow, Durability, Event, EventId, NewEvent,
+    Now, Op, TICK_MS, Timestamp, TopicKey,
 };
 
 use crate::bus::Bus;
@@ -12,17 +12,24 @@ use crate::input::{Publish, PublishBatch};
 use crate::pending::{Appending, Delayed, Pending};
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;
+use crate::schema_change::Resend;
 use crate::topic::TopicId;
 
 /// What the rest of a batch may take beside its events.
 const BATCH_EVENT_BYTES_MAX: usize = BATCH_BYTES_MAX - (64 << 10);
 
 impl Bus {
-    pub(crate) fn publish(&mut self, now: Now, to: ReplyTo, publish: Publish) -> Result<(), BusError> {
+    pub(crate) fn publish(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        publish: Publish,
+        resend: Option<Resend>,
+    ) -> Result<(), BusError> {
         let Publish { topic, event, deliver_at } = publish;
         match deliver_at.map(|at| resolve(at, now, self.limits.delay_ms_max)).transpose()? {
-            Some(due) if due > now.wall => self.delay(now, to, &topic, event, due),
-            _ => self.append(now, to, topic, vec![event], true),
+            Some((by, due)) if due > now.wall => self.delay(now, to, &topic, event, (by, due), resend),
+            _ => self.append(now, to, topic, vec![event], true, resend),
         }
     }
 
@@ -31,16 +38,17 @@ impl Bus {
         now: Now,
         to: ReplyTo,
         batch: PublishBatch,
+        resend: Option<Resend>,
     ) -> Result<(), BusError> {
         let PublishBatch { topic, events } = batch;
         if events.is_empty() {
             return Err(BusError::EmptyBatch);
         }
         if events.len() > self.limits.batch_events_max {
-            let (found, max) = (events.len() as u64, self.limits.batch_events_max as u64);
-            return Err(BusError::OutOfRange { what: "the number of events", found, max });
+            let (events, max) = (events.len(), self.limits.batch_events_max);
+            return Err(BusError::BatchTooLong { events, max });
         }
-        self.append(now, to, topic, events, false)
+        self.append(now, to, topic, events, false, resend)
     }
 
     fn append(
@@ -50,45 +58,62 @@ impl Bus {
         topic: TopicKey,
         events: Vec<NewEvent>,
         single: bool,
+        resend: Option<Resend>,
     ) -> Result<(), BusError> {
-        let ops = Vec::with_capacity(events.len() + 1);
-        self.append_after(now, to, topic, events, single, ops)
+        let mut ops = Vec::with_capacity(events.len() + 1);
+        let (durability, appends) = self.push_appends(&topic, events, &mut ops)?;
+        if self.sabotaged(Sabotage::AnswerBeforeCommit) && single {
+            self.answer_too_early(to, &topic, durability);
+            let pending = Pending::Publish { to: ReplyTo::Nobody, topic, single, durability, appends };
+            self.commit(now, durability, ops, pending);
+            return Ok(());
+        }
+        let pending = Pending::Publish { to, topic, single, durability, appends };
+        self.commit_published(now, durability, resend, ops, pending);
+        Ok(())
     }
 
-    /// The same, in one batch with what `ops` holds already.
+    /// Appends a batch of the server's own, together with what `ops` holds already.
     pub(crate) fn append_after(
         &mut self,
         now: Now,
         to: ReplyTo,
         topic: TopicKey,
         events: Vec<NewEvent>,
-        single: bool,
         mut ops: Vec<Op>,
     ) -> Result<(), BusError> {
+        let (durability, appends) = self.push_appends(&topic, events, &mut ops)?;
+        let pending = Pending::Publish { to, topic, single: false, durability, appends };
+        self.commit(now, durability, ops, pending);
+        Ok(())
+    }
+
+    /// Adds an append for each event, for a topic that is made if need be.
+    fn push_appends(
+        &mut self,
+        topic: &TopicKey,
+        events: Vec<NewEvent>,
+        ops: &mut Vec<Op>,
+    ) -> Result<(Durability, Vec<Appending>), BusError> {
         let bytes: usize = events.iter().map(|event| event.body.bytes()).sum();
         if bytes > BATCH_EVENT_BYTES_MAX {
             return Err(BusError::BatchTooLarge { bytes, max: BATCH_EVENT_BYTES_MAX });
         }
-        let id = self.topic_or_create(&topic, &mut ops)?;
+        let id = self.topic_or_create(topic, ops)?;
         let mut appends = Vec::with_capacity(events.len());
         for event in events {
-            self.push_append(id, event, &mut ops, &mut appends);
+            self.push_append(id, event, ops, &mut appends);
         }
         let durability =
             self.topics.get(&id).map_or(self.limits.durability, |topic| topic.durability(&self.limits));
-        if self.sabotaged(Sabotage::AnswerBeforeCommit) && single {
-            self.answer_too_early(to, &topic, id, durability);
-            let pending = Pending::Publish { to: ReplyTo::Nobody, topic, single, durability, appends };
-            self.commit(now, durability, ops, pending);
-            return Ok(());
-        }
-        self.commit(now, durability, ops, Pending::Publish { to, topic, single, durability, appends });
-        Ok(())
+        Ok((durability, appends))
     }
 
-    fn answer_too_early(&mut self, to: ReplyTo, topic: &TopicKey, id: TopicId, durability: Durability) {
-        let at =
-            self.topics.get(&id).and_then(|topic| topic.bounds().next().map(|log| (log.partition, log.next)));
+    fn answer_too_early(&mut self, to: ReplyTo, topic: &TopicKey, durability: Durability) {
+        let id = self.topic_ids.get(topic);
+        let at = id
+            .and_then(|id| self.topics.get(id))
+            .and_then(|topic| topic.bounds().next().map(|log| (log.partition, log.next)));
         let reply = Reply::Published {
             topic: topic.clone(),
             id: EventId::mint(Timestamp(0), 0, 0),
@@ -110,16 +135,16 @@ impl Bus {
         let Some(topic) = self.topics.get_mut(&id) else {
             return;
         };
+        topic.try_candidate(&event.body);
         let partition = topic.partition_for(&event.body);
         let stream = topic.key.stream(partition);
         let dedupe_window_ms = topic.dedupe_window_ms(&self.limits);
-        let made = self.due.any.then_some(topic.made);
         appends.push(Appending { topic: id, stream: stream.clone(), body: event.body.clone() });
-        ops.push(Op::Append(Append { stream, event, dedupe_window_ms, made }));
+        ops.push(Op::Append(Append { stream, event, dedupe_window_ms }));
     }
 
     /// The store took them: now they exist, for their publisher and for every group.
-    pub(crate) fn appended(&mut self, appends: Vec<Appending>, appended: &[Appended]) {
+    pub(crate) fn appended(&mut self, now: Now, appends: Vec<Appending>, appended: &[Appended]) {
         let lose = self.sabotaged(Sabotage::LoseTail);
         for (appending, at) in appends.into_iter().zip(appended) {
             if at.duplicate {
@@ -137,6 +162,9 @@ impl Bus {
             let count = if topic.system { &mut self.counters.system } else { &mut self.counters.published };
             *count += 1;
             topic.counters.published += 1;
+            if let Some(age_ms) = topic.config.retention_ms {
+                log.lain.note(now.mono, at.offset.next(), age_ms);
+            }
             if lose {
                 log.next = log.next.max(at.offset);
                 continue;
@@ -177,7 +205,8 @@ impl Bus {
         to: ReplyTo,
         topic: &TopicKey,
         event: NewEvent,
-        due: Timestamp,
+        (by, due): (DueBy, Timestamp),
+        resend: Option<Resend>,
     ) -> Result<(), BusError> {
         let mut ops = Vec::new();
         let id = self.topic_or_create(topic, &mut ops)?;
@@ -186,48 +215,46 @@ impl Bus {
         let Some(state) = self.topics.get_mut(&id) else {
             return Ok(());
         };
+        state.try_candidate(&event.body);
         let partition = state.partition_for(&event.body);
-        let made = state.made;
+        let appending = Appending { topic: id, stream: topic.stream(partition), body: event.body.clone() };
         let durability = state.durability(&self.limits);
         let dedupe_window_ms = state.dedupe_window_ms(&self.limits);
         let (brought, event_id) = match event.id {
             Some(id) => (true, id),
             None => (false, EventId::mint(now.wall, nonce, 0)),
         };
-        let row = DueRow {
-            topic: topic.as_str().to_owned(),
-            made,
-            partition: partition.0,
-            id: Some(event_id.clone()),
-            key: event.body.key.as_deref().map(str::to_owned),
-            headers: event.body.headers.as_ref().map(|headers| headers.json().as_str().to_owned()),
-            priority: event.body.priority,
-            lineage: event.body.lineage.clone(),
-            durability,
-            dedupe_window_ms,
-            payload: event.body.payload.as_str().to_owned(),
-        };
+        let stream = &appending.stream;
+        let row = DueRow::of(stream, event_id.clone(), &event.body, durability, dedupe_window_ms);
         self.due.any = true;
+        let waits_until = match by {
+            DueBy::Wall => due,
+            DueBy::Elapsed => {
+                ops.push(self.elapsed.put(now));
+                // The two clocks turn their milliseconds at different moments: `ts` must not be below `due`.
+                self.elapsed.begin_delay(now) + due.0.saturating_sub(now.wall.0) + TICK_MS
+            }
+        };
         ops.push(Op::Delay(Delay {
             topic: topic.clone(),
-            made,
             id: event_id,
             // An id drawn here is nobody else's.
             dedupe_window_ms: if brought { dedupe_window_ms } else { 0 },
             due,
-            key: keys::due(due, nonce, 0),
-            row: row.encode(),
+            key: by.key(waits_until, nonce, 0),
+            row: Box::new(row),
         }));
-        self.commit(now, durability, ops, Pending::Delay(Delayed { to, topic: topic.clone(), durability }));
+        let delayed = Delayed { to, topic: topic.clone(), durability, by, waits_until, appending };
+        self.commit_published(now, durability, resend, ops, Pending::Delay(delayed));
         Ok(())
     }
 
     /// A duplicate is answered like the first: with its time, or with its place if it has one by now.
     pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, appended: &[Appended]) {
-        let Delayed { to, topic, durability } = waiting;
+        let Delayed { to, topic, durability, by, waits_until, .. } = waiting;
         let Some(at) = appended.first() else { return };
         match at.due {
-            Some(due) if !at.duplicate => self.expect_due(now, due),
+            Some(_) if !at.duplicate => self.expect_due(now, by, waits_until),
             _ => self.counters.duplicates += 1,
         }
         self.reply(to, answer(topic, at, durability));
@@ -239,12 +266,12 @@ fn answer(topic: TopicKey, at: &Appended, durability: Durability) -> Reply {
     Reply::Published { topic, id: at.id.clone(), at: place, due: at.due, durability }
 }
 
-/// The time at which it is due.
-fn resolve(at: DeliverAt, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusError> {
-    let (delay, due) = match at {
-        DeliverAt::AfterMs(0) => (0, now.wall),
-        DeliverAt::AfterMs(ms) => (ms, now.wall + ms + TICK_MS),
-        DeliverAt::At(at) => (at.0.saturating_sub(now.wall.0), at),
+/// What it waits for, and the wall time at which it is due if the clock does not step.
+fn resolve(at: DeliverAt, now: Now, delay_ms_max: u64) -> Result<(DueBy, Timestamp), BusError> {
+    let (delay, by, due) = match at {
+        DeliverAt::AfterMs(0) => (0, DueBy::Elapsed, now.wall),
+        DeliverAt::AfterMs(ms) => (ms, DueBy::Elapsed, now.wall + ms + TICK_MS),
+        DeliverAt::At(at) => (at.0.saturating_sub(now.wall.0), DueBy::Wall, at),
     };
     if delay > delay_ms_max {
         return Err(BusError::OutOfRange {
@@ -253,5 +280,5 @@ fn resolve(at: DeliverAt, now: Now, delay_ms_max: u64) -> Result<Timestamp, BusE
             max: delay_ms_max,
         });
     }
-    Ok(due)
+    Ok((by, due))
 }

@@ -8,6 +8,7 @@ use millrace_model::{
 };
 
 use crate::input::ConnId;
+use crate::schema::{BreakingEvent, Compared, SchemaError, UncomparedEvents};
 use crate::stats::Stats;
 
 /// Whoever asked. The number is the asker's own: the bus hands it back and never looks at it.
@@ -86,6 +87,18 @@ pub struct TopicView {
     pub config: TopicConfig,
     pub partitions: Vec<PartitionView>,
     pub groups: Vec<Group>,
+    /// Of a topic that has or had a schema.
+    pub schema: Option<SchemaView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaView {
+    /// Which of all topics of that name this is: the rows of its versions are kept under it.
+    pub made: u64,
+    /// The version in force.
+    pub version: Option<u32>,
+    /// In the answer to a change of the schema: the events that it was compared with.
+    pub checked: Compared,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +118,8 @@ pub struct OffsetsView {
 pub struct GroupView {
     /// Durable.
     pub committed: Offset,
+    /// When that commit was written, if it is known.
+    pub updated: Option<Timestamp>,
     pub lag: u64,
     pub inflight: u64,
 }
@@ -137,6 +152,7 @@ pub enum ErrorCode {
     GroupBusy,
     LimitReached,
     TooLarge,
+    SchemaMismatch,
     StorageFailed,
     ShuttingDown,
 }
@@ -153,6 +169,7 @@ impl ErrorCode {
             ErrorCode::GroupBusy => "group_busy",
             ErrorCode::LimitReached => "limit_reached",
             ErrorCode::TooLarge => "too_large",
+            ErrorCode::SchemaMismatch => "schema_mismatch",
             ErrorCode::StorageFailed => "storage_failed",
             ErrorCode::ShuttingDown => "shutting_down",
         }
@@ -170,6 +187,11 @@ pub enum BusError {
     TopicDeleted(TopicKey),
     #[error("agent {agent} may not {action} topic {at}: its access list does not let it", at = .topic.topic())]
     Forbidden { topic: TopicKey, agent: Actor, action: Action },
+    #[error(
+        "agent {agent} may not use group {group} of topic {at}: the group's access list does not let it",
+        at = .topic.topic()
+    )]
+    GroupForbidden { topic: TopicKey, group: Group, agent: Actor },
     /// `why` for the record; whoever may not see the topic is told what they would be told if there were none.
     #[error("{shown}")]
     Hidden { shown: Box<BusError>, why: Box<BusError> },
@@ -200,20 +222,62 @@ pub enum BusError {
     GroupHasMembers { topic: TopicKey, group: Group, members: usize },
     #[error("the limit of {max} {what} is reached")]
     LimitReached { what: &'static str, max: u64 },
+    #[error("this takes {more} more {what}, and {held} of at most {max} are there")]
+    TotalReached { what: &'static str, held: u64, more: u64, max: u64 },
     #[error("{what} is {found}: at most {max} is allowed")]
     OutOfRange { what: &'static str, found: u64, max: u64 },
     #[error("the batch holds {bytes} bytes: at most {max} are allowed")]
     BatchTooLarge { bytes: usize, max: usize },
+    #[error("the batch holds {events} events: at most {max} are allowed")]
+    BatchTooLong { events: usize, max: usize },
     #[error("the batch holds no events: give at least one")]
     EmptyBatch,
     #[error("there is nothing to write: give at least one row")]
     EmptyWrite,
     #[error("{0} may not be written this way: only rows of kv below {prefix}", prefix = keys::ROUTER)]
     NotYourRow(String),
+    #[error("{0}")]
+    BadSchema(SchemaError),
+    #[error("topic {} cannot have a schema: what the server writes to it is not checked", .0.topic())]
+    NoSchemaHere(TopicKey),
+    #[error(
+        "{what} does not match version {version} of the schema of topic {at}: {why}",
+        what = payload_of(*.index), at = .topic.topic()
+    )]
+    SchemaMismatch { topic: TopicKey, version: u32, index: Option<usize>, why: String },
+    #[error(
+        "the new schema of topic {at} does not fit {what}: {why}; to set it all the same, PATCH the topic with force=true",
+        at = .topic.topic(), what = name_of(*.event)
+    )]
+    SchemaBreaks { topic: TopicKey, event: BreakingEvent, why: String },
+    #[error(
+        "the new schema of topic {at} fits all events it was compared with, but {what} were not compared: raise \
+         schema-check-events-max, schema-check-bytes-max or schema-check-delayed-rows-max of the server; to set it all the \
+         same, PATCH the topic with force=true",
+        at = .topic.topic(), what = names_of(*.events)
+    )]
+    SchemaUncompared { topic: TopicKey, events: UncomparedEvents },
+    #[error(
+        "the {bytes} bytes of payloads are too much to be checked at once against the schema of topic {at}: send at most {max} at a time",
+        at = .topic.topic()
+    )]
+    SchemaWork { topic: TopicKey, bytes: u64, max: u64 },
+    #[error(
+        "another change of the schema of topic {} is being compared with its events: try again when it is done", .0.topic()
+    )]
+    SchemaChanging(TopicKey),
+    #[error("the events of topic {} could not be read to compare them with the new schema: try again", .0.topic())]
+    EventsUnread(TopicKey),
     #[error("this request needs a connection: send it over the WebSocket")]
     NeedsConnection,
-    #[error("the store has failed and nothing is written any more ({0}): the server must be restarted")]
+    #[error(
+        "the store has failed and nothing is written any more ({0}): the server ends, send again when it is back"
+    )]
     StorageFailed(String),
+    #[error("the store cannot be read just now ({0}): send it again")]
+    Unreadable(String),
+    #[error("{0}: nothing is published until there is room, send again later; acks and reads go on")]
+    NoSpace(String),
     #[error("the server is shutting down: connect again later")]
     ShuttingDown,
 }
@@ -238,10 +302,17 @@ impl BusError {
             | BusError::NoAutoCreate(_)
             | BusError::TopicDeleted(_)
             | BusError::GroupGone => ErrorCode::BadTopic,
-            BusError::Forbidden { .. } | BusError::NotYourRow(_) => ErrorCode::Forbidden,
+            BusError::Forbidden { .. } | BusError::GroupForbidden { .. } | BusError::NotYourRow(_) => {
+                ErrorCode::Forbidden
+            }
             BusError::Hidden { shown, .. } => shown.code(),
             BusError::UnknownGroup { .. } | BusError::NotAMember { .. } => ErrorCode::BadGroup,
+            BusError::SchemaMismatch { .. }
+            | BusError::SchemaBreaks { .. }
+            | BusError::SchemaUncompared { .. } => ErrorCode::SchemaMismatch,
             BusError::BadConfig(_)
+            | BusError::BadSchema(_)
+            | BusError::NoSchemaHere(_)
             | BusError::OutOfRange { .. }
             | BusError::EmptyBatch
             | BusError::EmptyWrite
@@ -249,11 +320,42 @@ impl BusError {
             BusError::UnknownPartition { .. } | BusError::UnknownOffset { .. } => ErrorCode::UnknownOffset,
             BusError::FilterConflict { .. } => ErrorCode::FilterConflict,
             BusError::GroupBusy { .. } | BusError::GroupHasMembers { .. } => ErrorCode::GroupBusy,
-            BusError::LimitReached { .. } => ErrorCode::LimitReached,
+            BusError::LimitReached { .. }
+            | BusError::TotalReached { .. }
+            | BusError::BatchTooLong { .. }
+            | BusError::SchemaWork { .. }
+            | BusError::SchemaChanging(_) => ErrorCode::LimitReached,
             BusError::BatchTooLarge { .. } => ErrorCode::TooLarge,
-            BusError::StorageFailed(_) => ErrorCode::StorageFailed,
+            BusError::StorageFailed(_)
+            | BusError::EventsUnread(_)
+            | BusError::Unreadable(_)
+            | BusError::NoSpace(_) => ErrorCode::StorageFailed,
             BusError::ShuttingDown => ErrorCode::ShuttingDown,
         }
+    }
+}
+
+/// With its place in the batch, if it was in one.
+fn payload_of(index: Option<usize>) -> String {
+    index.map_or_else(|| "the payload".to_owned(), |index| format!("the payload of events[{index}]"))
+}
+
+fn name_of(event: BreakingEvent) -> String {
+    match event {
+        BreakingEvent::Retained(partition, offset) => {
+            format!("the event at partition {partition}, offset {offset}")
+        }
+        BreakingEvent::Delayed => "a delayed event that waits for its time".to_owned(),
+        BreakingEvent::Arriving => "an event that is being published".to_owned(),
+    }
+}
+
+fn names_of(events: UncomparedEvents) -> String {
+    match events {
+        UncomparedEvents::Below(partition, offset) => {
+            format!("events below offset {offset} of partition {partition}")
+        }
+        UncomparedEvents::Delayed => "some delayed events that wait for their time".to_owned(),
     }
 }
 

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{
-    CursorRow, Group, GroupRow, Now, Offset, RowError, Stream, Timestamp, TopicKey, TopicRow, TryRow,
+    AgeGuard, AgesRow, Boot, CursorRow, DueBy, Elapsed, ElapsedRow, Group, GroupRow, Now, Offset, RowError,
+    Stream, Timestamp, TopicKey, TopicRow, TryRow, keys,
 };
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
 use crate::group::{GroupId, GroupState};
 use crate::limits::BusLimits;
+use crate::sabotage::Sabotage;
 use crate::topic::Log;
 
 /// Rows as they stand in the store. The engine reads them with the types of [`millrace_model`].
@@ -20,10 +22,19 @@ pub struct Snapshot {
     pub groups: Vec<(String, Bytes)>,
     pub cursors: Vec<(String, Bytes)>,
     pub tries: Vec<(String, Bytes)>,
-    /// When the first delayed event is due, if there is one.
-    pub first_due: Option<Timestamp>,
+    /// When the first delayed event of each kind is due, if there is one.
+    pub first_due: Vec<(DueBy, Timestamp)>,
+    /// The row at [`millrace_model::keys::ELAPSED`], if there is one.
+    pub elapsed: Option<Bytes>,
+    /// The row at [`millrace_model::keys::AGES`], if there is one.
+    pub ages: Option<Bytes>,
+    /// Which run of the machine this is, if the system can tell.
+    pub boot: Option<Boot>,
     /// Drawn at random by the runtime at every start: nonces and ids of delayed events derive from it.
     pub seed: u64,
+    /// The newest time of all events of users that were ever appended, if there is one. The server's own topics do not
+    /// count: a server that starts with a wrong clock writes to them at once.
+    pub newest: Option<Timestamp>,
     /// Stream, start, next.
     pub streams: Vec<(Stream, Offset, Offset)>,
 }
@@ -34,6 +45,15 @@ type Tries = BTreeMap<String, BTreeMap<u64, TryRow>>;
 impl Bus {
     pub fn restore(limits: BusLimits, snapshot: Snapshot, now: Now) -> Result<Bus, RowError> {
         let mut bus = Bus::empty(limits, snapshot.seed);
+        if bus.sabotaged(Sabotage::BelieveEveryStep) {
+            bus.ages = AgeGuard::new(0);
+        }
+        bus.ages.tell(now);
+        let ages = snapshot.ages.map(|row| AgesRow::decode(keys::AGES, &row)).transpose()?;
+        bus.restore_ages(ages, snapshot.newest, snapshot.boot, now);
+        let elapsed = snapshot.elapsed.map(|row| ElapsedRow::decode(keys::ELAPSED, &row)).transpose()?;
+        bus.elapsed = Elapsed::restore(elapsed, snapshot.boot, now);
+        bus.elapsed.by_wall = bus.sabotaged(Sabotage::DelayByWall);
         for (key, value) in &snapshot.topics {
             let row = TopicRow::decode(key, value)?;
             if let Ok(topic) = TopicKey::parse(key) {
@@ -43,8 +63,12 @@ impl Bus {
         }
         for (stream, start, next) in snapshot.streams {
             let topic = bus.topic_ids.get(&stream.topic).and_then(|id| bus.topics.get_mut(id));
+            let age_ms = topic.as_ref().and_then(|topic| topic.config.retention_ms);
             if let Some(log) = topic.and_then(|topic| topic.logs.get_mut(stream.partition.0 as usize)) {
                 *log = Log { start, next, ..Log::new() };
+                if let Some(age_ms) = age_ms {
+                    log.lain.note(now.mono, next, age_ms);
+                }
             }
         }
         let mut tries = Tries::new();
@@ -65,9 +89,9 @@ impl Bus {
         for (key, value) in &snapshot.groups {
             bus.restore_group(key, GroupRow::decode(key, value)?, &mut cursors, &mut tries);
         }
-        if let Some(at) = snapshot.first_due {
+        for (by, at) in snapshot.first_due {
             bus.due.any = true;
-            bus.expect_due(now, at);
+            bus.expect_due(now, by, at);
         }
         Ok(bus)
     }
@@ -94,9 +118,10 @@ impl Bus {
             return;
         };
         let mut group = GroupState::new(id, topic_key, name.clone(), row.filter, row.created);
+        group.made_by = row.made_by;
         let mut found = false;
         for (log, partition) in topic.logs.iter().zip(0..) {
-            let key = millrace_model::keys::cursor(&group.stream(partition), &name);
+            let key = keys::cursor(&group.stream(partition), &name);
             let cursor = match cursors.remove(key.as_str()) {
                 Some(row) => {
                     found = true;
@@ -110,6 +135,7 @@ impl Bus {
             return;
         }
         group.placed = true;
+        self.totals.cursors_made(group.made_by.as_ref(), group.cursors.len() as u64);
         self.groups_made += 1;
         let id = GroupId(self.groups_made);
         topic.groups.insert(name, id);

@@ -1,21 +1,76 @@
 //! Retention: from time to time every topic that has a limit is asked where it should start.
+//!
+//! What is removed is gone for good, and the wall clock may be wrong. An event is removed because of its age in two
+//! cases: its time says that it is old enough, by a wall clock that has been steady for long and by what ages are counted
+//! from ([`AgeGuard`]); or this server itself has seen it lie there for that long by the monotonic
+//! clock ([`Lain`]), whatever its time says.
+//!
+//! [`AgeGuard`]: millrace_model::AgeGuard
+
+use std::collections::{BTreeMap, VecDeque};
 
 use millrace_model::{Mono, Now, Offset, Op, Partition};
 
 use crate::bus::Bus;
 use crate::effect::Effect;
+use crate::note::Note;
 use crate::pending::Pending;
+use crate::sabotage::Sabotage;
 use crate::topic::TopicId;
 
 /// Topics looked at in one go; the rest follow shortly after, so that a look never holds up the loop.
 const TOPICS_PER_LOOK_MAX: usize = 64;
 const NEXT_LOOK_MS: u64 = 20;
 
+/// How finely the age of events is known by the monotonic clock: an event goes at most this part of its time late.
+const MARKS_PER_AGE: u64 = 8;
+
+/// How long events of a log have lain there, by the monotonic clock: moments, and where the log ended at each.
+#[derive(Debug, Default)]
+pub(crate) struct Lain {
+    /// Rising. At most [`MARKS_PER_AGE`] and two.
+    marks: VecDeque<(Mono, Offset)>,
+}
+
+impl Lain {
+    /// Notes where the log ends now, if the last note is old enough for another.
+    pub(crate) fn note(&mut self, now: Mono, next: Offset, age_ms: u64) {
+        let pause_ms = age_ms / MARKS_PER_AGE;
+        if self.marks.back().is_none_or(|(last, _)| now.0.saturating_sub(last.0) > pause_ms) {
+            self.forget(now, age_ms);
+            self.marks.push_back((now, next));
+        }
+    }
+
+    /// Of the marks that are older than the age only the newest says anything.
+    fn forget(&mut self, now: Mono, age_ms: u64) {
+        while self.marks.get(1).is_some_and(|mark| is_old(now, mark, age_ms)) {
+            self.marks.pop_front();
+        }
+        while self.marks.len() as u64 > MARKS_PER_AGE + 1 {
+            self.marks.pop_front();
+        }
+    }
+
+    /// Where the log begins without the events that have lain there for `age_ms`.
+    fn start(&mut self, now: Mono, age_ms: u64) -> Offset {
+        self.forget(now, age_ms);
+        let old = self.marks.front().filter(|mark| is_old(now, mark, age_ms));
+        old.map_or(Offset::ZERO, |(_, next)| *next)
+    }
+}
+
+fn is_old(now: Mono, (at, _): &(Mono, Offset), age_ms: u64) -> bool {
+    now.0.saturating_sub(at.0) >= age_ms
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct RetentionState {
     pub(crate) wake: Option<Mono>,
     /// The last topic of the round under way.
     after: Option<TopicId>,
+    /// Events that were removed since the last round began, of topics of users.
+    removed: BTreeMap<TopicId, u64>,
 }
 
 impl Bus {
@@ -30,6 +85,7 @@ impl Bus {
             return;
         }
         self.retention.wake = None;
+        self.tell_removed();
         let from = self.retention.after.map_or(TopicId(0), |TopicId(last)| TopicId(last + 1));
         let limited = |topic: &crate::topic::Topic| {
             topic.config.retention_ms.is_some() || topic.config.retention_bytes.is_some()
@@ -54,18 +110,28 @@ impl Bus {
     }
 
     fn look_at(&mut self, now: Now, id: TopicId) {
-        let Some(topic) = self.topics.get(&id) else { return };
-        let older_than = topic.config.retention_ms.map(|ms| now.wall.saturating_sub(ms));
+        let trusts_all = self.sabotaged(Sabotage::TrustEveryAge);
+        let Some(topic) = self.topics.get_mut(&id) else { return };
+        let age_ms = topic.config.retention_ms;
+        let believed_ms = age_ms.filter(|ms| trusts_all || self.ages.believes(now, *ms));
+        let counted_from = if trusts_all { now.wall } else { self.ages.latest(now) };
+        let older_than = believed_ms.map(|ms| counted_from.saturating_sub(ms));
         let bytes_max = topic.config.retention_bytes;
-        let logs: Vec<_> = topic
-            .bounds()
-            .filter(|log| log.start < log.next)
-            .map(|log| topic.key.stream(log.partition))
-            .collect();
-        for stream in logs {
-            let token = self.token();
-            self.pending.insert(token, Pending::FindStart { topic: id, partition: stream.partition.0 });
-            self.effects.push(Effect::FindStart { token, stream, older_than, bytes_max });
+        let mut found = Vec::new();
+        for (log, partition) in topic.logs.iter_mut().zip(0u32..).filter(|(log, _)| log.start < log.next) {
+            let start = age_ms.map_or(Offset::ZERO, |ms| {
+                log.lain.note(now.mono, log.next, ms);
+                log.lain.start(now.mono, ms)
+            });
+            found.push((topic.key.stream(Partition(partition)), start));
+        }
+        for (stream, start) in found {
+            self.start_found(now, id, stream.partition.0, start);
+            if older_than.is_some() || bytes_max.is_some() {
+                let token = self.token();
+                self.pending.insert(token, Pending::FindStart { topic: id, partition: stream.partition.0 });
+                self.effects.push(Effect::FindStart { token, stream, older_than, bytes_max });
+            }
         }
     }
 
@@ -84,12 +150,25 @@ impl Bus {
         self.commit(now, durability, ops, Pending::Trim { topic, partition, start });
     }
 
+    /// Once per round, so that a topic of many partitions is told of once.
+    pub(crate) fn tell_removed(&mut self) {
+        for (id, events) in std::mem::take(&mut self.retention.removed) {
+            if let Some(topic) = self.topics.get(&id).map(|topic| topic.key.clone()) {
+                self.note(Note::Removed { topic, events });
+            }
+        }
+    }
+
     pub(crate) fn trimmed(&mut self, topic: TopicId, partition: u32, start: Offset) {
         let Some(state) = self.topics.get_mut(&topic) else {
             return;
         };
         if let Some(log) = state.logs.get_mut(partition as usize) {
+            let events = start.0.saturating_sub(log.start.0);
             log.start = log.start.max(start);
+            if events > 0 && !state.system {
+                *self.retention.removed.entry(topic).or_default() += events;
+            }
         }
         self.to_pump.extend(state.groups.values());
     }

@@ -68,6 +68,9 @@ impl Bus {
         let Some(group) = self.groups.remove(&id) else {
             return;
         };
+        self.sticky_keys = self.sticky_keys.saturating_sub(group.key_members.len());
+        self.sticky_waiting = self.sticky_waiting.saturating_sub(group.waiting_counted);
+        self.totals.cursors_gone(group.made_by.as_ref(), group.cursors.len() as u64);
         for (cursor, partition) in group.cursors.iter().zip(0..) {
             let stream = group.stream(partition);
             ops.push(Op::Delete { space: Space::Cursors, key: keys::cursor(&stream, &group.name) });
@@ -84,8 +87,9 @@ impl Bus {
         for (to, subscribe) in &group.waiters {
             self.refuse_join(*to, subscribe, gone.clone());
         }
-        for conn in group.members.keys() {
+        for (conn, member) in &group.members {
             if let Some(connection) = self.conns.get_mut(conn) {
+                self.totals.window_changed(&connection.by, member.window, 0);
                 connection.subscriptions.remove(&(group.key.clone(), group.name.clone()));
                 let (error, group) = (gone.clone(), Some(group.name.clone()));
                 self.effects.push(Effect::Notice { conn: *conn, error, group });
@@ -98,7 +102,8 @@ fn detail(topic: &Topic, group: &GroupState) -> GroupDetail {
     let partitions = topic.bounds().zip(&group.cursors).map(|(log, cursor)| {
         let lag = log.next.before().0.saturating_sub(cursor.durable.0);
         let inflight = cursor.leases().count() as u64;
-        (log.partition, GroupView { committed: cursor.durable, lag, inflight })
+        let (committed, updated) = (cursor.durable, cursor.durable_since);
+        (log.partition, GroupView { committed, updated, lag, inflight })
     });
     GroupDetail {
         group: group.name.clone(),

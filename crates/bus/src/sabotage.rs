@@ -7,6 +7,12 @@ pub enum Sabotage {
     AnswerBeforeCommit,
     /// A cumulative ack also completes what other members hold.
     CommitPassesHole,
+    /// A cumulative ack also completes lower events that its connection received after the acked one.
+    AckCompletesLaterDelivery,
+    /// Sticky groups send events of one key at once.
+    ForgetKeys,
+    /// What a lost connection held counts as tried, all of it.
+    BlameAll,
     /// A closed connection keeps what it held.
     KeepLeasesOfClosed,
     IgnoreWindow,
@@ -20,4 +26,12 @@ pub enum Sabotage {
     NoWakeOnAck,
     /// The newest events of every commit are never offered to groups.
     LoseTail,
+    /// Events that join a topic while a new schema is compared with what is there are not compared with it.
+    SlipPastSchema,
+    /// Retention removes by age without asking whether the wall clock can be trusted.
+    TrustEveryAge,
+    /// Delays are counted on the wall clock.
+    DelayByWall,
+    /// Every step of the wall clock is taken over at once, also by the simulated shell.
+    BelieveEveryStep,
 }

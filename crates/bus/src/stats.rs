@@ -16,6 +16,8 @@ pub struct Counters {
     pub nacked: u64,
     pub redelivered: u64,
     pub timed_out: u64,
+    /// Deliveries that were no attempt: their connection was lost while it worked on another event, or left its group.
+    pub given_back: u64,
     pub dead_lettered: u64,
     /// Events a group never saw because retention removed them first.
     pub skipped: u64,

@@ -1,14 +1,24 @@
 //! Joining and leaving a group.
 
-use millrace_model::{Action, Group, Now, Op, Partition, TopicKey};
+use millrace_model::{Group, Mono, Now, Op, Partition, TopicKey};
 
 use crate::bus::Bus;
 use crate::cursor::Cursor;
 use crate::group::{CursorRef, GroupId, GroupState, Member};
-use crate::input::{ConnId, From, Subscribe};
+use crate::input::{By, ConnId, From, Subscribe};
 use crate::pending::{AfterPlacement, Placement};
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;
+use crate::totals::sharer;
+
+/// How a member leaves its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// Its connection is gone.
+    Lost,
+    /// The member unsubscribed, or the server told it to leave: nothing it holds has failed.
+    Willing,
+}
 
 impl Bus {
     pub(crate) fn subscribe(&mut self, now: Now, to: ReplyTo, subscribe: Subscribe) -> Result<(), BusError> {
@@ -29,6 +39,10 @@ impl Bus {
         let Some(connection) = self.conns.get(&conn) else {
             return Ok(());
         };
+        if waited {
+            // The lists may have changed while it waited, and it may be about to move the group (`reset`).
+            self.permit_member(connection.by.as_deref(), &subscribe.topic, &subscribe.group)?;
+        }
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let max = self.limits.subscriptions_per_connection_max;
         let known = connection.subscriptions.contains_key(&key) || connection.joining.contains_key(&key);
@@ -39,6 +53,11 @@ impl Bus {
         if window > self.limits.max_inflight_max {
             let (found, max) = (u64::from(window), u64::from(self.limits.max_inflight_max));
             return Err(BusError::OutOfRange { what: "max_inflight", found, max });
+        }
+        self.totals.window_fits(&self.limits, &connection.by, u64::from(self.wider(conn, &subscribe)))?;
+        if !self.topic_ids.contains_key(&subscribe.topic) {
+            // Before the topic is made: a refusal must not leave it behind without its row.
+            self.totals.cursors_fit(&self.limits, sharer(&connection.by).as_ref(), 1)?;
         }
         let mut ops = Vec::new();
         let topic = self.topic_or_create(&subscribe.topic, &mut ops)?;
@@ -139,11 +158,19 @@ impl Bus {
         if state.groups.len() >= max {
             return Err(BusError::LimitReached { what: "groups per topic", max: max as u64 });
         }
+        let by = match to {
+            ReplyTo::Conn { conn, .. } => self.conns.get(&conn).and_then(|connection| sharer(&connection.by)),
+            _ => None,
+        };
+        let cursors = state.logs.len() as u64;
+        self.totals.cursors_fit(&self.limits, by.as_ref(), cursors)?;
+        self.totals.cursors_made(by.as_ref(), cursors);
         self.groups_made += 1;
         let group = GroupId(self.groups_made);
         state.groups.insert(subscribe.group.clone(), group);
         let name = subscribe.group.clone();
         let mut made = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
+        made.made_by = by;
         // Where they stand does not matter yet: nothing is delivered before the group is placed.
         made.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
         self.groups.insert(group, made);
@@ -160,9 +187,16 @@ impl Bus {
 
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
         let ReplyTo::Conn { conn, .. } = to else { return };
-        // Again, because the topic's list may have changed while the group was placed.
+        // Again, because the topic's lists may have changed while the group was placed.
         let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
-        if let Err(error) = self.permit(by, Action::Subscribe, &subscribe.topic) {
+        if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
+            return self.refuse_join(to, subscribe, error);
+        }
+        // And again, because several subscriptions may have waited for their groups to be placed.
+        let wider = u64::from(self.wider(conn, subscribe));
+        if let Some(connection) = self.conns.get(&conn)
+            && let Err(error) = self.totals.window_fits(&self.limits, &connection.by, wider)
+        {
             return self.refuse_join(to, subscribe, error);
         }
         let leaving = self.end_join(to, subscribe);
@@ -172,11 +206,14 @@ impl Bus {
         let Some(state) = self.groups.get_mut(&group) else {
             return;
         };
-        let window = subscribe.max_inflight.unwrap_or(self.limits.max_inflight).max(1);
-        let inflight = state.members.get(&conn).map_or(0, |member| member.inflight);
-        let newcomer =
-            state.members.insert(conn, Member { window, inflight, ack_mode: subscribe.ack_mode }).is_none();
-        connection.subscriptions.insert((subscribe.topic.clone(), subscribe.group.clone()), group);
+        let window = self.limits.window_of(subscribe);
+        let before = state.members.get(&conn);
+        let inflight = before.map_or(0, |member| member.inflight);
+        self.totals.window_changed(&connection.by, before.map_or(0, |member| member.window), window);
+        let member = Member { window, inflight, ack_mode: subscribe.ack_mode, sticky: subscribe.sticky };
+        let newcomer = state.members.insert(conn, member).is_none();
+        // The group's own names: each frame has copies of its own, and there may be many subscriptions.
+        connection.subscriptions.insert((state.key.clone(), state.name.clone()), group);
         if let (true, Some(topic)) = (newcomer, self.topics.get_mut(&state.topic)) {
             topic.members += 1;
         }
@@ -187,6 +224,7 @@ impl Bus {
             group: subscribe.group.clone(),
             partitions: partitions.collect(),
         };
+        self.refresh_sticky(group);
         self.to_pump.insert(group);
         self.reply(to, reply);
         if let Some(to) = leaving {
@@ -209,6 +247,7 @@ impl Bus {
             return Ok(());
         };
         let key = (topic.clone(), group.clone());
+        let by = connection.by.clone();
         let member = connection.subscriptions.remove(&key);
         let joining = connection.joining.get_mut(&key).filter(|leaving| leaving.is_none());
         let overtakes = joining.is_some();
@@ -216,7 +255,7 @@ impl Bus {
             *leaving = Some(to);
         }
         match member {
-            Some(id) => self.leave(now, conn, id),
+            Some(id) => self.leave(now, conn, &by, id, Departure::Willing),
             None if !overtakes => return Err(BusError::NotAMember { topic, group }),
             None => {}
         }
@@ -226,24 +265,31 @@ impl Bus {
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, now: Now, conn: ConnId) {
+    pub(crate) fn close(&mut self, now: Now, conn: ConnId, departure: Departure) {
         let Some(connection) = self.conns.remove(&conn) else {
             return;
         };
         for group in connection.subscriptions.into_values() {
-            self.leave(now, conn, group);
+            self.leave(now, conn, &connection.by, group, departure);
         }
     }
 
-    /// What the member held is free at once, for anybody.
-    pub(crate) fn leave(&mut self, now: Now, conn: ConnId, group: GroupId) {
+    /// By how much this subscription would widen the connection's window.
+    fn wider(&self, conn: ConnId, subscribe: &Subscribe) -> u32 {
+        let topic = self.topic_ids.get(&subscribe.topic).and_then(|id| self.topics.get(id));
+        let group = topic.and_then(|topic| self.groups.get(topic.groups.get(&subscribe.group)?));
+        let now = group.and_then(|group| group.members.get(&conn)).map_or(0, |member| member.window);
+        self.limits.window_of(subscribe).saturating_sub(now)
+    }
+
+    /// What the member held is free at once, for anybody. It subscribed as `by`.
+    pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
         let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
         let Some(state) = self.groups.get_mut(&group) else {
             return;
         };
-        if state.members.remove(&conn).is_none() {
-            return;
-        }
+        let Some(member) = state.members.remove(&conn) else { return };
+        self.totals.window_changed(by, member.window, 0);
         if let Some(topic) = self.topics.get_mut(&state.topic) {
             topic.members = topic.members.saturating_sub(1);
             if topic.members == 0 {
@@ -258,16 +304,33 @@ impl Bus {
             self.fetched_bytes = self.fetched_bytes.saturating_sub(state.fetched_bytes());
             state.cursors.iter_mut().for_each(crate::cursor::Cursor::unfetch);
         }
-        let held: Vec<(u32, Vec<u64>)> = (0..)
-            .zip(&state.cursors)
-            .map(|(at, cursor)| (at, cursor.offsets_leased_to(conn, u64::MAX)))
-            .collect();
-        for (partition, offsets) in held {
-            for offset in offsets {
-                self.requeue(now, CursorRef { group, partition }, offset, "the connection closed", None);
-            }
+        let held: Vec<_> =
+            (0..).zip(&state.cursors).map(|(at, cursor)| (at, cursor.leased_to(conn))).collect();
+        for (partition, leases) in held {
+            self.free(now, CursorRef { group, partition }, &leases, departure);
         }
+        self.forget_key_member(group, conn);
+        self.refresh_sticky(group);
         self.to_pump.insert(group);
+    }
+
+    /// A consumer works on the lowest event it holds: if that one kills it, its neighbours must not pay for it. Of a lost
+    /// connection the lowest one is an attempt, the others are given back; of one that left by itself all are given back.
+    fn free(&mut self, now: Now, at: CursorRef, leases: &[(u64, Mono)], departure: Departure) {
+        let all = self.sabotaged(Sabotage::BlameAll);
+        let mut blamed = departure == Departure::Willing;
+        for (offset, deadline) in leases {
+            if *deadline <= now.mono {
+                self.counters.timed_out += 1;
+                self.requeue(now, at, *offset, Some("not acknowledged in time"), None);
+            } else if !blamed || all {
+                self.requeue(now, at, *offset, Some("the connection closed"), None);
+            } else if let Some(cursor) = self.cursor_mut(at) {
+                cursor.give_back(*offset);
+                self.counters.given_back += 1;
+            }
+            blamed = true;
+        }
     }
 
     pub(crate) fn set_congested(&mut self, conn: ConnId, congested: bool) {

@@ -6,6 +6,7 @@ use crate::bus::Bus;
 use crate::input::PublishBatch;
 use crate::pending::Pending;
 use crate::reply::{BusError, ReplyTo};
+use crate::schema::Compared;
 use crate::topic::TopicId;
 
 impl Bus {
@@ -16,12 +17,13 @@ impl Bus {
         let mut ops = Vec::with_capacity(events.len() + 1);
         self.system_topic(now, &topic, &mut ops);
         if !events.is_empty() {
-            return self.append_after(now, to, topic, events, false, ops);
+            return self.append_after(now, to, topic, events, ops);
         }
         if ops.is_empty() {
             return self.describe_topic(to, topic);
         }
-        self.commit(now, self.limits.durability, ops, Pending::TopicWrite { to, topic, created: true });
+        let pending = Pending::TopicWrite { to, topic, created: true, checked: Compared::default() };
+        self.commit(now, self.limits.durability, ops, pending);
         Ok(())
     }
 

@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_model::{
-    Durability, Event, EventBody, Group, Offset, Partition, TopicConfig, TopicKey, TopicRow, partition_of,
+    Actor, Durability, Event, EventBody, Group, Offset, Partition, TopicConfig, TopicKey, TopicRow,
+    partition_of,
 };
 
 use crate::compaction::Compacted;
 use crate::group::GroupId;
 use crate::limits::BusLimits;
-use crate::reply::{PartitionView, TopicView};
+use crate::reply::{PartitionView, SchemaView, TopicView};
+use crate::retention::Lain;
+use crate::schema::{Compared, SchemaStamp, TopicSchema};
+use crate::schema_change::Candidate;
 use crate::stats::TopicCounters;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,11 +28,19 @@ pub(crate) struct Topic {
     pub(crate) system: bool,
     /// See [`TopicRow::made`].
     pub(crate) made: u64,
+    pub(crate) made_by: Option<Actor>,
     pub(crate) logs: Vec<Log>,
     pub(crate) groups: BTreeMap<Group, GroupId>,
     /// How many subscriptions there are; without any, the tail is not worth keeping.
     pub(crate) members: usize,
     pub(crate) counters: TopicCounters,
+    /// Compiled from the configuration.
+    pub(crate) schema: Option<Arc<TopicSchema>>,
+    /// See [`TopicRow::schema_version`] and [`TopicRow::schema_first`].
+    pub(crate) schema_version: u32,
+    pub(crate) schema_first: u32,
+    /// The schema that a change would set, while retained events are compared with it.
+    pub(crate) candidate: Option<Candidate>,
     /// Where the next event without a key goes.
     turn: u32,
 }
@@ -41,21 +53,27 @@ pub(crate) struct Log {
     pub(crate) tail: VecDeque<Arc<Event>>,
     pub(crate) tail_bytes: usize,
     pub(crate) compacted: Compacted,
+    pub(crate) lain: Lain,
 }
 
 impl Topic {
     pub(crate) fn new(key: TopicKey, row: TopicRow) -> Topic {
-        let TopicRow { config, made } = row;
+        let TopicRow { config, made, schema_version, schema_first, made_by } = row;
         let logs = (0..config.partitions.max(1)).map(|_| Log::new()).collect();
         Topic {
             system: key.is_system(),
             key,
             config,
             made,
+            made_by,
             logs,
             groups: BTreeMap::new(),
             members: 0,
             counters: TopicCounters::default(),
+            schema: None,
+            schema_version,
+            schema_first,
+            candidate: None,
             turn: 0,
         }
     }
@@ -73,7 +91,17 @@ impl Topic {
     }
 
     pub(crate) fn row(&self) -> TopicRow {
-        TopicRow { config: self.config.clone(), made: self.made }
+        TopicRow {
+            config: self.config.clone(),
+            made: self.made,
+            schema_version: self.schema_version,
+            schema_first: self.schema_first,
+            made_by: self.made_by.clone(),
+        }
+    }
+
+    pub(crate) fn schema_stamp(&self) -> SchemaStamp {
+        SchemaStamp { made: self.made, version: self.schema_version, tombstones: self.config.compact }
     }
 
     pub(crate) fn ack_timeout_ms(&self, limits: &BusLimits) -> u64 {
@@ -111,6 +139,11 @@ impl Topic {
             config: self.config.clone(),
             partitions: self.bounds().collect(),
             groups: self.groups.keys().cloned().collect(),
+            schema: (self.schema_version > 0).then(|| SchemaView {
+                made: self.made,
+                version: self.config.schema.as_ref().map(|_| self.schema_version),
+                checked: Compared::default(),
+            }),
         }
     }
 }
@@ -123,6 +156,7 @@ impl Log {
             tail: VecDeque::new(),
             tail_bytes: 0,
             compacted: Compacted::default(),
+            lain: Lain::default(),
         }
     }
 

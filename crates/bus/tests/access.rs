@@ -11,11 +11,15 @@ use millrace_model::*;
 /// With the scope to publish: whoever may publish to a topic is told why they may not read it.
 fn by(agent: &str) -> By {
     let roles = vec![Actor::new("publish").expect("a name")];
-    Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles }))
+    Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles, namespaces: None }))
 }
 
 fn reader(agent: &str) -> By {
-    Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles: Vec::new() }))
+    Some(Arc::new(Principal {
+        agent: Actor::new(agent).expect("a name"),
+        roles: Vec::new(),
+        namespaces: None,
+    }))
 }
 
 fn list(entries: &[&str]) -> Option<AccessList> {
@@ -24,7 +28,7 @@ fn list(entries: &[&str]) -> Option<AccessList> {
 
 fn create(desk: &mut Desk, name: &str, publish: Option<AccessList>, subscribe: Option<AccessList>) {
     let config = TopicConfig { publish_acl: publish, subscribe_acl: subscribe, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic(name), config });
+    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into() });
 }
 
 const NO_PUBLISH: &str =
@@ -140,4 +144,115 @@ fn a_list_that_changes_while_a_group_is_placed_still_counts() {
     let out = desk.out();
     assert!(out.iter().any(|line| line.contains(NO_READ)), "{out:?}");
     assert!(!out.iter().any(|line| line.contains("subscribed")), "{out:?}");
+}
+
+fn group_lists(json: &str) -> Option<GroupAccess> {
+    Some(serde_json::from_str(json).expect("lists"))
+}
+
+const NO_GROUP: &str = "refused forbidden: agent eve may not use group billing of topic t: the group's access list \
+                        does not let it";
+
+#[test]
+fn joining_moving_and_deleting_a_group_ask_its_list() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.by = None;
+    desk.request(1, Request::Subscribe(subscription("t", "billing")));
+    desk.request(1, Request::Unsubscribe { topic: topic("t"), group: desk::group("billing") });
+    let config = TopicConfig { group_acl: group_lists(r#"{"billing":["bob"]}"#), ..TopicConfig::default() };
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.out();
+    let (at, name) = (topic("t"), desk::group("billing"));
+    let seek = |group: &Group| {
+        let (topic, group) = (at.clone(), group.clone());
+        Request::SeekGroup { topic, group, partition: None, from: From::Earliest }
+    };
+    let delete = |group: &Group| Request::DeleteGroup { topic: at.clone(), group: group.clone() };
+    let reset = Subscribe { reset: true, from: Some(From::Earliest), ..subscription("t", "billing") };
+    desk.by = by("eve");
+    desk.request(1, Request::Subscribe(subscription("t", "billing")));
+    desk.request(1, Request::Subscribe(reset));
+    desk.call(seek(&name));
+    desk.call(delete(&name));
+    let out = desk.out();
+    assert!(out.len() == 4 && out.iter().all(|line| line.contains(NO_GROUP)), "{out:?}");
+    // A group without a list is as before, and so is the topic.
+    desk.request(1, Request::Subscribe(subscription("t", "other")));
+    desk.call(Request::Offsets { topic: topic("t") });
+    let out = desk.out();
+    assert!(!out.iter().any(|line| line.contains("refused")), "{out:?}");
+    desk.by = by("bob");
+    desk.call(seek(&name));
+    desk.call(delete(&name));
+    let out = desk.out();
+    assert!(!out.iter().any(|line| line.contains("refused")), "{out:?}");
+}
+
+#[test]
+fn an_administrator_deletes_a_group_unless_the_groups_list_says_otherwise() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    for name in ["billing", "other"] {
+        desk.request(1, Request::Subscribe(subscription("t", name)));
+        desk.request(1, Request::Unsubscribe { topic: topic("t"), group: desk::group(name) });
+    }
+    let config = TopicConfig {
+        subscribe_acl: list(&["bob"]),
+        group_acl: group_lists(r#"{"billing":["bob"]}"#),
+        ..TopicConfig::default()
+    };
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.out();
+    let roles = vec![Actor::new("admin").expect("a name")];
+    desk.by =
+        Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles, namespaces: None }));
+    desk.call(Request::DeleteGroup { topic: topic("t"), group: desk::group("billing") });
+    let out = desk.out();
+    assert!(out[0].contains(NO_GROUP), "{out:?}");
+    desk.call(Request::DeleteGroup { topic: topic("t"), group: desk::group("other") });
+    let out = desk.out();
+    assert!(!out[0].contains("refused"), "the topic's own list does not stop an administrator: {out:?}");
+}
+
+#[test]
+fn members_whom_a_new_group_list_turns_away_leave_at_once_and_others_stay() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.open(2);
+    desk.by = by("eve");
+    desk.request(1, Request::Subscribe(subscription("t", "billing")));
+    desk.request(1, Request::Subscribe(subscription("t", "other")));
+    desk.by = by("bob");
+    desk.request(2, Request::Subscribe(subscription("t", "billing")));
+    desk.by = None;
+    desk.out();
+    let patch: GroupAccessPatch = serde_json::from_str(r#"{"billing":["bob"]}"#).expect("a patch");
+    let patch = TopicPatch { group_acl: Some(Some(patch)), ..TopicPatch::default() };
+    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    let out = desk.out();
+    let told: Vec<_> = out.iter().filter(|line| line.contains("may not use group billing")).collect();
+    assert_eq!(told.len(), 1, "{out:?}");
+    desk.publish("t", "1");
+    let out = desk.out().join("\n");
+    assert_eq!(out.matches("billing").count(), 1, "bob alone has it: {out}");
+    assert_eq!(out.matches("other").count(), 1, "eve's other group goes on: {out}");
+}
+
+#[test]
+fn the_list_for_all_other_groups_holds_for_dead_letters_too_and_after_a_restart() {
+    let mut desk = Desk::new();
+    let config =
+        TopicConfig { group_acl: group_lists(r#"{"*":["bob"],"free":["*"]}"#), ..TopicConfig::default() };
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    create(&mut desk, "t.DLQ", None, None);
+    desk.restart();
+    desk.open(1);
+    desk.by = by("eve");
+    for (name, group, may) in [("t", "any", false), ("t", "free", true), ("t.DLQ", "any", false)] {
+        desk.out();
+        desk.request(1, Request::Subscribe(subscription(name, group)));
+        let out = desk.out();
+        assert_eq!(out.iter().any(|line| line.contains("subscribed")), may, "{name} {group}: {out:?}");
+    }
 }

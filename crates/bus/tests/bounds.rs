@@ -2,13 +2,15 @@
 
 mod desk;
 
+use std::sync::Arc;
+
 use desk::{Desk, event, group, keyed, subscription, topic};
 use millrace_bus::*;
 use millrace_model::*;
 
 fn earliest(name: &str, window: u32) -> Request {
     let from = Some(From::Earliest);
-    let ack_mode = AckMode::Individual;
+    let ack_mode = Some(AckMode::Individual);
     Request::Subscribe(Subscribe { from, max_inflight: Some(window), ack_mode, ..subscription(name, "g") })
 }
 
@@ -84,7 +86,7 @@ fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
 fn a_topic_with_many_groups_is_deleted_in_batches_that_fit() {
     let mut desk = Desk::new();
     let config = TopicConfig { partitions: 1024, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), config });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
     desk.open(1);
     for n in 0..20 {
         let group = desk::group(&format!("{}{n}", "g".repeat(240)));
@@ -195,7 +197,7 @@ fn a_group_without_members_keeps_nothing_and_forgets_nothing() {
     desk.out();
     desk.request(2, earliest("t", 8));
     let out = desk.out();
-    let expected = ["t/0/1 1 attempt 3", "t/0/2 2 attempt 2", "t/0/3 3 attempt 2", "t/0/5 5 attempt 2"];
+    let expected = ["t/0/1 1 attempt 2", "t/0/2 2", "t/0/3 3", "t/0/5 5"];
     assert_eq!(offsets_of(&out, 2), expected);
 }
 
@@ -209,7 +211,10 @@ fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
     desk.request(1, earliest("t", 1));
     // One is in its hands, nine were read ahead. Then the log goes on without it.
     let (stream, end) = (topic("t").stream(Partition(0)), Offset(1_000_000));
-    desk.input(Input::Elsewhere { reaches: vec![Reach { stream: stream.clone(), start: end, next: end }] });
+    desk.input(Input::Elsewhere {
+        reaches: vec![Reach { stream: stream.clone(), start: end, next: end }],
+        delayed: None,
+    });
     desk.ack(1, "t", "g", 1);
     desk.input(Input::Close { conn: ConnId(1) });
     desk.pass(1_000);
@@ -226,9 +231,11 @@ fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
     desk.expect(&["subscribed 0/2", "2<- g t/0/2 2 attempt 2"]);
     desk.ack(2, "t", "g", 2);
     desk.pass(1_000);
+    let updated = row(&desk).updated;
+    assert!(updated.is_some());
     assert_eq!(
         row(&desk),
-        CursorRow { committed: end.before(), delivered: Offset(2), ..CursorRow::default() }
+        CursorRow { committed: end.before(), delivered: Offset(2), updated, ..CursorRow::default() }
     );
 }
 
@@ -293,4 +300,136 @@ fn a_row_that_cannot_be_read_stops_the_start_and_is_named() {
     let snapshot = Snapshot { cursors: broken("default/t/g/0"), ..Snapshot::default() };
     let error = Bus::restore(BusLimits::default(), snapshot, now).expect_err("it must not start");
     assert!(error.to_string().contains("default/t/g/0"), "{error}");
+}
+
+fn create(desk: &mut Desk, name: &str, partitions: u32) {
+    let config = TopicConfig { partitions, ..TopicConfig::default() };
+    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into() });
+}
+
+#[test]
+fn cursors_are_counted_over_all_topics_and_only_more_of_them_are_refused() {
+    let mut desk = Desk::with(BusLimits { cursors_total_max: 8, ..BusLimits::default() });
+    desk.open(1);
+    create(&mut desk, "t", 3);
+    create(&mut desk, "u", 2);
+    desk.out();
+    for (name, group) in [("t", "a"), ("t", "b"), ("u", "a")] {
+        desk.request(1, Request::Subscribe(subscription(name, group)));
+    }
+    let refused = |more, held| {
+        format!(
+            "refused limit_reached: this takes {more} more cursors (groups x partitions), and {held} of at most 8 are there"
+        )
+    };
+    desk.request(1, Request::Subscribe(subscription("u", "b")));
+    assert_eq!(desk.out()[3], refused(2, 8), "a subscription");
+    // A group that is there is joined all the same.
+    desk.request(1, Request::Subscribe(subscription("t", "a")));
+    create(&mut desk, "t", 4);
+    create(&mut desk, "v", 4);
+    let out = desk.out();
+    assert!(out[0].starts_with("subscribed"), "{out:?}");
+    assert_eq!(out[1], refused(2, 8), "growth takes a cursor for each group");
+    assert!(out[2].contains("topic v"), "a topic without groups takes none: {out:?}");
+    // What goes makes room, also over a restart.
+    desk.restart();
+    desk.open(1);
+    desk.call(Request::DeleteGroup { topic: topic("t"), group: desk::group("b") });
+    desk.request(1, Request::Subscribe(subscription("u", "b")));
+    desk.call(Request::DeleteTopic { topic: topic("u") });
+    desk.request(1, Request::Subscribe(subscription("v", "a")));
+    let out = desk.out();
+    assert_eq!(out.iter().filter(|line| line.starts_with("subscribed")).count(), 2, "{out:?}");
+    // A store from before the bound is served as it is.
+    desk.limits.cursors_total_max = 1;
+    desk.restart();
+    desk.open(1);
+    desk.out();
+    desk.request(1, Request::Subscribe(subscription("t", "a")));
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default() });
+    let out = desk.out();
+    assert!(!out.iter().any(|line| line.contains("refused")), "{out:?}");
+}
+
+#[test]
+fn a_subscription_that_is_refused_makes_no_topic() {
+    let mut desk = Desk::with(BusLimits { cursors_total_max: 1, ..BusLimits::default() });
+    desk.open(1);
+    desk.request(1, Request::Subscribe(subscription("t", "a")));
+    desk.request(1, Request::Subscribe(subscription("u", "a")));
+    let out = desk.out();
+    assert!(out[1].contains("limit_reached"), "{out:?}");
+    desk.call(Request::DescribeTopic { topic: topic("u") });
+    assert!(desk.out()[0].contains("there is no topic u"));
+    desk.publish("u", "1");
+    desk.restart();
+    desk.call(Request::DescribeTopic { topic: topic("u") });
+    assert!(desk.out()[1].contains("topic u"), "its row was stored with its first event");
+}
+
+#[test]
+fn partitions_of_all_topics_together_are_bounded() {
+    let mut desk = Desk::with(BusLimits { partitions_total_max: 5, ..BusLimits::default() });
+    create(&mut desk, "t", 4);
+    desk.out();
+    create(&mut desk, "u", 2);
+    create(&mut desk, "t", 6);
+    desk.publish("v", "1");
+    desk.publish("w", "1");
+    desk.expect(&[
+        "refused limit_reached: this takes 2 more partitions, and 4 of at most 5 are there",
+        "refused limit_reached: this takes 2 more partitions, and 4 of at most 5 are there",
+        "published 0/1",
+        "refused limit_reached: this takes 1 more partitions, and 5 of at most 5 are there",
+    ]);
+    desk.call(Request::DeleteTopic { topic: topic("t") });
+    desk.out();
+    desk.publish("w", "1");
+    desk.expect(&["published 0/1"]);
+}
+
+#[test]
+fn windows_of_all_subscriptions_together_are_bounded_and_one_agent_gets_half() {
+    let agent = |name: &str| -> By {
+        Some(Arc::new(Principal {
+            agent: Actor::new(name).expect("a name"),
+            roles: Vec::new(),
+            namespaces: None,
+        }))
+    };
+    let mut desk = Desk::with(BusLimits { inflight_total_max: 100, ..BusLimits::default() });
+    (1..=3).for_each(|conn| desk.open(conn));
+    let wide = |group: &str, max_inflight| Subscribe {
+        max_inflight: Some(max_inflight),
+        ..subscription("t", group)
+    };
+    desk.by = agent("eve");
+    desk.request(1, Request::Subscribe(wide("a", 40)));
+    desk.request(2, Request::Subscribe(wide("b", 11)));
+    let out = desk.out();
+    assert!(out[0].starts_with("subscribed"), "{out:?}");
+    assert!(
+        out[1].contains("11 more unacknowledged events of one agent") && out[1].contains("40 of at most 50"),
+        "{out:?}"
+    );
+    // Many at once, before the first has joined, are no way around it.
+    desk.hold = true;
+    desk.request(2, Request::Subscribe(wide("b", 10)));
+    desk.request(2, Request::Subscribe(wide("c", 10)));
+    desk.release();
+    let out = desk.out();
+    assert_eq!(out.iter().filter(|line| line.starts_with("subscribed")).count(), 1, "{out:?}");
+    // Somebody else still has room, and what is given back is free.
+    desk.by = agent("bob");
+    desk.request(3, Request::Subscribe(wide("d", 50)));
+    assert!(desk.out()[0].starts_with("subscribed"));
+    desk.by = agent("eve");
+    desk.request(1, Request::Subscribe(wide("a", 1)));
+    desk.request(2, Request::Subscribe(wide("e", 39)));
+    let out = desk.out();
+    assert!(out.iter().all(|line| line.starts_with("subscribed")), "{out:?}");
+    desk.input(Input::Close { conn: ConnId(2) });
+    desk.request(1, Request::Subscribe(wide("f", 49)));
+    assert!(desk.out().iter().any(|line| line.starts_with("subscribed")));
 }

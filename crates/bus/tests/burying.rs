@@ -19,7 +19,7 @@ fn strict() -> Desk {
 fn read(desk: &mut Desk, conn: u64) {
     desk.open(conn);
     let (from, max_inflight) = (Some(From::Earliest), Some(5000));
-    let ack_mode = AckMode::Individual;
+    let ack_mode = Some(AckMode::Individual);
     desk.request(
         conn,
         Request::Subscribe(Subscribe { from, max_inflight, ack_mode, ..subscription("t", "g") }),
@@ -130,10 +130,13 @@ fn an_event_that_leaves_no_room_for_its_story_is_buried_without_its_payload() {
     // As large as a session in another process may commit it.
     let stream = topic("t").stream(Partition(0));
     let event = event(&format!("\"{}\"", "x".repeat(BATCH_BYTES_MAX - 98)));
-    let append = Append { stream: stream.clone(), event, dedupe_window_ms: 0, made: None };
+    let append = Append { stream: stream.clone(), event, dedupe_window_ms: 0 };
     let batch = Batch { ops: vec![Op::Append(append)], ..Batch::default() };
     assert!(matches!(desk.commit(batch), Outcome::Done(_)));
-    desk.input(Input::Elsewhere { reaches: vec![Reach { stream, start: Offset(1), next: Offset(3) }] });
+    desk.input(Input::Elsewhere {
+        reaches: vec![Reach { stream, start: Offset(1), next: Offset(3) }],
+        delayed: None,
+    });
     desk.out();
     nack(&mut desk, 1, None, "no");
     nack(&mut desk, 2, None, "no");

@@ -14,21 +14,50 @@ fn neighbour(desk: &mut Desk, ops: Vec<Op>) {
 
 fn append(name: &str, payload: &str) -> Op {
     let stream = topic(name).stream(Partition(0));
-    Op::Append(Append { stream, event: event(payload), dedupe_window_ms: 0, made: None })
+    Op::Append(Append { stream, event: event(payload), dedupe_window_ms: 0 })
 }
 
-fn row(name: &str, made: u64) -> Op {
+fn row_of(name: &str, made: u64) -> Op {
     let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
     Op::Put {
         space: Space::Topics,
         key: keys::topic(&topic(name)),
-        value: TopicRow { config, made }.encode(),
+        value: TopicRow { config, made, ..TopicRow::default() }.encode(),
     }
 }
 
 fn report(desk: &mut Desk, name: &str, next: u64) {
     let reach = Reach { stream: topic(name).stream(Partition(0)), start: Offset::FIRST, next: Offset(next) };
-    desk.input(Input::Elsewhere { reaches: vec![reach] });
+    desk.input(Input::Elsewhere { reaches: vec![reach], delayed: None });
+}
+
+/// Somebody else delays an event for a while, in a topic that is made if need be. Returns when it is due, in elapsed time.
+fn delayed(desk: &mut Desk, name: &str, made: u64, payload: &str, for_ms: u64) -> Timestamp {
+    let (stream, at) = (topic(name).stream(Partition(0)), desk.now.wall + for_ms);
+    let id = EventId::mint(desk.now.wall, for_ms, 0);
+    let row = DueRow::of(&stream, id.clone(), &event(payload).body, Durability::Fsync, 0);
+    let key = keys::due_after(at, for_ms, 0);
+    let delay = Delay { topic: topic(name), id, dedupe_window_ms: 0, due: at, key, row: Box::new(row) };
+    let row = match row_of(name, made) {
+        Op::Put { space, key, value } => Op::PutNew { space, key, value },
+        op => op,
+    };
+    neighbour(desk, vec![row, Op::Delay(delay)]);
+    at
+}
+
+fn report_due(desk: &mut Desk, at: Timestamp) {
+    let delayed = DelayedElsewhere { first_due: vec![(DueBy::Elapsed, at)], elapsed: None };
+    desk.input(Input::Elsewhere { reaches: Vec::new(), delayed: Some(delayed) });
+}
+
+fn stored(desk: &Desk, name: &str) -> Vec<String> {
+    let log = desk.logs.get(&topic(name).stream(Partition(0)));
+    log.into_iter().flatten().map(|event| event.body.payload.as_str().to_owned()).collect()
+}
+
+fn waiting(desk: &Desk) -> usize {
+    desk.tables.keys().filter(|(space, _)| matches!(space, Space::Due | Space::DueIds)).count()
 }
 
 fn earliest(name: &str) -> Request {
@@ -65,7 +94,7 @@ fn own_events_behind_those_of_others_show_the_gap() {
 fn a_topic_made_elsewhere_is_known_once_it_is_reported() {
     let mut desk = Desk::new();
     desk.open(1);
-    neighbour(&mut desk, vec![row("made", 9), append("made", "1")]);
+    neighbour(&mut desk, vec![row_of("made", 9), append("made", "1")]);
     desk.call(Request::DescribeTopic { topic: topic("made") });
     assert!(desk.out()[0].starts_with("refused"));
     report(&mut desk, "made", 2);
@@ -108,4 +137,101 @@ fn what_was_held_back_is_looked_up_when_the_topic_is_settled() {
     desk.release();
     let out = desk.out();
     assert_eq!(out.last().map(String::as_str), Some("1<- g t/0/1 1"), "{out:?}");
+}
+
+#[test]
+fn an_event_that_another_process_delayed_reaches_the_groups_when_it_is_due() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.request(1, earliest("t"));
+    desk.out();
+    let at = delayed(&mut desk, "t", 9, "1", 500);
+    assert_eq!(desk.bus.next_deadline(), None, "nobody has told");
+    report_due(&mut desk, at);
+    desk.pass(499);
+    desk.expect(&[]);
+    desk.pass(1);
+    desk.expect(&["1<- g t/0/1 1"]);
+    assert_eq!(waiting(&desk), 0);
+}
+
+#[test]
+fn a_delayed_event_of_a_topic_that_only_another_process_knows_is_stored() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    let at = delayed(&mut desk, "new", 9, "1", 500);
+    report_due(&mut desk, at);
+    desk.pass(500);
+    assert_eq!((stored(&desk, "new"), waiting(&desk)), (vec!["1".to_owned()], 0));
+    report(&mut desk, "new", 2);
+    desk.request(1, earliest("new"));
+    desk.expect(&["subscribed 0/1", "1<- g new/0/1 1"]);
+}
+
+#[test]
+fn a_topic_that_two_processes_make_keeps_what_was_delayed_for_it() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    let at = delayed(&mut desk, "new", 9, "1", 500);
+    // The bus has not heard of the topic and makes it for its subscriber.
+    desk.request(1, earliest("new"));
+    assert_eq!(desk.made_of(&topic("new")), Some(9));
+    report_due(&mut desk, at);
+    desk.call(Request::Publish(Publish {
+        topic: topic("new"),
+        event: event("2"),
+        deliver_at: Some(DeliverAt::AfterMs(600)),
+    }));
+    desk.out();
+    desk.call(Request::PatchTopic { topic: topic("new"), patch: TopicPatch::default() });
+    assert_eq!(desk.made_of(&topic("new")), Some(9));
+    desk.out();
+    desk.pass(1000);
+    desk.expect(&["1<- g new/0/1 1", "1<- g new/0/2 2"]);
+}
+
+#[test]
+fn a_delayed_event_of_a_deleted_topic_reaches_no_successor() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    let at = delayed(&mut desk, "t", 9, "1", 500);
+    report_due(&mut desk, at);
+    desk.request(1, earliest("t"));
+    desk.call(Request::DeleteTopic { topic: topic("t") });
+    // Another session makes it again.
+    let at = delayed(&mut desk, "t", 10, "2", 501);
+    report_due(&mut desk, at);
+    desk.pass(1000);
+    assert_eq!((stored(&desk, "t"), waiting(&desk)), (vec!["2".to_owned()], 0));
+}
+
+#[test]
+fn a_move_that_somebody_else_made_first_is_looked_at_again() {
+    let mut desk = Desk::new();
+    desk.open(1);
+    desk.request(1, earliest("t"));
+    desk.out();
+    for (n, payload) in ["1", "2", "3"].into_iter().enumerate() {
+        let at = delayed(&mut desk, "t", 9, payload, 500 + n as u64);
+        report_due(&mut desk, at);
+    }
+    desk.hold = true;
+    desk.pass(502);
+    assert_eq!(desk.held.len(), 1, "one move of what is due");
+    // Another mover was faster with the first of them.
+    let ((_, key), value) = desk
+        .tables
+        .iter()
+        .find(|((space, _), _)| *space == Space::Due)
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .unwrap();
+    let first = DueEvent::read(&key, &value).unwrap();
+    let mut ops = first.removal();
+    ops.push(Op::Append(first.append()));
+    neighbour(&mut desk, ops);
+    desk.release();
+    desk.pass(10);
+    report(&mut desk, "t", 4);
+    assert_eq!((stored(&desk, "t").len(), waiting(&desk)), (3, 0));
+    desk.expect(&["1<- g t/0/1 1", "1<- g t/0/2 2", "1<- g t/0/3 3"]);
 }

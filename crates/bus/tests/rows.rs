@@ -99,6 +99,19 @@ fn everything_but_the_routers_rows_is_refused_and_writes_nothing() {
 }
 
 #[test]
+fn without_room_rows_can_be_removed_and_not_added() {
+    let mut desk = Desk::new();
+    write(&mut desk, vec![put("router/a", "1")]);
+    desk.input(Input::NoSpace { reason: Some("full".to_owned()) });
+    write(&mut desk, vec![put("router/b", "1")]);
+    write(&mut desk, vec![delete("router/a")]);
+    let [first, refused, last] = &desk.out()[..] else { panic!("three answers") };
+    assert!(refused.starts_with("refused storage_failed: full"), "{refused}");
+    assert_eq!((first.as_str(), last.as_str()), ("written", "written"));
+    assert_eq!((row(&desk, "router/a"), row(&desk, "router/b")), (None, None));
+}
+
+#[test]
 fn more_than_a_batch_holds_is_refused() {
     let mut desk = Desk::new();
     let value = "x".repeat(BATCH_BYTES_MAX);
@@ -116,7 +129,7 @@ fn nobody_waits_for_ever_when_the_store_fails_or_the_server_stops() {
     desk.input(Input::StorageFailed { reason: "disk full".to_owned() });
     write(&mut desk, vec![put("router/a", "2")]);
     let refused = "refused storage_failed: the store has failed and nothing is written any more (disk full): \
-                   the server must be restarted";
+                   the server ends, send again when it is back";
     desk.expect(&[refused, refused]);
 
     let mut desk = Desk::new();

@@ -136,7 +136,11 @@ fn nobody_who_has_a_name_writes_the_servers_topics() {
     record(&mut desk, "system.metrics", vec![event("1"), event("2")]);
     desk.expect(&["published 0/1 0/2"]);
     let admin = vec![Actor::new("admin").expect("a name")];
-    desk.by = Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles: admin }));
+    desk.by = Some(Arc::new(Principal {
+        agent: Actor::new("eve").expect("a name"),
+        roles: admin,
+        namespaces: None,
+    }));
     desk.publish("system.metrics", "3");
     desk.publish("system.other", "3");
     let later = Some(DeliverAt::AfterMs(1000));
@@ -194,7 +198,8 @@ fn the_servers_topics_are_for_those_who_look_after_it() {
     desk.out();
     let mut may = |roles: &[&str], name: &str| {
         let roles = roles.iter().map(|role| Actor::new(role).expect("a name")).collect();
-        desk.by = Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles }));
+        desk.by =
+            Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles, namespaces: None }));
         desk.call(Request::Offsets { topic: topic(name) });
         !desk.out()[0].starts_with("refused forbidden")
     };
@@ -208,7 +213,11 @@ fn the_servers_topics_are_for_those_who_look_after_it() {
     let patch = TopicPatch { subscribe_acl: Some(Some(open)), ..TopicPatch::default() };
     desk.call(Request::PatchTopic { topic: topic(MIRROR), patch });
     desk.out();
-    desk.by = Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles: Vec::new() }));
+    desk.by = Some(Arc::new(Principal {
+        agent: Actor::new("eve").expect("a name"),
+        roles: Vec::new(),
+        namespaces: None,
+    }));
     desk.call(Request::Offsets { topic: topic(MIRROR) });
     assert!(desk.out()[0].starts_with("offsets"), "a list of its own decides");
 }
@@ -247,6 +256,7 @@ fn acks_and_failed_deliveries_are_told_if_asked_for() {
             format!("{} after {attempts}: {}", at.offset, decision.as_str())
         }
         Note::DeadLettered { letter } => format!("dead letter {}", letter.offset),
+        Note::ClockAhead { .. } | Note::Removed { .. } => format!("{note:?}"),
     });
     let told: Vec<_> = told.collect();
     assert_eq!(

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    BATCH_BYTES_MAX, Check, ClaimRow, ClaimState, Ending, Event, FinishedRow, Op, Space, Ticket, Timestamp,
-    keys,
+    BATCH_BYTES_MAX, Check, ClaimRow, ClaimState, Ending, Event, FinishedRow, Now, Op, RunMark, Space,
+    Suspicion, Ticket, Timestamp, keys,
 };
 
-use crate::build::{append, caused_by, depth_allowed, derived_id};
+use crate::build::{caused_by, depth_allowed, derived_id};
 use crate::error::CommitError;
 use crate::input::RunId;
+use crate::outbox::{OutId, Outbox};
 use crate::spec::OutEvent;
 use crate::worker::Worker;
 
@@ -17,6 +18,9 @@ use crate::worker::Worker;
 pub const DEAD_LETTER_TOPIC: &str = "event.dead_letter";
 /// Most bytes of a handler's error that are kept whatever `error_bytes_max` says: it stands in several rows.
 pub const ERROR_BYTES_LIMIT: usize = 64 << 10;
+
+/// What is drawn on top of a backoff is below this.
+pub(crate) const BACKOFF_JITTER_MS: u64 = 101;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Act {
@@ -29,12 +33,59 @@ pub(crate) struct Act {
 #[derive(Clone, Debug)]
 pub(crate) enum Then {
     Nothing,
-    Acked { handler: usize, event: Arc<Event> },
-    Released { handler: usize, event: Arc<Event>, attempts: u32, due: Timestamp, error: String },
-    DeadLettered { handler: usize, event: Arc<Event>, attempts: u32, error: String },
-    GivenBack { handler: usize },
-    Renewed { run: RunId, ticket: Ticket },
-    Fired { schedule: usize, row: millrace_model::ScheduleRow, at: Vec<Timestamp> },
+    Acked {
+        handler: usize,
+        event: Arc<Event>,
+    },
+    Released {
+        handler: usize,
+        event: Arc<Event>,
+        attempts: u32,
+        due: Timestamp,
+        error: String,
+    },
+    DeadLettered {
+        handler: usize,
+        event: Arc<Event>,
+        attempts: u32,
+        error: String,
+    },
+    /// A conflict: it waits to be run again.
+    RunAgain {
+        handler: usize,
+        event: Arc<Event>,
+        identity: millrace_model::Identity,
+        conflicts: u32,
+        due: Timestamp,
+    },
+    Snoozed {
+        handler: usize,
+        event: Arc<Event>,
+        snoozes: u32,
+        due: Timestamp,
+        reason: String,
+    },
+    Discarded {
+        handler: usize,
+        event: Arc<Event>,
+        reason: String,
+    },
+    GivenBack {
+        handler: usize,
+    },
+    Renewed {
+        run: RunId,
+        ticket: Ticket,
+    },
+    Marked {
+        run: RunId,
+        ticket: Ticket,
+    },
+    Fired {
+        schedule: usize,
+        row: millrace_model::ScheduleRow,
+        at: Vec<Timestamp>,
+    },
 }
 
 impl Act {
@@ -46,13 +97,23 @@ impl Act {
     pub(crate) fn fits(&self) -> bool {
         self.bytes() <= BATCH_BYTES_MAX
     }
+
+    /// The handler for which the act ends an event.
+    pub(crate) fn ends_event_of(&self) -> Option<usize> {
+        match &self.then {
+            Then::Acked { handler, .. }
+            | Then::DeadLettered { handler, .. }
+            | Then::Discarded { handler, .. } => Some(*handler),
+            _ => None,
+        }
+    }
 }
 
 impl Worker {
     /// The handler is done: the claim ends, the event is finished for it, what it emitted appears; all or nothing.
     pub(crate) fn ack(
         &mut self,
-        now: Timestamp,
+        now: Now,
         handler: usize,
         ticket: &Ticket,
         event: &Arc<Event>,
@@ -64,19 +125,21 @@ impl Worker {
         }
         let finished = FinishedRow {
             ending: Ending::Acked,
-            at: now,
+            at: now.wall,
             attempts: ticket.row.attempts,
             session: Some(self.identity.session.clone()),
             error: None,
         };
         let (check, delete) = ticket.end();
-        let mut ops = vec![delete, put_finished(ticket, &finished)];
+        let mut ops = vec![delete];
+        ops.extend(finish(ticket, &finished));
         let lineage = caused_by(event);
-        for (at, out) in emitted.iter().enumerate() {
+        let mut outbox = Outbox::new(&self.identity.namespace, &self.topics, now, &mut self.elapsed);
+        for (at, out) in (0..).zip(emitted) {
             depth_allowed(&lineage, self.config.max_event_chain_depth)?;
             let parts = [&event.id.to_string(), ticket.handler.as_str(), &at.to_string()];
-            let (id, nonce) = (derived_id("emit", &parts), self.draw.next());
-            ops.extend(append(&self.identity.namespace, &self.topics, out, id, lineage.clone(), nonce));
+            let id = OutId { id: derived_id("emit", &parts), may_return: true };
+            ops.extend(outbox.ops(out, id, lineage.clone(), (self.draw.next(), at))?);
         }
         let batch = millrace_model::Batch { ops, ..Default::default() };
         crate::build::fits(&batch)?;
@@ -92,7 +155,7 @@ impl Worker {
         vec![check]
     }
 
-    /// The try failed: the event waits for the next one, or is given up.
+    /// The try failed: the event waits for the next one, `after_ms` or by the backoff, or is given up.
     pub(crate) fn release(
         &mut self,
         now: Timestamp,
@@ -100,17 +163,24 @@ impl Worker {
         ticket: &Ticket,
         event: &Arc<Event>,
         error: &str,
+        after_ms: Option<u64>,
     ) -> Act {
         let attempts = ticket.row.attempts.saturating_add(1);
-        if attempts >= self.config.event_max_attempts {
+        if attempts >= self.handlers[handler].limits.max_attempts {
             return self.give_up(now, handler, ticket, event, attempts, error);
         }
         let error = self.kept(error);
-        let due = now + self.backoff_ms(attempts);
-        let waiting = Ticket {
-            row: ClaimRow { attempts, error: Some(error.clone()), ..waiting(&ticket.row, due) },
-            ..ticket.clone()
+        let backoff_ms = after_ms.unwrap_or_else(|| self.backoff_ms(handler, attempts));
+        let due = now + backoff_ms;
+        let row = ClaimRow {
+            attempts,
+            conflicts: 0,
+            error: Some(error.clone()),
+            // The run came back: it has not ended its process.
+            suspicion: Suspicion::None,
+            ..waiting(&ticket.row, now, backoff_ms)
         };
+        let waiting = Ticket { row, ..ticket.clone() };
         let then = Then::Released { handler, event: event.clone(), attempts, due, error };
         let (check, delete) = ticket.end();
         Act { checks: vec![check], ops: vec![delete, waiting.put()], then }
@@ -121,38 +191,49 @@ impl Worker {
     }
 
     /// Doubles with every attempt up to the most, and a little apart so that failures do not march in step.
-    fn backoff_ms(&mut self, attempts: u32) -> u64 {
-        const JITTER_MS: u64 = 101;
-        let base = self.config.event_backoff_base_ms;
+    fn backoff_ms(&mut self, handler: usize, attempts: u32) -> u64 {
+        let limits = &self.handlers[handler].limits;
+        let base = limits.backoff_base_ms;
         let doubled = base.saturating_mul(1u64.checked_shl(attempts.min(63)).unwrap_or(u64::MAX));
-        doubled.min(self.config.event_backoff_max_ms) + self.draw.below(JITTER_MS)
+        doubled.min(limits.backoff_max_ms) + self.draw.below(BACKOFF_JITTER_MS)
     }
 
     /// Somebody else may have it: it was never started, so no attempt is counted.
     pub(crate) fn give_back(&self, now: Timestamp, handler: usize, ticket: &Ticket) -> Act {
-        let row = ClaimRow { session: None, ..waiting(&ticket.row, now) };
+        let row = ClaimRow { session: None, ..waiting(&ticket.row, now, 0) };
+        #[cfg(feature = "sabotage")]
+        let row = match self.config.sabotage {
+            Some(crate::Sabotage::CountUnstarted) => ClaimRow { attempts: row.attempts + 1, ..row },
+            _ => row,
+        };
         let back = Ticket { row, ..ticket.clone() };
         let then = Then::GivenBack { handler };
         let (check, delete) = ticket.end();
         Act { checks: vec![check], ops: vec![delete, back.put()], then }
     }
 
-    pub(crate) fn renew(&self, now: Timestamp, run: RunId, ticket: &Ticket) -> Act {
-        let due = now + self.config.event_claim_lease_ms;
-        let renewed = Ticket { row: ClaimRow { due, ..ticket.row.clone() }, ..ticket.clone() };
+    pub(crate) fn renew(&self, now: Timestamp, run: RunId, handler: usize, ticket: &Ticket) -> Act {
+        let lease_ms = self.handlers[handler].limits.lease_ms;
+        let mark = ticket.row.run.max(RunMark::Started);
+        let row = ClaimRow { due: now + lease_ms, for_ms: Some(lease_ms), run: mark, ..ticket.row.clone() };
+        let renewed = Ticket { row, ..ticket.clone() };
         let (check, delete) = ticket.end();
         let ops = vec![delete, renewed.put()];
         Act { checks: vec![check], ops, then: Then::Renewed { run, ticket: renewed } }
     }
 }
 
-fn waiting(row: &ClaimRow, due: Timestamp) -> ClaimRow {
-    ClaimRow { state: ClaimState::Waiting, due, ..row.clone() }
+pub(crate) fn waiting(row: &ClaimRow, now: Timestamp, for_ms: u64) -> ClaimRow {
+    let (state, due, run) = (ClaimState::Waiting, now + for_ms, RunMark::Unknown);
+    ClaimRow { state, due, for_ms: Some(for_ms), run, ..row.clone() }
 }
 
-pub(crate) fn put_finished(ticket: &Ticket, row: &FinishedRow) -> Op {
+/// The event has ended for the handler, and with it the letter whose replay it was.
+pub(crate) fn finish(ticket: &Ticket, row: &FinishedRow) -> impl Iterator<Item = Op> + use<> {
     let key = keys::finished(&ticket.stream, ticket.offset, &ticket.handler);
-    Op::Put { space: Space::Finished, key, value: row.encode() }
+    let put = Op::Put { space: Space::Finished, key, value: row.encode() };
+    let letter = ticket.row.letter.clone().map(|key| Op::Delete { space: Space::DeadLetters, key });
+    std::iter::once(put).chain(letter)
 }
 
 /// At most `bytes_max` bytes, whole characters.

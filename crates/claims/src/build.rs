@@ -1,18 +1,17 @@
 //! The one place where events of sessions and handlers are put into batches: ids, lineage, topic rows, state.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
-    Append, BATCH_BYTES_MAX, Batch, Durability, EVENT_BYTES_MAX, Event, EventId, HandlerId, Lineage,
-    Namespace, NewEvent, Op, Partition, Reconcile, Space, Timestamp, TopicConfig, TopicKey, TopicName,
-    TopicRow, keys, partition_of,
+    BATCH_BYTES_MAX, Batch, Durability, EVENT_BYTES_MAX, Elapsed, Event, EventId, HandlerId, Lineage,
+    Namespace, Now, Op, Partition, Reconcile, TopicKey, TopicName, TopicRow, partition_of,
 };
 use sha2::{Digest, Sha256};
 
 use crate::error::CommitError;
 use crate::input::StateChanges;
+use crate::outbox::{OutId, Outbox};
 use crate::spec::OutEvent;
 
 /// How far back the same derived id makes an event a duplicate. Fences keep doubles out already; this is the net below.
@@ -70,30 +69,6 @@ pub(crate) fn depth_allowed(lineage: &Lineage, limit: u32) -> Result<(), CommitE
     Ok(())
 }
 
-/// Operations that append the event; its topic is made if nobody has made it yet.
-pub(crate) fn append(
-    namespace: &Namespace,
-    topics: &Topics,
-    event: &OutEvent,
-    id: EventId,
-    lineage: Lineage,
-    nonce: u64,
-) -> [Op; 2] {
-    let topic = TopicKey::new(namespace, &event.topic);
-    let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-    let row = TopicRow { config, made: nonce };
-    let new = NewEvent { id: Some(id), body: Arc::new(event.body(lineage)) };
-    [
-        Op::PutNew { space: Space::Topics, key: keys::topic(&topic), value: row.encode() },
-        Op::Append(Append {
-            stream: topic.stream(topics.partition_of(event)),
-            event: new,
-            dedupe_window_ms: DEDUPE_WINDOW_MS,
-            made: None,
-        }),
-    ]
-}
-
 /// Where a commit comes from, which decides the id and the lineage of its event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cause<'a> {
@@ -110,24 +85,25 @@ pub(crate) struct Setting<'a> {
     pub(crate) max_batch_size: usize,
 }
 
-/// The batch of one `commit()`: the caller's checks come first, in their order.
+/// The batch of one `commit()`: the caller's checks come first, in their order, then those of what it expects.
 pub(crate) fn commit_batch(
     setting: &Setting<'_>,
     cause: Cause<'_>,
     changes: StateChanges,
     append_event: bool,
-    now: Timestamp,
+    (now, elapsed): (Now, &mut Elapsed),
     nonce: u64,
 ) -> Result<Batch, CommitError> {
-    let StateChanges { intents, meta, checks, ops, event } = changes;
+    let StateChanges { intents, meta, mut checks, ops, event, expected } = changes;
     if intents.len() > setting.max_batch_size {
         return Err(CommitError::BatchSizeExceeded { count: intents.len(), limit: setting.max_batch_size });
     }
-    let mut batch = Batch { nonce, now, durability: Durability::Fsync, checks, ops };
+    checks.extend(expected.iter().map(|expected| expected.check(setting.namespace)));
+    let mut batch = Batch { nonce, now: now.wall, durability: Durability::Fsync, checks, ops };
     let mut events = Vec::new();
     if let Some(event) = event {
         let (id, lineage) = match cause {
-            Cause::Session => (EventId::mint(now, nonce, 0), Lineage::default()),
+            Cause::Session => (EventId::mint(now.wall, nonce, 0), Lineage::default()),
             Cause::Handler { event: cause, handler, ordinal } => {
                 let parts = [&cause.id.to_string(), handler.as_str(), &ordinal.to_string()];
                 (derived_id("commit", &parts), caused_by(cause))
@@ -136,7 +112,9 @@ pub(crate) fn commit_batch(
         depth_allowed(&lineage, setting.max_event_chain_depth)?;
         if append_event {
             events.push(id.clone());
-            batch.ops.extend(append(setting.namespace, setting.topics, &event, id, lineage, nonce));
+            let id = OutId { id, may_return: matches!(cause, Cause::Handler { .. }) };
+            let mut outbox = Outbox::new(setting.namespace, setting.topics, now, elapsed);
+            batch.ops.extend(outbox.ops(&event, id, lineage, (nonce, 0))?);
         }
     }
     if !intents.is_empty() {
@@ -151,6 +129,7 @@ pub(crate) fn commit_batch(
 pub(crate) fn fits(batch: &Batch) -> Result<(), CommitError> {
     let events = batch.ops.iter().filter_map(|op| match op {
         Op::Append(append) => Some(append.event.body.bytes()),
+        Op::Delay(_) => Some(op.bytes()),
         _ => None,
     });
     if let Some(bytes) = events.max().filter(|bytes| *bytes > EVENT_BYTES_MAX) {
@@ -163,13 +142,54 @@ pub(crate) fn fits(batch: &Batch) -> Result<(), CommitError> {
     Ok(())
 }
 
+/// An event of a session's own, outside of any handler. Without an id one is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnEvent {
+    pub event: OutEvent,
+    /// The same id within [`DEDUPE_WINDOW_MS`] is stored once.
+    pub id: Option<EventId>,
+}
+
+/// The batch of a session's own commit with any number of events, each of which begins a chain. `changes` brings none.
+pub fn imperative_events(
+    config: &crate::WorkerConfig,
+    namespace: &Namespace,
+    topics: &Topics,
+    changes: StateChanges,
+    events: Vec<OwnEvent>,
+    (now, elapsed): (Now, &mut Elapsed),
+    nonce: u64,
+) -> Result<Batch, CommitError> {
+    let limit = config.max_batch_size;
+    if changes.intents.len().max(events.len()) > limit {
+        return Err(CommitError::BatchSizeExceeded { count: changes.intents.len().max(events.len()), limit });
+    }
+    let StateChanges { intents, meta, mut checks, ops, expected, event: _ } = changes;
+    checks.extend(expected.iter().map(|expected| expected.check(namespace)));
+    let mut batch = Batch { nonce, now: now.wall, durability: Durability::Fsync, checks, ops };
+    let mut ids = Vec::with_capacity(events.len());
+    let mut outbox = Outbox::new(namespace, topics, now, elapsed);
+    for (at, OwnEvent { event, id }) in (0..).zip(events) {
+        let may_return = id.is_some();
+        let id = id.unwrap_or_else(|| EventId::mint(now.wall, nonce, at));
+        ids.push(id.clone());
+        batch.ops.extend(outbox.ops(&event, OutId { id, may_return }, Lineage::default(), (nonce, at))?);
+    }
+    if !intents.is_empty() {
+        let namespace = namespace.clone();
+        batch.ops.push(Op::Reconcile(Reconcile { namespace, meta, intents, events: ids }));
+    }
+    fits(&batch)?;
+    Ok(batch)
+}
+
 /// The batch of a session's own `commit()` or `commit_with(event)`, outside of any handler. Its event begins a chain.
 pub fn imperative(
     config: &crate::WorkerConfig,
     namespace: &Namespace,
     topics: &Topics,
     changes: StateChanges,
-    now: Timestamp,
+    (now, elapsed): (Now, &mut Elapsed),
     nonce: u64,
 ) -> Result<Batch, CommitError> {
     let setting = Setting {
@@ -178,5 +198,5 @@ pub fn imperative(
         max_event_chain_depth: config.max_event_chain_depth,
         max_batch_size: config.max_batch_size,
     };
-    commit_batch(&setting, Cause::Session, changes, true, now, nonce)
+    commit_batch(&setting, Cause::Session, changes, true, (now, elapsed), nonce)
 }

@@ -1,78 +1,94 @@
-//! Cron expressions of five fields in a time zone.
+//! When a schedule fires: a cron expression of five fields in a time zone, a nickname of one (`@daily`), or a fixed
+//! interval (`@every 90s`).
 //!
-//! Times that a clock change skips fire once, at the first moment after it; times that come twice fire once, the first
-//! time. Expressions with a free hour or minute (`*/15 * * * *`) go by elapsed time instead: they fire through both.
-//! Where day of month and weekday are both given, either is enough.
+//! What a clock change does to a cron expression is decided in `cron/local.rs`; the library only says which local times an
+//! expression matches.
 
-use croner::Cron;
+mod every;
+mod local;
+
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use millrace_model::Timestamp;
 
 use crate::error::SpecError;
+use every::Every;
+use local::LocalTimes;
 
 /// How far ahead a fire must lie to count as never: 29 February is up to eight years away around 2100.
 const YEARS_MAX: u64 = 12;
-const MINUTE_MS: u64 = 60_000;
 const YEAR_MS: u64 = 366 * 24 * 3600 * 1000;
 
 /// When a schedule fires.
 #[derive(Clone, Debug)]
-pub struct Times {
-    cron: Cron,
-    zone: TimeZone,
+pub struct Times(Rule);
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Local(Box<LocalTimes>),
+    Every(Every),
 }
 
 impl Times {
     /// `name` is for the error only.
     pub fn parse(name: &str, cron: &str, zone: &str) -> Result<Times, SpecError> {
-        let bad = |reason: String| SpecError::Cron { name: name.to_owned(), cron: cron.to_owned(), reason };
-        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-        let parsed = parser.parse(cron).map_err(|error| bad(error.to_string()))?;
         // The database that is built in: the answer does not depend on the machine, and no file is read.
-        let database = TimeZoneDatabase::bundled();
-        let zone_known = match zone {
+        let found = match zone {
             "UTC" => Ok(TimeZone::UTC),
-            named => database.get(named),
+            named => TimeZoneDatabase::bundled().get(named),
         };
         let unknown = |_| SpecError::Zone { name: name.to_owned(), zone: zone.to_owned() };
-        Ok(Times { cron: parsed, zone: zone_known.map_err(unknown)? })
+        let zone = found.map_err(unknown)?;
+        if let Some(interval) = every::interval_of(cron) {
+            let bad = |reason| SpecError::Every { name: name.to_owned(), every: cron.to_owned(), reason };
+            return Ok(Times(Rule::Every(Every::parse(interval).map_err(bad)?)));
+        }
+        let bad = |reason| SpecError::Cron { name: name.to_owned(), cron: cron.to_owned(), reason };
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        // The library knows the other nicknames.
+        let midnight = cron.trim().eq_ignore_ascii_case("@midnight");
+        let parsed = parser.parse(if midnight { "@daily" } else { cron });
+        let parsed = parsed.map_err(|error| bad(error.to_string()))?;
+        Ok(Times(Rule::Local(Box::new(LocalTimes::new(parsed, zone)))))
     }
 
-    /// The first fire after that moment, if there is one within a dozen years.
+    /// Returns the first fire after that moment, if there is one within a dozen years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        // Fires are at whole minutes, and the search goes second by second: it begins with the last one before. Not with
-        // the minute itself, which may be the first after a clock change that must be noticed.
-        let last_second = (after.0 / MINUTE_MS).checked_add(1)?.checked_mul(MINUTE_MS)? - 1000;
-        let from = jiff::Timestamp::from_millisecond(i64::try_from(last_second).ok()?).ok()?;
-        let from = from.to_zoned(self.zone.clone());
-        let next = self.cron.find_next_occurrence(&from, false).ok()?;
-        let next = Timestamp(u64::try_from(next.timestamp().as_millisecond()).ok()?);
-        (next > after && next.0 - after.0 <= YEARS_MAX * YEAR_MS).then_some(next)
+        let horizon = after.0.checked_add(YEARS_MAX * YEAR_MS).map(Timestamp)?;
+        let next = match &self.0 {
+            Rule::Every(every) => every.next(after)?,
+            Rule::Local(local) => wall(local.next(instant(after)?, instant(horizon)?)?)?,
+        };
+        (next > after && next <= horizon).then_some(next)
     }
 
-    /// The last fire that is not after `now`, if `first` is one that is not. `second` is the fire that follows it.
-    pub(crate) fn latest(
-        &self,
-        first: Timestamp,
-        second: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Option<Timestamp> {
+    /// Returns the last fire that is not after `now`, if `first` is one that is not. `second` is the fire that follows
+    /// `first`.
+    pub fn latest(&self, first: Timestamp, second: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         if first > now {
             return None;
         }
         if second.is_none_or(|second| second > now) {
             return Some(first);
         }
-        // From the beginning of the minute, for the same reason.
-        let minute = now.0 - now.0 % MINUTE_MS;
-        let at = i64::try_from(minute).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-        let at = at.map(|at| at.to_zoned(self.zone.clone()));
-        let before = at.and_then(|at| self.cron.find_previous_occurrence(&at, true).ok());
-        let before = before.and_then(|before| u64::try_from(before.timestamp().as_millisecond()).ok());
-        let before = before.map(Timestamp).filter(|before| *before <= now);
-        Some(before.map_or(first, |before| before.max(first)))
+        let latest = match &self.0 {
+            Rule::Every(every) => Some(every.latest(now)),
+            Rule::Local(local) => Times::latest_local(local, first, now),
+        };
+        Some(latest.map_or(first, |latest| latest.max(first)))
     }
+
+    fn latest_local(local: &LocalTimes, first: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        wall(local.latest(instant(first)?, instant(now)?)?)
+    }
+}
+
+fn instant(at: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok()
+}
+
+fn wall(at: jiff::Timestamp) -> Option<Timestamp> {
+    u64::try_from(at.as_millisecond()).ok().map(Timestamp)
 }
 
 pub(crate) const NEVER_YEARS: u64 = YEARS_MAX;

@@ -1,6 +1,7 @@
 //! Why something was not done, in words that say what to do next.
 
 use bytes::Bytes;
+use millrace_model::Identity;
 
 /// Why a commit was refused. Nothing of it was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,14 +14,27 @@ pub enum CommitError {
     EventLoopLimit { depth: u32, limit: u32 },
     #[error("{count} changes in one commit: at most {limit} are allowed (max_batch_size); split it")]
     BatchSizeExceeded { count: usize, limit: usize },
+    /// The run was cut off: whatever the handler returns, the try has failed.
+    #[error("the handler did not answer within {timeout_ms} ms: its try is over, so nothing was written")]
+    TimedOut { timeout_ms: u64 },
     /// The commit, or one event of it.
     #[error(
         "{bytes} bytes at once: at most {limit} are allowed; split the commit, or put less into the event"
     )]
     TooLarge { bytes: usize, limit: usize },
+    /// A delayed event lies too far ahead.
+    #[error("an event was to be delayed by {delay_ms} ms: at most {limit} are allowed")]
+    DelayTooLong { delay_ms: u64, limit: u64 },
     /// One of the caller's own checks failed: a schema was changed by somebody else.
     #[error("check {check} of the commit does not hold any more: read the row again")]
     Refused { check: usize, found: Option<Bytes> },
+    /// State that the commit was made from has changed since it was read. The run is over unless it reads again and
+    /// commits again; it is then run again, and that counts as no failure.
+    #[error("{identity} has changed since it was read: nothing was written")]
+    Conflict { identity: Identity },
+    /// The handler's last commit has acknowledged the event.
+    #[error("the event is acknowledged already: nothing more can be committed for it")]
+    Acknowledged,
     #[error("the store failed, whether the commit was written is unknown: {reason}")]
     StorageFailed { reason: String },
     #[error("the session has stopped")]
@@ -36,6 +50,15 @@ pub enum RunError {
     /// Trying again is pointless (the event cannot be decoded): straight to the dead letters.
     #[error("{0}")]
     Hopeless(String),
+    /// Try again after so long; the attempt counts.
+    #[error("{error}")]
+    RetryAfter { after_ms: u64, error: String },
+    /// Try again after so long; the attempt does not count, as often as `event_max_snoozes` allows.
+    #[error("snoozed: {reason}")]
+    Snooze { after_ms: u64, reason: String },
+    /// Finished without success: no dead letter, but a record.
+    #[error("discarded: {reason}")]
+    Discard { reason: String },
 }
 
 /// Why a schedule or a worker cannot be made.
@@ -43,6 +66,8 @@ pub enum RunError {
 pub enum SpecError {
     #[error("schedule {name:?}: {cron:?} is not a cron expression of five fields: {reason}")]
     Cron { name: String, cron: String, reason: String },
+    #[error("schedule {name:?}: {every:?} is not an interval: {reason}")]
+    Every { name: String, every: String, reason: String },
     #[error("schedule {name:?}: the time zone {zone:?} is not known")]
     Zone { name: String, zone: String },
     #[error("schedule {name:?}: {cron:?} never fires within {years} years")]
@@ -57,4 +82,13 @@ pub enum SpecError {
     DoubledHandler(String),
     #[error("{name} is 0: give at least 1")]
     Zero { name: &'static str },
+    #[error("handler {handler:?}: {name} is 0: give at least 1")]
+    ZeroSetting { handler: String, name: &'static str },
+    #[error("handler {handler:?}: rate_per_s is {rate}: give a number from 0.00001 to 1000000")]
+    Rate { handler: String, rate: String },
+    #[error(
+        "handler {handler:?}: its lease of {lease_ms} ms ends before its timeout of {timeout_ms} ms: raise lease_ms, \
+         or lower timeout_ms"
+    )]
+    LeaseBelowTimeout { handler: String, lease_ms: u64, timeout_ms: u64 },
 }

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use millrace_model::{
-    BATCH_BYTES_MAX, Batch, Claim, Done, Durability, Mono, Now, Op, Outcome, Refusal, TopicKey,
+    BATCH_BYTES_MAX, Batch, Claim, Done, Durability, HandlerOrder, Mono, Now, Op, Outcome, Refusal,
+    Timestamp, TopicKey,
 };
 
 use crate::act::{Act, Then};
 use crate::effect::{Effect, Note};
+use crate::handler::Handler;
 use crate::worker::{Pending, Phase, Worker};
 
 /// Acts of one flight; the rest take the next.
@@ -22,6 +24,8 @@ pub(crate) struct Flight {
     pub(crate) acts: Vec<Act>,
     /// Handler and how many events it asked for.
     pub(crate) claims: Vec<(usize, usize)>,
+    /// The time of its batch.
+    pub(crate) at: Timestamp,
 }
 
 /// Acts that wait for the next flight.
@@ -53,14 +57,23 @@ impl Gate {
 impl Worker {
     /// Leaves with the next flight, which goes as soon as the last one is back.
     pub(crate) fn send(&mut self, now: Now, act: Act) {
+        self.want_next_of_key(&act);
         self.gate.waiting.push_back(act);
         self.gate.leave_at = Some(now.mono);
     }
 
     /// May wait a little for a claim to ride with.
     pub(crate) fn send_later(&mut self, now: Now, act: Act) {
+        self.want_next_of_key(&act);
         self.gate.waiting.push_back(act);
         self.gate.leave_at.get_or_insert(now.mono + self.config.ack_linger_ms);
+    }
+
+    /// In order of keys the next event may be claimed by the flight that ends this one: acts come before claims.
+    fn want_next_of_key(&mut self, act: &Act) {
+        if let Some(handler) = act.ends_event_of().map(|at| &mut self.handlers[at]) {
+            handler.hungry |= handler.is_ordered();
+        }
     }
 
     pub(crate) fn depart(&mut self, now: Now) {
@@ -74,6 +87,7 @@ impl Worker {
         if claims.is_empty() && !acts_leave {
             return;
         }
+        self.ride_along(now);
         let (mut acts, mut bytes) = (Vec::new(), 0);
         while let Some(act) = self.gate.waiting.front() {
             let with_it = bytes + act.bytes();
@@ -85,7 +99,7 @@ impl Worker {
         }
         self.gate.leave_at = (!self.gate.waiting.is_empty()).then_some(now.mono);
         let claims = self.fitting(now, claims, BATCH_BYTES_MAX.saturating_sub(bytes));
-        self.fly(now, Flight { acts, claims });
+        self.fly(now, Flight { acts, claims, at: now.wall });
     }
 
     /// Each handler gets its share of the room, and what those before it left. One that gets nothing stays hungry.
@@ -93,7 +107,7 @@ impl Worker {
         let mut left = claims.len();
         let mut fitting = Vec::with_capacity(left);
         for (at, wish) in claims {
-            let one = self.claim(now, at, 1).bytes().max(1);
+            let one = self.claim(now, at, 1, 0).bytes().max(1);
             let share = (room / left.max(1) / one).max(1);
             let events_max = wish.min(share).min(room / one);
             left -= 1;
@@ -105,7 +119,7 @@ impl Worker {
         fitting
     }
 
-    fn claim(&self, now: Now, at: usize, events_max: usize) -> Op {
+    fn claim(&self, now: Now, at: usize, events_max: usize, start_max: usize) -> Op {
         let handler = &self.handlers[at];
         Op::Claim(Claim {
             topic: handler.topic.clone(),
@@ -113,24 +127,35 @@ impl Worker {
             session: self.identity.session.clone(),
             events_max,
             bytes_max: self.config.claim_bytes_max,
-            lease_until: now.wall + self.config.event_claim_lease_ms,
+            lease_until: now.wall + handler.limits.lease_ms,
+            start_max,
+            order: self.order_of(handler),
         })
     }
 
+    fn order_of(&self, handler: &Handler) -> HandlerOrder {
+        #[cfg(feature = "sabotage")]
+        if self.config.sabotage == Some(crate::Sabotage::ForgetOrder) {
+            return HandlerOrder::Priority;
+        }
+        handler.limits.order
+    }
+
     fn wishes(&self, now: Now) -> Vec<(usize, usize)> {
-        if self.phase != Phase::Working || self.paused_until.is_some_and(|until| now.mono < until) {
+        if self.phase != Phase::Working || self.holding || self.is_paused(now) {
             return Vec::new();
         }
-        let place_free = self.runs.len() < self.config.handler_concurrency;
+        let place_free = self.places_taken() < self.config.handler_concurrency;
         // All places are taken by slow handlers: others may be faster.
-        if !place_free && self.runs.values().all(|run| self.is_stale(now, &run.ticket)) {
+        if !place_free && self.runs.values().all(|run| self.is_stale(now, run.handler, &run.ticket)) {
             return Vec::new();
         }
-        let wishes = self.order.iter().map(|at| (*at, self.handlers[*at].wish(place_free)));
+        let wishes = self.order.iter().map(|at| (*at, self.handlers[*at].wish(now, place_free)));
         wishes.filter(|(_, wish)| *wish > 0).collect()
     }
 
     pub(crate) fn fly(&mut self, now: Now, mut flight: Flight) {
+        flight.at = now.wall;
         // The clock was set back since: a fire is never early, it comes again in its time.
         flight.acts.retain(|act| match &act.then {
             Then::Fired { schedule, at, .. } if at.last().is_some_and(|fire| *fire > now.wall) => {
@@ -149,10 +174,11 @@ impl Worker {
             batch.checks.extend(act.checks.iter().cloned());
             batch.ops.extend(act.ops.iter().cloned());
         }
-        for (at, events_max) in &flight.claims {
+        let starts = self.starts_of(now, &flight.claims);
+        for ((at, events_max), start_max) in flight.claims.iter().zip(starts) {
             // What becomes ready from here on is not in this claim.
             self.handlers[*at].hungry = false;
-            batch.ops.push(self.claim(now, *at, *events_max));
+            batch.ops.push(self.claim(now, *at, *events_max, start_max));
         }
         let token = self.token(Pending::Flight);
         self.flight = Some(flight);
@@ -189,10 +215,14 @@ impl Worker {
         match act.then {
             Then::Acked { handler, event }
             | Then::Released { handler, event, .. }
+            | Then::RunAgain { handler, event, .. }
+            | Then::Snoozed { handler, event, .. }
+            | Then::Discarded { handler, event, .. }
             | Then::DeadLettered { handler, event, .. } => {
                 self.effects.push(Effect::Note(Note::LeaseExpired { handler, event: event.id.clone() }));
             }
-            Then::Renewed { run, .. } => self.renewal_refused(now, run),
+            Then::Renewed { run, .. } => self.lease_lost(now, run),
+            Then::Marked { run, .. } => self.mark_refused(now, run),
             Then::Fired { schedule, .. } => self.fire_refused(now, schedule, refusal.found.as_ref()),
             // Somebody else has it, or registered first.
             Then::GivenBack { .. } | Then::Nothing => {}
@@ -204,6 +234,10 @@ impl Worker {
         self.registered |= self.gate.is_empty();
         for act in flight.acts {
             self.note_appends(&act.ops);
+            // A claim of this flight has seen that the event ended; otherwise the next claim will.
+            if act.ends_event_of().is_none_or(|of| flight.claims.iter().all(|(at, _)| *at != of)) {
+                self.want_next_of_key(&act);
+            }
             self.carried(now, act.then);
         }
         let mut got = vec![0; flight.claims.len()];
@@ -215,7 +249,7 @@ impl Worker {
             if let Some(owner) = owner {
                 got[owner] += 1;
                 let at = flight.claims[owner].0;
-                self.handlers[at].queue.push_back(claimed);
+                self.handlers[at].enqueue(claimed);
             }
         }
         // One flag for all claims: it means those that got all they asked for, if there are any.
@@ -227,7 +261,7 @@ impl Worker {
             handler.fed(*asked, *got, done.more && !some_full, look_at);
             handler.hungry |= already;
             if std::mem::take(&mut handler.unsure) && !handler.hungry {
-                self.ask_due(*at);
+                self.ask_due(*at, flight.at);
             }
         }
         if self.phase == Phase::Stopping {
@@ -237,9 +271,11 @@ impl Worker {
 
     fn carried(&mut self, now: Now, then: Then) {
         match then {
-            Then::Acked { .. } | Then::Nothing => {}
+            Then::Nothing => {}
+            Then::Acked { .. } => self.counts.succeeded += 1,
             Then::Released { handler, event, attempts, due, error } => {
-                self.handlers[handler].expect(due);
+                self.counts.failed += 1;
+                self.handlers[handler].ready_again_at(due);
                 let event = event.id.clone();
                 self.effects.push(Effect::Note(Note::Failed {
                     handler,
@@ -249,21 +285,54 @@ impl Worker {
                     error,
                 }));
             }
+            Then::Snoozed { handler, event, snoozes, due, reason } => {
+                self.counts.snoozed += 1;
+                self.handlers[handler].ready_again_at(due);
+                let event = event.id.clone();
+                self.effects.push(Effect::Note(Note::Snoozed {
+                    handler,
+                    event,
+                    snoozes,
+                    until: due,
+                    reason,
+                }));
+            }
+            Then::Discarded { handler, event, reason } => {
+                self.counts.discarded += 1;
+                let event = event.id.clone();
+                self.effects.push(Effect::Note(Note::Discarded { handler, event, reason }));
+            }
             Then::DeadLettered { handler, event, attempts, error } => {
+                self.counts.dead_lettered += 1;
                 let event = event.id.clone();
                 self.effects.push(Effect::Note(Note::DeadLettered { handler, event, attempts, error }));
             }
+            Then::RunAgain { handler, event, identity, conflicts, due } => {
+                self.handlers[handler].ready_again_at(due);
+                self.repeats_until = self.repeats_until.max(due);
+                let (event, retry_at) = (event.id.clone(), due);
+                self.effects.push(Effect::Note(Note::Conflict {
+                    handler,
+                    event,
+                    identity,
+                    conflicts,
+                    retry_at,
+                }));
+            }
             Then::GivenBack { handler } => self.handlers[handler].hungry = true,
             Then::Renewed { run, ticket } => self.renewed(now, run, ticket),
+            Then::Marked { run, ticket } => self.marked(now, run, ticket),
             Then::Fired { schedule, row, at } => self.fired(schedule, row, &at),
         }
     }
 
-    /// Handlers of these topics have something to claim.
+    /// Handlers of these topics have something to claim, now or when it is due.
     pub(crate) fn note_appends(&mut self, ops: &[Op]) {
         for op in ops {
-            if let Op::Append(append) = op {
-                self.news_of(&append.stream.topic);
+            match op {
+                Op::Append(append) => self.news_of(&append.stream.topic),
+                Op::Delay(delay) => self.expect_due(&delay.key),
+                _ => {}
             }
         }
     }
@@ -275,6 +344,6 @@ impl Worker {
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.handlers.iter().map(|handler| handler.queue.len()).sum()
+        self.handlers.iter().map(Handler::queued).sum()
     }
 }

@@ -6,8 +6,9 @@ use millrace_model::{
     DeadLetterRow, Ending, Event, FinishedRow, JsonText, Op, Space, Ticket, Timestamp, TopicName, keys,
 };
 
-use crate::act::{Act, DEAD_LETTER_TOPIC, Then, cut, put_finished};
-use crate::build::{append, caused_by, derived_id};
+use crate::act::{Act, DEAD_LETTER_TOPIC, Then, cut, finish};
+use crate::build::{caused_by, derived_id};
+use crate::outbox::append;
 use crate::spec::OutEvent;
 use crate::worker::Worker;
 
@@ -60,11 +61,9 @@ impl Worker {
         let row = case.row(error, with_copy);
         let key = keys::dead_letter(&ticket.stream, ticket.offset, &ticket.handler, now);
         let (check, delete) = ticket.end();
-        let mut ops = vec![
-            delete,
-            put_finished(ticket, &finished),
-            Op::Put { space: Space::DeadLetters, key, value: row.encode() },
-        ];
+        let mut ops = vec![delete];
+        ops.extend(finish(ticket, &finished));
+        ops.push(Op::Put { space: Space::DeadLetters, key, value: row.encode() });
         let lineage = caused_by(event);
         let may_tell = ticket.stream.topic.topic() != DEAD_LETTER_TOPIC
             && lineage.depth <= self.config.max_event_chain_depth;
@@ -76,7 +75,10 @@ impl Worker {
                 "last_error": error,
             });
             let out = OutEvent::new(topic, JsonText::from_stored(payload.to_string().into_bytes().into()));
-            let id = derived_id("dead letter", &[&event.id.to_string(), ticket.handler.as_str()]);
+            // With the claim, because a letter that is replayed may be followed by another.
+            let generation = ticket.row.generation.to_string();
+            let parts = [&event.id.to_string(), ticket.handler.as_str(), &generation];
+            let id = derived_id("dead letter", &parts);
             let nonce = self.draw.next();
             ops.extend(append(&self.identity.namespace, &self.topics, &out, id, lineage, nonce));
         }
@@ -105,6 +107,7 @@ impl Case<'_> {
             priority: event.body.priority,
             root: event.body.lineage.root.clone(),
             depth: event.body.lineage.depth,
+            steps: ticket.row.steps,
         }
     }
 }

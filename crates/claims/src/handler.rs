@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use millrace_model::{Claimed, Mono, Now, Timestamp, TopicKey};
+use millrace_model::{Claimed, HandlerOrder, Mono, Now, RunMark, Suspicion, Timestamp, TopicKey};
 
+use crate::settings::Limits;
 use crate::spec::HandlerSpec;
 
 /// Moments at which events of one handler are known to be ready again. Later ones are found by polling.
@@ -12,9 +13,14 @@ const DUES_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Handler {
     pub(crate) spec: HandlerSpec,
+    pub(crate) limits: Limits,
+    /// Somebody has paused it by its row in the store.
+    pub(crate) paused_outside: bool,
     pub(crate) topic: TopicKey,
     /// Claimed and not started, in the order to run them.
     pub(crate) queue: VecDeque<Claimed>,
+    /// Those of the claimed and not started that have to run alone.
+    pub(crate) suspects: VecDeque<Claimed>,
     pub(crate) running: usize,
     /// There may be events to claim.
     pub(crate) hungry: bool,
@@ -35,11 +41,20 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    pub(crate) fn new(spec: HandlerSpec, topic: TopicKey, appetite_max: usize) -> Handler {
+    pub(crate) fn new(
+        spec: HandlerSpec,
+        topic: TopicKey,
+        limits: Limits,
+        event_claim_limit: usize,
+    ) -> Handler {
+        let appetite_max = limits.claims_max(event_claim_limit);
         Handler {
             spec,
+            limits,
+            paused_outside: false,
             topic,
             queue: VecDeque::new(),
+            suspects: VecDeque::new(),
             running: 0,
             hungry: true,
             full: false,
@@ -52,14 +67,86 @@ impl Handler {
         }
     }
 
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len() + self.suspects.len()
+    }
+
+    /// An event that has ended lets the next one of its key go on.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.limits.order == HandlerOrder::Key
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.limits.paused || self.paused_outside
+    }
+
+    /// Whether a run of this handler may begin, as far as its own limits go.
+    pub(crate) fn may_begin(&self, now: Now) -> bool {
+        let in_time = self.limits.rate.as_ref().is_none_or(|rate| rate.ready_at() <= now.mono);
+        in_time && self.running < self.limits.concurrency && !self.is_paused()
+    }
+
+    /// How many events a claim may mark as started, as far as the handler's own limits go: they start before anything else.
+    pub(crate) fn starts_max(&self, now: Now) -> usize {
+        match &self.limits.rate {
+            _ if !self.may_begin(now) || self.queued() > 0 => 0,
+            Some(_) => 1,
+            None => self.limits.concurrency - self.running,
+        }
+    }
+
+    /// A run begins.
+    pub(crate) fn begin(&mut self, now: Now) {
+        self.running += 1;
+        if let Some(rate) = &mut self.limits.rate {
+            rate.begin(now.mono);
+        }
+    }
+
+    /// When its rate lets it go on with what it has, or claim more.
+    pub(crate) fn rate_wake(&self, now: Now) -> Option<Mono> {
+        let wanted = (self.hungry || self.queued() > 0) && !self.is_paused();
+        let ready_at = self.limits.rate.as_ref().filter(|_| wanted)?.ready_at();
+        (ready_at > now.mono).then_some(ready_at)
+    }
+
     pub(crate) fn in_hand(&self) -> usize {
-        self.queue.len() + self.running
+        self.queued() + self.running
+    }
+
+    pub(crate) fn enqueue(&mut self, claimed: Claimed) {
+        match claimed.ticket.row.suspicion {
+            Suspicion::Likely => self.suspects.push_back(claimed),
+            Suspicion::Possible | Suspicion::None => self.queue.push_back(claimed),
+        }
+    }
+
+    /// The first of the queue was marked as started by its claim.
+    pub(crate) fn has_marked(&self) -> bool {
+        self.queue.front().is_some_and(|claimed| claimed.ticket.row.run > RunMark::Unknown)
+    }
+
+    /// The first of each queue, which are those whose leases end first.
+    pub(crate) fn fronts(&self) -> impl Iterator<Item = &Claimed> {
+        self.queue.front().into_iter().chain(self.suspects.front())
+    }
+
+    /// Takes out of the queues what `wanted` says.
+    pub(crate) fn unqueue(&mut self, wanted: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
+        let mut taken = Vec::new();
+        for queue in [&mut self.queue, &mut self.suspects] {
+            let (mine, left): (Vec<_>, Vec<_>) = std::mem::take(queue).into_iter().partition(&wanted);
+            taken.extend(mine);
+            *queue = left.into();
+        }
+        taken
     }
 
     /// How many events to claim now. Waits until half of what it may hold is done, so that claims come in batches.
-    pub(crate) fn wish(&self, place_free: bool) -> usize {
+    pub(crate) fn wish(&self, now: Now, place_free: bool) -> usize {
         let in_hand = self.in_hand();
-        let may = self.hungry && (place_free || !self.patient);
+        let could_begin = place_free && self.may_begin(now);
+        let may = self.hungry && !self.is_paused() && (could_begin || !self.patient);
         if may && in_hand <= self.appetite / 2 { self.appetite - in_hand } else { 0 }
     }
 
@@ -69,7 +156,7 @@ impl Handler {
         self.hungry = self.full || more;
         self.look_at = look_at;
         self.patient = false;
-        if self.queue.is_empty() {
+        if self.queued() == 0 {
             self.appetite = (self.appetite * 2).min(self.appetite_max);
         }
     }
@@ -80,7 +167,7 @@ impl Handler {
     }
 
     /// An event of this handler will be ready then.
-    pub(crate) fn expect(&mut self, due: Timestamp) {
+    pub(crate) fn ready_again_at(&mut self, due: Timestamp) {
         self.dues.insert(due);
         if self.dues.len() > DUES_MAX {
             self.dues.pop_last();

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millrace_model::{Check, Intent, Offset, Op, Outcome, Stream, TopicKey};
+use millrace_model::{
+    Check, Identity, Intent, Namespace, Offset, Op, Outcome, Space, Stream, Timestamp, TopicKey, keys,
+};
 
 use crate::error::RunError;
 use crate::spec::OutEvent;
@@ -20,6 +22,8 @@ pub struct RunId(pub u64);
 pub enum Input {
     /// Somebody committed: look again. `None` = nobody knows which topics.
     News { topics: Option<Vec<TopicKey>> },
+    /// Somebody delayed events: when the first one is due must be looked up.
+    Delayed,
     /// The batch of [`crate::Effect::Commit`] is durable, or was refused by one of its checks.
     Committed { token: Token, outcome: Outcome },
     /// The store does not take batches of that size: nothing of it is written, everything else goes on.
@@ -30,6 +34,9 @@ pub enum Input {
     Seen { token: Token, seen: Option<Seen> },
     /// A handler's `commit()`; answered by [`crate::Effect::Answer`].
     Commit { run: RunId, commit: StateChanges },
+    /// A handler's `commit_and_ack()`: its last commit, which ends the claim and appends what the run emitted. Answered by
+    /// [`crate::Effect::Answer`]; the run goes on until [`Input::Finished`], but nothing it says afterwards is written.
+    CommitAndAck { run: RunId, commit: StateChanges, emitted: Vec<OutEvent> },
     /// A handler has returned: the events it emitted, or what went wrong.
     Finished { run: RunId, result: Result<Vec<OutEvent>, RunError> },
     /// Finish what runs, give back what does not, and say [`crate::Effect::Stopped`].
@@ -49,6 +56,28 @@ pub struct StateChanges {
     /// Rows of schemas that are written along.
     pub ops: Vec<Op>,
     pub event: Option<OutEvent>,
+    /// What the intents were made from. If one of these identities is another by now, nothing is written and the answer
+    /// is [`crate::CommitError::Conflict`].
+    pub expected: Vec<Expected>,
+}
+
+/// An identity as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub identity: Identity,
+    /// Its row in [`Space::Heads`], byte for byte; `None` = there was none. Every commit that changes the identity writes
+    /// another row, because the row holds the number of its commit.
+    pub head: Option<Bytes>,
+}
+
+impl Expected {
+    pub(crate) fn check(&self, namespace: &Namespace) -> Check {
+        let (space, key) = (Space::Heads, keys::identity(namespace, &self.identity));
+        match self.head.clone() {
+            Some(value) => Check::Equals { space, key, value },
+            None => Check::Absent { space, key },
+        }
+    }
 }
 
 /// Something to look up in the store.
@@ -74,4 +103,6 @@ pub struct StreamSpan {
     pub stream: Stream,
     pub start: Offset,
     pub next: Offset,
+    /// The time of the newest event that was ever appended; nothing while `next` is the first offset.
+    pub last_ts: Timestamp,
 }

@@ -12,15 +12,22 @@ impl Worker {
         if !self.may_sweep() || now.mono < self.sweep_at {
             return;
         }
-        let events_before = now.wall.saturating_sub(self.config.event_retention_ms);
+        // Another time, when the wall clock can be trusted.
+        if !self.ages.believes(now, self.config.event_retention_ms.max(self.config.session_ttl_ms)) {
+            self.sweep_at = now.mono + self.config.retention_interval_ms;
+            return;
+        }
+        let counted_from = self.ages.latest(now);
+        let events_before = counted_from.saturating_sub(self.config.event_retention_ms);
         let rule = SweepRule {
             namespace: self.identity.namespace.clone(),
-            now: now.wall,
+            now: counted_from,
             events_before,
             unfinished_too: self.forgets_unfinished(),
-            own_retention: true,
+            // Topics may keep events longer than that.
+            own_retention: self.ages.believes(now, u64::MAX),
             dead_letters_before: None,
-            sessions_before: events_before.min(now.wall.saturating_sub(self.config.session_ttl_ms)),
+            sessions_before: events_before.min(counted_from.saturating_sub(self.config.session_ttl_ms)),
             rows_max: self.config.retention_rows_max,
         };
         self.sweep = Some(Box::new(Sweep::new(rule)));

@@ -13,8 +13,10 @@
 mod act;
 mod build;
 mod config;
+mod conflict;
 mod cron;
 mod draw;
+mod due;
 mod effect;
 mod error;
 mod flight;
@@ -22,29 +24,44 @@ mod give_up;
 mod handler;
 mod input;
 mod keep;
+mod last_commit;
 mod manage;
+mod marks;
+mod outbox;
+mod outcome;
+mod pause;
+mod rate;
+mod replay;
 mod run;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod schedule;
+mod settings;
 mod spec;
 mod start;
+mod stranded;
+mod suspects;
 mod sweep;
+mod timeout;
 mod too_large;
 mod worker;
 
 pub use act::{DEAD_LETTER_TOPIC, ERROR_BYTES_LIMIT};
-pub use build::{Topics, imperative};
+pub use build::{OwnEvent, Topics, imperative, imperative_events};
 pub use config::WorkerConfig;
+pub use conflict::CommitChecks;
 pub use cron::Times;
 pub use effect::{Effect, Note, Run};
 pub use error::{CommitError, RunError, SpecError};
-pub use input::{Input, Look, RunId, Seen, StateChanges, StreamSpan, Token};
-pub use manage::{
-    Forget, ForgetStep, REPLAYED_FROM, ReplayError, replay_dead_letter, replay_event, set_schedule_enabled,
-};
+pub use input::{Expected, Input, Look, RunId, Seen, StateChanges, StreamSpan, Token};
+pub use manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};
+pub use outbox::DELAY_MS_MAX;
+pub use outcome::AFTER_MS_MAX;
+pub use replay::{Letter, REPLAYED_FROM, ReplayError, publish_again};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;
+pub use schedule::PLANNED_AT;
+pub use settings::HandlerSettings;
 pub use spec::{CatchUp, From, HandlerSpec, OutEvent, ScheduleSpec, WorkerIdentity};
 pub use sweep::{Sweep, SweepRule, SweepStep, Swept};
 pub use worker::Worker;

@@ -2,32 +2,59 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Event, Now, Outcome, Ticket};
+use millrace_model::{Claimed, Event, Mono, Now, Outcome, RunMark, Suspicion, Ticket};
 
 use crate::build::{Cause, Setting, commit_batch, fits};
-use crate::effect::{Effect, Note, Run};
+use crate::conflict::CommitChecks;
+use crate::effect::{Effect, Note};
 use crate::error::{CommitError, RunError};
+use crate::handler::Handler;
 use crate::input::{RunId, StateChanges};
+use crate::last_commit::add_ack;
 use crate::spec::OutEvent;
+use crate::timeout::Watch;
 use crate::worker::{Pending, Phase, Worker};
+
+/// The error of a dead letter whose handler never returned one.
+const LOST_RUNS: &str = "every run was lost: its process ended, or its lease ran out";
 
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) handler: usize,
     pub(crate) ticket: Ticket,
     pub(crate) event: Arc<Event>,
+    /// When it was started.
+    pub(crate) since: Mono,
+    /// The handler was called. Before, the mark of the run is on its way.
+    pub(crate) begun: bool,
     /// Commits with an event in this try. The first `row.steps` of them were stored by earlier tries.
     ordinal: u32,
-    /// The row is being changed by a commit or a renewal: what the handler says meanwhile waits.
+    /// The row is being changed by a commit, a renewal or a mark: what the handler says meanwhile waits.
     pub(crate) busy: bool,
-    waiting: Option<Said>,
+    pub(crate) waiting: Option<Said>,
     /// A commit that failed in a way that makes a later success of the run untrue.
-    spoiled: Option<CommitError>,
+    pub(crate) spoiled: Option<CommitError>,
+    /// Its last commit has ended the claim: nothing more is written for this event, however the handler ends.
+    pub(crate) acked: bool,
+    pub(crate) watch: Watch,
+}
+
+impl Active {
+    /// Whether its lease is to be renewed when it grows old.
+    pub(crate) fn wants_lease(&self, now: millrace_model::Timestamp) -> bool {
+        !self.busy && !self.acked && self.ticket.is_held(now)
+    }
+
+    /// The row is the run's own, and nothing changes it just now.
+    pub(crate) fn may_be_marked(&self, now: Now) -> bool {
+        self.begun && self.spoiled.is_none() && self.wants_lease(now.wall)
+    }
 }
 
 #[derive(Debug)]
-enum Said {
-    Commit(StateChanges),
+pub(crate) enum Said {
+    /// With what the run emitted, if this is its last commit.
+    Commit(Box<StateChanges>, Option<Vec<OutEvent>>),
     Finished(Result<Vec<OutEvent>, RunError>),
 }
 
@@ -37,8 +64,9 @@ pub(crate) struct CommitUnderWay {
     run: RunId,
     next: Ticket,
     with_event: bool,
-    /// The checks before this index are the handler's own.
-    fence: usize,
+    /// It carries the acknowledgement.
+    last: bool,
+    checks: CommitChecks,
     ops: Vec<millrace_model::Op>,
 }
 
@@ -57,8 +85,13 @@ impl Worker {
         if self.paused_until.is_some_and(|until| until <= now.mono) {
             self.next_iteration();
         }
-        while self.paused_until.is_none() && self.runs.len() < self.config.handler_concurrency {
-            let Some(at) = self.whose_turn() else { break };
+        self.holding = false;
+        while self.paused_until.is_none() && self.places_taken() < self.config.handler_concurrency {
+            if !self.has_marked() && self.hold_for_suspects(now) {
+                self.holding = true;
+                break;
+            }
+            let Some(at) = self.whose_turn(now) else { break };
             if self.started >= self.config.max_events_per_iteration {
                 if self.handlers.iter().any(|handler| handler.full) {
                     self.next_iteration();
@@ -67,7 +100,9 @@ impl Worker {
                 self.paused_until = Some(now.mono + self.config.event_poll_interval_ms);
                 break;
             }
-            self.start_one(now, at);
+            if let Some(claimed) = self.handlers[at].queue.pop_front() {
+                self.start_claimed(now, at, claimed);
+            }
         }
         if self.runs.is_empty() && self.queued() == 0 && self.paused_until.is_none() {
             self.next_iteration();
@@ -80,44 +115,78 @@ impl Worker {
         self.turn = 0;
     }
 
-    /// The next in order that has something queued, beginning after the one that had the last turn.
-    fn whose_turn(&mut self) -> Option<usize> {
-        let count = self.order.len();
-        let found = (0..count)
-            .map(|step| (self.turn + step) % count)
-            .find(|place| !self.handlers[self.order[*place]].queue.is_empty())?;
+    pub(crate) fn is_paused(&self, now: Now) -> bool {
+        self.paused_until.is_some_and(|until| now.mono < until)
+    }
+
+    /// A claim has marked something as started: it must start before anything else.
+    fn has_marked(&self) -> bool {
+        self.handlers.iter().any(Handler::has_marked)
+    }
+
+    /// The next in order that has something queued and may begin, beginning after the one that had the last turn.
+    fn whose_turn(&mut self, now: Now) -> Option<usize> {
+        let (count, marked) = (self.order.len(), self.has_marked());
+        let found = (0..count).map(|step| (self.turn + step) % count).find(|place| {
+            let handler = &self.handlers[self.order[*place]];
+            if marked { handler.has_marked() } else { !handler.queue.is_empty() && handler.may_begin(now) }
+        })?;
         self.turn = (found + 1) % count;
         Some(self.order[found])
     }
 
-    fn start_one(&mut self, now: Now, at: usize) {
-        let Some(claimed) = self.handlers[at].queue.pop_front() else { return };
-        let (ticket, event) = (claimed.ticket, claimed.event);
-        if self.is_stale(now, &ticket) {
+    /// Starts a claimed event; a run under suspicion begins when its mark is durable. `None` = the event cannot be run.
+    pub(crate) fn start_claimed(&mut self, now: Now, at: usize, claimed: Claimed) -> Option<RunId> {
+        let Claimed { ticket, event } = claimed;
+        if self.is_stale(now, at, &ticket) {
             let act = self.give_back(now.wall, at, &ticket);
             self.handlers[at].eats_less();
-            return self.send(now, act);
+            self.send(now, act);
+            return None;
         }
-        if ticket.row.attempts >= self.config.event_max_attempts && !self.never_gives_up() {
+        if ticket.row.attempts >= self.handlers[at].limits.max_attempts && !self.never_gives_up() {
             let error = ticket.row.error.clone();
-            let error = error.unwrap_or_else(|| "the lease ran out on every try".to_owned());
+            let error = error.unwrap_or_else(|| LOST_RUNS.to_owned());
             let act = self.give_up(now.wall, at, &ticket, &event, ticket.row.attempts, &error);
-            return self.send_later(now, act);
+            self.send_later(now, act);
+            return None;
         }
         self.started += 1;
-        self.handlers[at].running += 1;
+        self.handlers[at].begin(now);
         self.run_ids += 1;
         let run = RunId(self.run_ids);
-        self.effects.push(Effect::Run(Run {
-            run,
+        let waits_for_mark = self.waits_for_mark(&ticket);
+        let (since, begun, busy, acked) = (now.mono, false, false, false);
+        let (ordinal, waiting, spoiled) = (0, None, None);
+        // The timeout is counted from the call.
+        let watch = Watch::new(now, None);
+        let active = Active {
             handler: at,
-            event: event.clone(),
-            attempt: ticket.row.attempts.saturating_add(1),
-            lease_until: ticket.row.due,
-        }));
-        let active =
-            Active { handler: at, ticket, event, ordinal: 0, busy: false, waiting: None, spoiled: None };
+            ticket,
+            event,
+            since,
+            begun,
+            ordinal,
+            busy,
+            waiting,
+            spoiled,
+            acked,
+            watch,
+        };
         self.runs.insert(run, active);
+        match waits_for_mark {
+            true => self.mark(now, run, RunMark::Started),
+            false => self.begin_run(now, run),
+        }
+        Some(run)
+    }
+
+    fn waits_for_mark(&self, ticket: &Ticket) -> bool {
+        #[cfg(feature = "sabotage")]
+        if self.config.sabotage == Some(crate::Sabotage::TrustSuspects) {
+            return false;
+        }
+        ticket.row.suspicion > Suspicion::None && ticket.row.run == RunMark::Unknown
     }
 
     fn never_gives_up(&self) -> bool {
@@ -129,31 +198,52 @@ impl Worker {
     }
 
     /// Too little of the lease is left for a run to be fair: every run gets at least half of it.
-    pub(crate) fn is_stale(&self, now: Now, ticket: &Ticket) -> bool {
-        now.wall + self.config.event_claim_lease_ms / 2 > ticket.row.due
+    pub(crate) fn is_stale(&self, now: Now, handler: usize, ticket: &Ticket) -> bool {
+        is_stale(now, self.handlers[handler].limits.lease_ms, ticket)
     }
 
-    /// A handler's `commit()`.
-    pub(crate) fn handler_commit(&mut self, now: Now, run: RunId, changes: StateChanges) {
+    /// A handler's `commit()`, or with what it emitted its `commit_and_ack()`.
+    pub(crate) fn handler_commit(
+        &mut self,
+        now: Now,
+        run: RunId,
+        changes: StateChanges,
+        emitted: Option<Vec<OutEvent>>,
+    ) {
         if let Some(reason) = &self.failed {
             let result = Err(CommitError::StorageFailed { reason: reason.clone() });
             return self.effects.push(Effect::Answer { run, result });
         }
         let Some(active) = self.runs.get_mut(&run) else {
-            return self.effects.push(Effect::Answer { run, result: Err(CommitError::LeaseExpired) });
+            let result = Err(self.late_commit_error(run));
+            return self.effects.push(Effect::Answer { run, result });
         };
+        if let Some(error) = active.watch.cut_error() {
+            return self.effects.push(Effect::Answer { run, result: Err(error) });
+        }
         if active.busy {
-            active.waiting = Some(Said::Commit(changes));
+            active.waiting = Some(Said::Commit(Box::new(changes), emitted));
             return;
         }
-        if let Err(error) = self.try_commit(now, run, changes) {
+        if let Err(error) = self.try_commit(now, run, changes, emitted) {
             self.answer_error(run, error);
         }
     }
 
-    fn try_commit(&mut self, now: Now, run: RunId, changes: StateChanges) -> Result<(), CommitError> {
+    fn try_commit(
+        &mut self,
+        now: Now,
+        run: RunId,
+        changes: StateChanges,
+        emitted: Option<Vec<OutEvent>>,
+    ) -> Result<(), CommitError> {
         let nonce = self.draw.next();
+        let ack = emitted.map(|emitted| self.last_ack(now, run, &emitted)).transpose()?;
+        let last = ack.is_some();
         let Some(active) = self.runs.get_mut(&run) else { return Err(CommitError::LeaseExpired) };
+        if active.acked {
+            return Err(CommitError::Acknowledged);
+        }
         if !active.ticket.is_held(now.wall) {
             return Err(CommitError::LeaseExpired);
         }
@@ -170,25 +260,33 @@ impl Worker {
         let fresh = active.ordinal >= active.ticket.row.steps;
         #[cfg(feature = "sabotage")]
         let fresh = fresh || self.config.sabotage == Some(crate::Sabotage::ForgetSteps);
-        let mut batch = commit_batch(&setting, cause, changes, fresh, now.wall, nonce)?;
+        let checks = CommitChecks::of(&changes);
+        let mut batch = commit_batch(&setting, cause, changes, fresh, (now, &mut self.elapsed), nonce)?;
         let mut next = active.ticket.clone();
+        // A row that says what its claim meant to start is not rewritten for this alone.
+        if next.row.run == RunMark::Unknown {
+            next.row.run = RunMark::Started;
+        }
         if with_event && fresh {
             next.row.steps = next.row.steps.max(active.ordinal.saturating_add(1));
         }
-        if batch.ops.is_empty() {
+        if batch.ops.is_empty() && ack.is_none() {
             active.ordinal += u32::from(with_event);
             self.effects.push(Effect::Answer { run, result: Ok(None) });
             return Ok(());
         }
-        let fence = batch.checks.len();
-        batch.checks.push(active.ticket.check());
+        match ack {
+            Some(ack) => add_ack(&mut batch, ack)?,
+            None => batch.checks.push(active.ticket.check()),
+        }
         let ops = batch.ops.clone();
-        if next != active.ticket {
+        // A last commit has ended the claim: its row must not come back.
+        if !last && next != active.ticket {
             batch.ops.push(next.put());
             fits(&batch)?;
         }
         active.busy = true;
-        let under_way = CommitUnderWay { run, next, with_event, fence, ops };
+        let under_way = CommitUnderWay { run, next, with_event, last, checks, ops };
         let token = self.token(Pending::Commit(Box::new(under_way)));
         self.effects.push(Effect::Commit { token, batch });
         Ok(())
@@ -197,12 +295,16 @@ impl Worker {
     fn answer_error(&mut self, run: RunId, error: CommitError) {
         let spoils = match error {
             CommitError::LeaseExpired
+            | CommitError::Conflict { .. }
+            | CommitError::TimedOut { .. }
             | CommitError::EventLoopLimit { .. }
+            | CommitError::DelayTooLong { .. }
             | CommitError::StorageFailed { .. }
             | CommitError::Stopped => true,
             // The handler may split its commit, or read again.
             CommitError::BatchSizeExceeded { .. }
             | CommitError::TooLarge { .. }
+            | CommitError::Acknowledged
             | CommitError::Refused { .. } => false,
         };
         if let Some(active) = self.runs.get_mut(&run).filter(|_| spoils) {
@@ -212,21 +314,22 @@ impl Worker {
     }
 
     pub(crate) fn commit_back(&mut self, now: Now, under_way: CommitUnderWay, outcome: Outcome) {
-        let CommitUnderWay { run, next, with_event, fence, ops } = under_way;
+        let CommitUnderWay { run, next, with_event, last, checks, ops } = under_way;
         match outcome {
             Outcome::Done(done) => {
                 self.note_appends(&ops);
                 if let Some(active) = self.runs.get_mut(&run) {
                     active.ticket = next;
                     active.ordinal += u32::from(with_event);
+                    active.acked = last;
+                    // The session read again and applied its updates to that.
+                    active.spoiled.take_if(|error| matches!(error, CommitError::Conflict { .. }));
+                    let handler = &mut self.handlers[active.handler];
+                    handler.hungry |= last && handler.is_ordered();
                 }
                 self.effects.push(Effect::Answer { run, result: Ok(done.state) });
             }
-            Outcome::Refused(refusal) if refusal.check < fence => {
-                let error = CommitError::Refused { check: refusal.check, found: refusal.found };
-                self.answer_error(run, error);
-            }
-            Outcome::Refused(_) => self.answer_error(run, CommitError::LeaseExpired),
+            Outcome::Refused(refusal) => self.answer_error(run, checks.error(refusal)),
         }
         self.go_on(now, run);
     }
@@ -238,11 +341,14 @@ impl Worker {
     }
 
     /// The row is settled: what the handler said meanwhile.
-    fn go_on(&mut self, now: Now, run: RunId) {
+    pub(crate) fn go_on(&mut self, now: Now, run: RunId) {
         let Some(active) = self.runs.get_mut(&run) else { return };
         active.busy = false;
+        if active.watch.is_cut() {
+            return self.end_cut(now, run);
+        }
         match active.waiting.take() {
-            Some(Said::Commit(changes)) => self.handler_commit(now, run, changes),
+            Some(Said::Commit(changes, emitted)) => self.handler_commit(now, run, *changes, emitted),
             Some(Said::Finished(result)) => self.finished(now, run, result),
             None => {}
         }
@@ -250,40 +356,57 @@ impl Worker {
 
     pub(crate) fn finished(&mut self, now: Now, run: RunId, result: Result<Vec<OutEvent>, RunError>) {
         match self.runs.get_mut(&run) {
+            Some(active) if active.watch.is_cut() => {
+                active.watch.returned = true;
+                return;
+            }
             Some(active) if active.busy => {
                 active.waiting = Some(Said::Finished(result));
                 return;
             }
             Some(_) => {}
-            None => return,
+            None => {
+                self.returned(now, run);
+                return;
+            }
         }
-        let Some(Active { handler, ticket, event, spoiled, .. }) = self.runs.remove(&run) else { return };
+        let Some(Active { handler, ticket, event, spoiled, acked, .. }) = self.runs.remove(&run) else {
+            return;
+        };
         self.handlers[handler].running -= 1;
+        if acked {
+            return self.ended_after_ack(handler, &event, result);
+        }
         if self.failed.is_some() {
             return;
         }
         if spoiled == Some(CommitError::LeaseExpired) || !ticket.is_held(now.wall) {
-            // Whoever claims it next counts this try.
-            self.handlers[handler].expect(ticket.row.due);
+            // The session that claims the event next counts this run.
+            self.mark_lost(now, &ticket);
+            self.handlers[handler].ready_again_at(ticket.row.due);
             self.effects.push(Effect::Note(Note::LeaseExpired { handler, event: event.id.clone() }));
             return;
+        }
+        if let Some(CommitError::Conflict { identity }) = spoiled {
+            let act = self.run_again(now.wall, handler, &ticket, &event, identity);
+            return self.send_later(now, act);
         }
         let ended = match (result, spoiled) {
             (Ok(_), Some(error)) => Err(RunError::Failed(error.to_string())),
             (Ok(emitted), None) => self
-                .ack(now.wall, handler, &ticket, &event, &emitted)
+                .ack(now, handler, &ticket, &event, &emitted)
                 .map_err(|error| RunError::Failed(error.to_string())),
             (Err(error), _) => Err(error),
         };
         let act = match ended {
             Ok(act) => self.sabotaged(now, act),
-            Err(RunError::Failed(error)) => self.release(now.wall, handler, &ticket, &event, &error),
-            Err(RunError::Hopeless(error)) => {
-                let attempts = ticket.row.attempts.saturating_add(1);
-                self.give_up(now.wall, handler, &ticket, &event, attempts, &error)
-            }
+            Err(error) => self.end_unsuccessful(now.wall, handler, &ticket, &event, error),
         };
-        self.send_later(now, act);
+        match ticket.row.suspicion {
+            // Nothing else starts before it is durable.
+            Suspicion::Likely => self.send(now, act),
+            Suspicion::Possible | Suspicion::None => self.send_later(now, act),
+        }
     }
 
     #[cfg(not(feature = "sabotage"))]
@@ -306,51 +429,14 @@ impl Worker {
         act
     }
 
-    /// Leases of running handlers, if that is wanted.
-    pub(crate) fn renew_leases(&mut self, now: Now) {
-        if !self.config.lease_renewal {
-            return;
-        }
-        let old: Vec<RunId> = self
-            .runs
-            .iter()
-            .filter(|(_, run)| !run.busy && run.ticket.is_held(now.wall) && self.is_stale(now, &run.ticket))
-            .map(|(id, _)| *id)
-            .collect();
-        for run in old {
-            let Some(active) = self.runs.get_mut(&run) else { continue };
-            active.busy = true;
-            let ticket = active.ticket.clone();
-            let act = self.renew(now.wall, run, &ticket);
-            self.send(now, act);
-        }
-    }
-
-    pub(crate) fn renewed(&mut self, now: Now, run: RunId, ticket: Ticket) {
-        if let Some(active) = self.runs.get_mut(&run) {
-            active.ticket = ticket;
-        }
-        self.go_on(now, run);
-    }
-
-    pub(crate) fn renewal_refused(&mut self, now: Now, run: RunId) {
-        if let Some(active) = self.runs.get_mut(&run) {
-            active.spoiled.get_or_insert(CommitError::LeaseExpired);
-        }
-        self.go_on(now, run);
-    }
-
     /// Queued events whose lease grows old are given back before it ends, so that waiting costs no attempt.
     pub(crate) fn give_stale_back(&mut self, now: Now) {
         for at in 0..self.handlers.len() {
-            let front = self.handlers[at].queue.front();
-            if !front.is_some_and(|claimed| self.is_stale(now, &claimed.ticket)) {
+            if !self.handlers[at].fronts().any(|claimed| self.is_stale(now, at, &claimed.ticket)) {
                 continue;
             }
-            let queue = std::mem::take(&mut self.handlers[at].queue);
-            let (stale, fresh): (Vec<_>, Vec<_>) =
-                queue.into_iter().partition(|claimed| self.is_stale(now, &claimed.ticket));
-            self.handlers[at].queue = fresh.into();
+            let lease_ms = self.handlers[at].limits.lease_ms;
+            let stale = self.handlers[at].unqueue(|claimed| is_stale(now, lease_ms, &claimed.ticket));
             self.handlers[at].eats_less();
             for claimed in stale {
                 let act = self.give_back(now.wall, at, &claimed.ticket);
@@ -360,11 +446,17 @@ impl Worker {
     }
 
     pub(crate) fn give_all_back(&mut self, now: Now) {
-        for at in 0..self.handlers.len() {
-            for claimed in std::mem::take(&mut self.handlers[at].queue) {
-                let act = self.give_back(now.wall, at, &claimed.ticket);
-                self.send(now, act);
-            }
+        (0..self.handlers.len()).for_each(|at| self.give_queue_back(now, at));
+    }
+
+    pub(crate) fn give_queue_back(&mut self, now: Now, at: usize) {
+        for claimed in self.handlers[at].unqueue(|_| true) {
+            let act = self.give_back(now.wall, at, &claimed.ticket);
+            self.send(now, act);
         }
     }
+}
+
+fn is_stale(now: Now, lease_ms: u64, ticket: &Ticket) -> bool {
+    now.wall + lease_ms / 2 > ticket.row.due
 }

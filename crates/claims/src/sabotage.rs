@@ -14,4 +14,10 @@ pub enum Sabotage {
     FireWithoutFence,
     /// Retention does not wait for handlers.
     TrimUnfinished,
+    /// Events that are given back before they start are charged an attempt.
+    CountUnstarted,
+    /// Suspects are started like any other event.
+    TrustSuspects,
+    /// Handlers in order of keys claim like all others.
+    ForgetOrder,
 }

@@ -7,13 +7,18 @@ use millrace_model::{
 };
 
 use crate::act::{Act, Then};
-use crate::build::{append, derived_id};
+use crate::build::derived_id;
 use crate::cron::{NEVER_YEARS, Times};
 use crate::effect::{Effect, Note};
 use crate::error::SpecError;
 use crate::flight::ACT_BYTES_MAX;
-use crate::spec::{CatchUp, ScheduleSpec};
+use crate::outbox::append;
+use crate::spec::{CatchUp, OutEvent, ScheduleSpec};
 use crate::worker::{Phase, Worker};
+
+/// The header of a fire's event that says which moment it was planned for, in milliseconds since 1970. Jitter, a late
+/// session and catching up make the event itself later than that.
+pub const PLANNED_AT: &str = "x-planned-at";
 
 /// Fires made up for in one act; fewer if their events are large.
 const FIRES_PER_ACT_MAX: usize = 100;
@@ -49,7 +54,7 @@ impl Schedule {
             let (name, cron) = (spec.name, spec.cron);
             return Err(SpecError::NeverFires { name, cron, years: NEVER_YEARS });
         }
-        let bytes = spec.event.body(Lineage::default()).bytes();
+        let bytes = planned(&spec.event, Timestamp(u64::MAX)).body(Lineage::default()).bytes();
         if bytes > EVENT_BYTES_MAX {
             return Err(SpecError::EventTooLarge { name: spec.name, bytes, limit: EVENT_BYTES_MAX });
         }
@@ -147,6 +152,13 @@ impl Schedule {
         let fires = std::iter::successors(Some(first), |at| self.times.next(*at));
         fires.take_while(ready).take(self.fires_max).collect()
     }
+}
+
+/// The event of one fire.
+fn planned(event: &OutEvent, at: Timestamp) -> OutEvent {
+    let mut event = event.clone();
+    event.headers.get_or_insert_default().insert(PLANNED_AT.to_owned(), at.0.to_string());
+    event
 }
 
 impl Worker {
@@ -247,7 +259,8 @@ impl Worker {
         for fire in &fires {
             let parts = [namespace.as_str(), &spec.name, &fire.0.to_string()];
             let (id, nonce) = (derived_id("schedule", &parts), self.draw.next());
-            ops.extend(append(namespace, &self.topics, &spec.event, id, Default::default(), nonce));
+            let event = planned(&spec.event, *fire);
+            ops.extend(append(namespace, &self.topics, &event, id, Default::default(), nonce));
         }
         let check = Check::Equals { space: Space::Schedules, key: key.clone(), value: raw };
         #[cfg(feature = "sabotage")]

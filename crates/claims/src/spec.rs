@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use millrace_model::{
-    EventBody, HandlerId, Headers, JsonText, Lineage, Namespace, Priority, SessionId, TopicName,
+    Boot, DeliverAt, EventBody, HandlerId, Headers, JsonText, Lineage, Namespace, Priority, SessionId,
+    TopicName,
 };
+
+use crate::settings::HandlerSettings;
 
 /// Who works here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,9 +16,11 @@ pub struct WorkerIdentity {
     pub session: SessionId,
     /// Host, process and whatever else helps a person to find it.
     pub metadata: BTreeMap<String, String>,
+    /// Which run of the machine this is, if the system can tell.
+    pub boot: Option<Boot>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HandlerSpec {
     pub id: HandlerId,
     /// The event type it takes.
@@ -23,6 +28,8 @@ pub struct HandlerSpec {
     /// Higher runs first.
     pub priority: i32,
     pub from: From,
+    /// What the program says beside the handler; the configuration may say otherwise.
+    pub settings: HandlerSettings,
 }
 
 /// Where a handler that was never seen before begins.
@@ -43,11 +50,13 @@ pub struct OutEvent {
     pub priority: Priority,
     pub key: Option<String>,
     pub headers: Option<BTreeMap<String, String>>,
+    /// When it gets its place in the log. `None` = with its commit. Schedules, dead letters and replays do not look at it.
+    pub deliver_at: Option<DeliverAt>,
 }
 
 impl OutEvent {
     pub fn new(topic: TopicName, payload: JsonText) -> OutEvent {
-        OutEvent { topic, payload, priority: Priority::default(), key: None, headers: None }
+        OutEvent { topic, payload, priority: Priority::default(), key: None, headers: None, deliver_at: None }
     }
 
     pub(crate) fn body(&self, lineage: Lineage) -> EventBody {
@@ -66,7 +75,7 @@ impl OutEvent {
 pub struct ScheduleSpec {
     /// Unique in the namespace: sessions that bring the same name share the schedule.
     pub name: String,
-    /// Five fields: minute, hour, day of month, month, weekday.
+    /// Five fields (minute, hour, day of month, month, weekday), a nickname such as `@daily`, or `@every 90s`.
     pub cron: String,
     /// A name of the IANA database, or `UTC`.
     pub zone: String,

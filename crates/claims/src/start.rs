@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millrace_model::{Check, ClaimRow, HandlerRow, LaneRow, Mono, Now, Op, SessionRow, Space, keys};
+use millrace_model::{
+    AgesRow, Check, ClaimRow, Elapsed, ElapsedRow, HandlerRow, LaneRow, Mono, Now, Offset, Op, SessionRow,
+    Space, Timestamp, keys,
+};
 
 use crate::act::{Act, Then};
 use crate::build::Topics;
-use crate::effect::Effect;
+use crate::effect::{Effect, Note};
 use crate::input::{Look, Seen, StreamSpan, Token};
 use crate::spec::From;
 use crate::worker::{Pending, Phase, Worker};
@@ -21,6 +24,21 @@ pub(crate) enum Reading {
     Handlers,
     Schedules,
     Streams,
+    Elapsed,
+    /// What ages were counted from last.
+    Ages,
+}
+
+impl Reading {
+    /// What a session must know before it can work.
+    const ALL: [Reading; 6] = [
+        Reading::Topics,
+        Reading::Handlers,
+        Reading::Schedules,
+        Reading::Streams,
+        Reading::Elapsed,
+        Reading::Ages,
+    ];
 }
 
 /// What has been read so far.
@@ -31,6 +49,7 @@ pub(crate) struct Starting {
     retry_at: Option<Mono>,
     handlers: BTreeMap<String, Bytes>,
     streams: Vec<StreamSpan>,
+    ages: Option<AgesRow>,
 }
 
 impl Starting {
@@ -43,10 +62,7 @@ impl Worker {
     pub(crate) fn begin(&mut self, now: Now) {
         self.phase = Phase::Starting;
         self.began = now.wall;
-        self.starting.wanted = vec![Reading::Topics, Reading::Handlers, Reading::Schedules];
-        if self.handlers.iter().any(|handler| handler.spec.from == From::Now) {
-            self.starting.wanted.push(Reading::Streams);
-        }
+        self.starting.wanted = Reading::ALL.to_vec();
         self.ask_wanted();
     }
 
@@ -67,11 +83,17 @@ impl Worker {
             to: [namespace.as_str(), "0"].concat(),
             rows_max: ROWS_MAX,
         };
+        let setting = |key: &str| {
+            let (from, to) = (key.to_owned(), [key, "\0"].concat());
+            Look::Rows { space: Space::Kv, from, to, rows_max: 1 }
+        };
         let look = match reading {
             Reading::Topics => rows(Space::Topics),
             Reading::Handlers => rows(Space::Handlers),
             Reading::Schedules => rows(Space::Schedules),
             Reading::Streams => Look::Streams { namespace: namespace.clone(), topic: None },
+            Reading::Elapsed => setting(keys::ELAPSED),
+            Reading::Ages => setting(keys::AGES),
         };
         let token = self.token(Pending::Reading(reading));
         self.effects.push(Effect::Look { token, look });
@@ -81,6 +103,8 @@ impl Worker {
         match self.pending.remove(&token) {
             Some(Pending::Reading(reading)) => self.read(now, reading, seen),
             Some(Pending::Due(handler)) => self.due_seen(handler, seen),
+            Some(Pending::Stranded(handler)) => self.stranded_seen(now, handler, seen),
+            Some(Pending::DueLook(by, what)) => self.due_rows_seen(now, by, what, seen),
             Some(Pending::SweepLook) => self.sweep_seen(now, seen),
             Some(other) => {
                 self.pending.insert(token, other);
@@ -89,11 +113,16 @@ impl Worker {
         }
     }
 
-    /// When will the first of a handler's open claims, whoever has it, be ready?
-    pub(crate) fn ask_due(&mut self, handler: usize) {
-        let id = &self.handlers[handler].spec.id;
-        let from = keys::claims_of(self.identity.namespace.as_str(), id);
-        let to = [from.trim_end_matches('/'), "0"].concat();
+    /// When will the first of a handler's open claims, whoever has it, be ready? In order of keys, claims that were due when
+    /// the handler's own claim was made and were left wait for others of their key: time changes nothing for them.
+    pub(crate) fn ask_due(&mut self, handler: usize, claimed_at: Timestamp) {
+        let (namespace, handler_of) = (self.identity.namespace.as_str(), &self.handlers[handler]);
+        let all = keys::claims_of(namespace, &handler_of.spec.id);
+        let to = [all.trim_end_matches('/'), "0"].concat();
+        let from = match handler_of.is_ordered() {
+            true => keys::claims_end(namespace, &handler_of.spec.id, claimed_at),
+            false => all,
+        };
         let look = Look::Rows { space: Space::Claims, from, to, rows_max: 1 };
         let token = self.token(Pending::Due(handler));
         self.effects.push(Effect::Look { token, look });
@@ -103,7 +132,7 @@ impl Worker {
         let Some(Seen::Rows(rows)) = seen else { return };
         let due = rows.first().and_then(|(key, value)| ClaimRow::decode(key, value).ok()).map(|row| row.due);
         if let Some(due) = due {
-            self.handlers[handler].expect(due);
+            self.handlers[handler].ready_again_at(due);
         }
     }
 
@@ -115,10 +144,25 @@ impl Worker {
         match (reading, seen) {
             (Reading::Topics, Some(Seen::Rows(rows))) => self.topics_seen(rows),
             (Reading::Handlers, Some(Seen::Rows(rows))) => {
+                self.handlers_seen(now, &rows);
                 self.starting.handlers = rows.into_iter().collect();
             }
             (Reading::Schedules, Some(Seen::Rows(rows))) => self.schedules_seen(now, &rows),
+            (Reading::Elapsed, Some(Seen::Rows(rows))) => {
+                // A row that cannot be read says nothing: delays that wait are counted by the wall clock.
+                let row = rows.first().and_then(|(key, value)| ElapsedRow::decode(key, value).ok());
+                match row {
+                    Some(row) if !starting => self.elapsed.meet(row, now),
+                    None if !starting => {}
+                    row => self.elapsed = Elapsed::restore(row, self.identity.boot, now),
+                }
+            }
             (Reading::Streams, Some(Seen::Streams(streams))) => self.starting.streams = streams,
+            (Reading::Ages, Some(Seen::Rows(rows))) => {
+                // A row that cannot be read is as good as none: the newest event counts.
+                let row = rows.first().and_then(|(key, value)| AgesRow::decode(key, value).ok());
+                self.starting.ages = row;
+            }
             // Not readable just now. A session that works will ask again anyway.
             _ if starting => {
                 self.starting.wanted.push(reading);
@@ -129,6 +173,14 @@ impl Worker {
         if starting && self.starting.under_way == 0 && self.starting.wanted.is_empty() {
             self.register(now);
         }
+    }
+
+    /// Before the session writes events of its own: their times would be those of its own clock.
+    fn restore_ages(&mut self, now: Now) {
+        let written = self.starting.streams.iter().filter(|span| span.next > Offset::FIRST);
+        let of_users = written.filter(|span| !span.stream.topic.is_system());
+        let newest = of_users.map(|span| span.last_ts).max();
+        self.ages.found(self.starting.ages, newest, self.identity.boot, now);
     }
 
     /// Mostly nothing has changed since the last look.
@@ -148,9 +200,13 @@ impl Worker {
     /// The session's row, and a row for each handler that was never seen. The first claims go in the same commit.
     fn register(&mut self, now: Now) {
         self.phase = Phase::Working;
+        self.restore_ages(now);
         self.refresh_at = now.mono + self.config.refresh_interval_ms;
         self.sweep_at = now.mono + self.config.retention_interval_ms;
         self.beat(now);
+        self.ask_stranded(now);
+        self.delayed();
+        self.note_unused_settings();
         let Starting { handlers, streams, .. } = std::mem::take(&mut self.starting);
         for at in 0..self.handlers.len() {
             let mark = self.draw.next().to_string();
@@ -158,13 +214,12 @@ impl Worker {
             let key = keys::handler(&self.identity.namespace, &handler.spec.id);
             let topic = handler.spec.topic.as_str().to_owned();
             let known = handlers.get(&key);
-            let as_before = known
-                .and_then(|value| HandlerRow::decode(&key, value).ok())
-                .is_some_and(|row| row.topic == topic);
-            if as_before {
+            let before = known.and_then(|value| HandlerRow::decode(&key, value).ok());
+            if before.as_ref().is_some_and(|row| row.topic == topic) {
                 continue;
             }
-            let row = HandlerRow { topic, registered: now.wall };
+            let paused = before.is_some_and(|row| row.paused);
+            let row = HandlerRow { topic, registered: now.wall, paused };
             let check = match known {
                 Some(value) => {
                     Check::Equals { space: Space::Handlers, key: key.clone(), value: value.clone() }
@@ -176,8 +231,12 @@ impl Worker {
                 Op::Put { space: Space::Handlers, key, value: row.encode() },
                 Op::Put { space: Space::Kv, key: marked, value: mark.into() },
             ];
+            let mine = streams.iter().filter(|span| span.stream.topic == handler.topic);
+            let backlog: u64 = mine.clone().map(|span| span.next.0.saturating_sub(span.start.0)).sum();
+            if handler.spec.from == From::Backlog && backlog >= self.config.backlog_warn_events {
+                self.effects.push(Effect::Note(Note::Backlog { handler: at, events: backlog }));
+            }
             if handler.spec.from == From::Now {
-                let mine = streams.iter().filter(|span| span.stream.topic == handler.topic);
                 ops.extend(mine.map(|span| Op::PutNew {
                     space: Space::Lanes,
                     key: keys::lane(&handler.spec.id, &span.stream, None),
@@ -186,6 +245,13 @@ impl Worker {
             }
             self.send(now, Act { checks: vec![check], ops, then: Then::Nothing });
         }
+    }
+
+    /// A wrong id would otherwise go unnoticed.
+    fn note_unused_settings(&mut self) {
+        let known = |id: &str| self.handlers.iter().any(|handler| handler.spec.id.as_str() == id);
+        let unused: Vec<String> = self.config.handlers.keys().filter(|id| !known(id)).cloned().collect();
+        self.effects.extend(unused.into_iter().map(|id| Effect::Note(Note::UnusedSettings { id })));
     }
 
     pub(crate) fn beat(&mut self, now: Now) {
@@ -203,18 +269,30 @@ impl Worker {
             heartbeat: now.wall,
             stopped: stopped.then_some(now.wall),
             metadata: self.identity.metadata.clone(),
+            hanging: self.hanging_rows(),
+            counts: self.counts,
         };
         let key = keys::session(&self.identity.namespace, &self.identity.session);
-        let ops = vec![Op::Put { space: Space::Sessions, key, value: row.encode() }];
+        let mut ops = vec![Op::Put { space: Space::Sessions, key, value: row.encode() }];
+        // What a session that removes by age counts from, for whoever comes next.
+        if self.config.retention_interval_ms > 0 {
+            let ages = self.ages.row(self.identity.boot, now);
+            ops.extend(ages.map(|ages| Op::Put {
+                space: Space::Kv,
+                key: keys::AGES.to_owned(),
+                value: ages.encode(),
+            }));
+        }
         Act { checks: Vec::new(), ops, then: Then::Nothing }
     }
 
-    /// Topics may have got partitions, schedules may have been switched off.
+    /// Topics may have got partitions, schedules may have been switched off, handlers paused.
     pub(crate) fn refresh(&mut self, now: Now) {
         if now.mono < self.refresh_at {
             return;
         }
         self.refresh_at = now.mono + self.config.refresh_interval_ms;
+        self.ask_stranded(now);
         let under_way = |worker: &Worker, what| {
             worker
                 .pending
@@ -223,6 +301,12 @@ impl Worker {
         };
         if !under_way(self, Reading::Topics) {
             self.ask(Reading::Topics);
+        }
+        if !under_way(self, Reading::Handlers) {
+            self.ask(Reading::Handlers);
+        }
+        if !under_way(self, Reading::Elapsed) {
+            self.ask(Reading::Elapsed);
         }
         if !self.schedules.is_empty() && !under_way(self, Reading::Schedules) {
             self.ask(Reading::Schedules);
@@ -233,6 +317,7 @@ impl Worker {
         match self.phase {
             Phase::Working => {
                 self.phase = Phase::Stopping;
+                self.stop_at = Some(now.mono + self.config.stop_grace_ms);
                 self.give_all_back(now);
             }
             // Nothing was promised to anybody yet.

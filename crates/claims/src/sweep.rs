@@ -5,16 +5,20 @@
 //! keeps too much, never too little. An open claim moves back and forth in its table as it is released and taken again, so
 //! those of one handler are read at one moment, behind its lanes. A handler that registers in between changes a mark that
 //! every trim checks.
+//!
+//! A topic that no handler and no group has asked for keeps its events, however old: its handler may be deployed later.
+//! Only `event.dead_letter`, which the product itself writes, is not kept for a handler that may never come.
 
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use millrace_model::{
     Batch, Check, Durability, Namespace, Offset, Op, Space, Stream, Timestamp, TopicConfig, TopicKey, keys,
 };
 
+use crate::act::DEAD_LETTER_TOPIC;
 use crate::input::{Look, Seen, StreamSpan};
 
 /// Open claims of one handler that are looked at. A handler with more keeps everything: retention of events waits until it
@@ -31,7 +35,7 @@ pub struct SweepRule {
     pub now: Timestamp,
     /// Events older than this, of topics that have no retention of their own.
     pub events_before: Timestamp,
-    /// Also events that some handler or group has not finished. Their open claims end as lost.
+    /// Also events that some handler or group has not finished, and those that nobody has asked for. Their open claims end as lost.
     pub unfinished_too: bool,
     /// Also apply the retention that topics have set themselves.
     pub own_retention: bool,
@@ -72,6 +76,8 @@ pub struct Sweep {
     handlers: Vec<(String, TopicKey)>,
     /// Everybody who may have claims, also those whose row cannot be read.
     claimants: Vec<String>,
+    /// Topics that a handler takes or a group reads.
+    wanted: BTreeSet<TopicKey>,
     /// Somebody has too many claims to be looked at.
     crowded: bool,
     /// Nothing at or above this may go.
@@ -114,6 +120,7 @@ impl Sweep {
             mark: None,
             handlers: Vec::new(),
             claimants: Vec::new(),
+            wanted: BTreeSet::new(),
             crowded: false,
             floors: BTreeMap::new(),
             lanes: BTreeMap::new(),
@@ -244,8 +251,10 @@ impl Sweep {
     /// A topic's own retention wins; a compacted topic keeps what compaction leaves.
     fn start_rule(&self, stream: &Stream) -> Option<(Option<Timestamp>, Option<u64>)> {
         let config = self.topics.get(&stream.topic);
-        let crowded = self.crowded && self.keeps_unfinished(stream);
-        if crowded || config.is_some_and(|config| config.compact) {
+        // Events about dead letters are notices of the product itself: nobody's handler is waited for.
+        let is_awaited = stream.topic.topic() != DEAD_LETTER_TOPIC && !self.wanted.contains(&stream.topic);
+        let needed = self.crowded || is_awaited;
+        if needed && self.keeps_unfinished(stream) || config.is_some_and(|config| config.compact) {
             return None;
         }
         let (ms, bytes) = config.map_or((None, None), |config| (config.retention_ms, config.retention_bytes));

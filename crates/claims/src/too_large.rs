@@ -30,6 +30,10 @@ impl Worker {
                 self.sweep_at = now.mono + self.config.retention_interval_ms;
                 self.note_too_large("a slice of retention: lower retention_rows_max".to_owned(), size);
             }
+            Some(Pending::DueMove(by, _)) => {
+                self.due_too_large(now, by);
+                self.note_too_large("delayed events that are due".to_owned(), size);
+            }
             #[cfg(feature = "sabotage")]
             Some(Pending::Apart) => {}
             // An answer to a look, or to nothing: not a commit of this worker.
@@ -42,13 +46,13 @@ impl Worker {
 
     /// Finds the one that is too large: acts go one by one, claims without acts.
     fn flight_too_large(&mut self, now: Now, size: Size) {
-        let Some(Flight { mut acts, claims }) = self.flight.take() else { return };
+        let Some(Flight { mut acts, claims, at }) = self.flight.take() else { return };
         let alone = acts.len() + claims.len().min(1) == 1;
         let rest = acts.split_off(acts.len().min(1));
         self.gate.back(now.mono, rest);
         let look_at = now.mono + self.config.event_poll_interval_ms;
-        for (at, _) in claims {
-            let handler = &mut self.handlers[at];
+        for (of, _) in claims {
+            let handler = &mut self.handlers[of];
             handler.hungry = !alone;
             if alone {
                 handler.eats_less();
@@ -57,24 +61,31 @@ impl Worker {
         }
         match acts.pop() {
             Some(act) if alone => self.leave_behind(now, act, size),
-            Some(act) => self.fly(now, Flight { acts: vec![act], claims: Vec::new() }),
+            Some(act) => self.fly(now, Flight { acts: vec![act], claims: Vec::new(), at }),
             None if alone => self.note_too_large("claims: lower event_claim_limit".to_owned(), size),
             None => {}
         }
     }
 
-    /// Nothing of it is written. A claim that it should have ended runs out, which counts as a try: in the end the event is
-    /// given up.
+    /// Nothing of it is written. A claim that it should have ended runs out, which costs an attempt if the start of the run
+    /// is written: from the second time on it always is, so in the end the event is given up.
     fn leave_behind(&mut self, now: Now, act: Act, size: Size) {
         let of = |what: &str, event: &millrace_model::Event| format!("{what} of event {}", event.id);
         let what = match act.then {
             Then::Acked { event, .. } => of("the acknowledgement", &event),
             Then::Released { event, .. } => of("the failed try", &event),
+            Then::RunAgain { event, .. } => of("the conflict", &event),
+            Then::Snoozed { event, .. } => of("the snooze", &event),
+            Then::Discarded { event, .. } => of("the discard", &event),
             Then::DeadLettered { event, .. } => of("the dead letter", &event),
             Then::GivenBack { .. } => "an event that was to be given back".to_owned(),
             Then::Renewed { run, .. } => {
-                self.renewal_refused(now, run);
+                self.lease_lost(now, run);
                 "the renewal of a lease".to_owned()
+            }
+            Then::Marked { run, .. } => {
+                self.mark_refused(now, run);
+                "the mark of a run".to_owned()
             }
             Then::Fired { schedule, .. } => {
                 self.cannot_fire(schedule);

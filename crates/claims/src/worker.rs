@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use millrace_model::{Mono, Now, Outcome, Timestamp, TopicKey};
+use millrace_model::{AgeGuard, DueBy, Elapsed, Mono, Now, Outcome, RunCounts, Timestamp, TopicKey};
 
 use crate::build::Topics;
 use crate::config::WorkerConfig;
 use crate::draw::Draw;
+use crate::due::{Due, DueLook, Moving};
 use crate::effect::Effect;
 use crate::error::{CommitError, SpecError};
 use crate::flight::{Flight, Gate};
@@ -15,9 +16,12 @@ use crate::handler::Handler;
 use crate::input::{Input, RunId, Token};
 use crate::run::{Active, CommitUnderWay};
 use crate::schedule::Schedule;
+use crate::settings::Limits;
 use crate::spec::{HandlerSpec, ScheduleSpec, WorkerIdentity};
 use crate::start::{Reading, Starting};
+use crate::stranded::Stranded;
 use crate::sweep::Sweep;
+use crate::timeout::Hanging;
 
 /// What a session says of itself, which is written with every heartbeat.
 const METADATA_BYTES_MAX: usize = 1 << 20;
@@ -50,6 +54,20 @@ pub struct Worker {
     pub(crate) flight: Option<Flight>,
     pub(crate) runs: BTreeMap<RunId, Active>,
     pub(crate) run_ids: u64,
+    /// Until then some event waits to be run again because of a conflict, and this worker is not idle. By the wall clock, as
+    /// the handler's own wake-up is: both clocks are floored to milliseconds, and the monotonic one may reach the moment
+    /// first, before the event can be claimed.
+    pub(crate) repeats_until: Timestamp,
+    /// The run that has the session to itself, or had it last.
+    pub(crate) isolated: Option<RunId>,
+    /// Nothing is started or claimed, because of an event that runs alone or is to.
+    pub(crate) holding: bool,
+    /// Cut off, and not returned yet.
+    pub(crate) hanging: BTreeMap<RunId, Hanging>,
+    /// How runs ended since the session began, as far as it is durable.
+    pub(crate) counts: RunCounts,
+    /// When a stop waits no longer for runs.
+    pub(crate) stop_at: Option<Mono>,
     pub(crate) pending: BTreeMap<Token, Pending>,
     tokens: u64,
     /// Runs begun in this iteration, and until when to pause before the next.
@@ -60,6 +78,11 @@ pub struct Worker {
     pub(crate) refresh_at: Mono,
     pub(crate) sweep_at: Mono,
     pub(crate) sweep: Option<Box<Sweep>>,
+    pub(crate) stranded: Stranded,
+    pub(crate) due: Due,
+    /// What delays are counted on, from when the store's own was read.
+    pub(crate) elapsed: Elapsed,
+    pub(crate) ages: AgeGuard,
     /// Its handlers are known to everybody. Before, retention would take what they are about to claim.
     pub(crate) registered: bool,
     pub(crate) failed: Option<String>,
@@ -86,8 +109,12 @@ pub(crate) enum Pending {
     Reading(Reading),
     /// The first open claim of this handler, for when it is due.
     Due(usize),
+    /// The claims of this handler that lie too far ahead.
+    Stranded(usize),
     SweepLook,
     SweepCommit,
+    DueLook(DueBy, DueLook),
+    DueMove(DueBy, Vec<Moving>),
     #[cfg(feature = "sabotage")]
     Apart,
 }
@@ -106,11 +133,12 @@ impl Worker {
         order.sort_by_key(|at| (std::cmp::Reverse(handlers[*at].priority), handlers[*at].id.clone()));
         let handlers = handlers.into_iter().map(|spec| {
             let topic = TopicKey::new(&identity.namespace, &spec.topic);
-            Handler::new(spec, topic, config.event_claim_limit)
+            let limits = Limits::of(&config, &spec)?;
+            Ok(Handler::new(spec, topic, limits, config.event_claim_limit))
         });
         let schedules = schedules.into_iter().map(|spec| Schedule::new(&identity.namespace, spec));
         Ok(Worker {
-            handlers: handlers.collect(),
+            handlers: handlers.collect::<Result<_, _>>()?,
             order,
             turn: 0,
             schedules: schedules.collect::<Result<_, _>>()?,
@@ -124,6 +152,12 @@ impl Worker {
             flight: None,
             runs: BTreeMap::new(),
             run_ids: 0,
+            repeats_until: Timestamp(0),
+            isolated: None,
+            holding: false,
+            hanging: BTreeMap::new(),
+            counts: RunCounts::default(),
+            stop_at: None,
             pending: BTreeMap::new(),
             tokens: 0,
             started: 0,
@@ -133,6 +167,10 @@ impl Worker {
             refresh_at: Mono(0),
             sweep_at: Mono(0),
             sweep: None,
+            stranded: Stranded::default(),
+            due: Due::default(),
+            elapsed: Elapsed::default(),
+            ages: AgeGuard::new(config.clock_settle_ms),
             registered: false,
             failed: None,
             now: Now::default(),
@@ -144,19 +182,25 @@ impl Worker {
     /// Takes one input. Effects gather until they are drained.
     pub fn handle(&mut self, now: Now, input: Input) {
         self.now = now;
+        self.ages.tell(now);
         if self.phase == Phase::Fresh && !matches!(input, Input::Failed { .. }) {
             self.begin(now);
         }
+        self.watch_runs(now);
         match input {
             Input::News { topics: Some(topics) } => topics.iter().for_each(|topic| self.news_of(topic)),
             Input::News { topics: None } => {
                 self.handlers.iter_mut().for_each(|handler| handler.hungry = true);
             }
+            Input::Delayed => self.delayed(),
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
             Input::TooLarge { token, bytes, limit } => self.too_large(now, token, bytes, limit),
             Input::Failed { reason } => self.storage_failed(reason),
             Input::Seen { token, seen } => self.seen(now, token, seen),
-            Input::Commit { run, commit } => self.handler_commit(now, run, commit),
+            Input::Commit { run, commit } => self.handler_commit(now, run, commit, None),
+            Input::CommitAndAck { run, commit, emitted } => {
+                self.handler_commit(now, run, commit, Some(emitted));
+            }
             Input::Finished { run, result } => self.finished(now, run, result),
             Input::Stop => self.stop(now),
             Input::Tick => {}
@@ -177,35 +221,51 @@ impl Worker {
             Phase::Starting => return self.starting.retry_at(),
             Phase::Working | Phase::Stopping | Phase::Leaving => {}
         }
-        let stale_at = |due: Timestamp| {
+        let stale_at = |lease_ms: u64, due: Timestamp| {
             // The first moment at which `is_stale` holds.
-            now.mono_at(due.saturating_sub(self.config.event_claim_lease_ms / 2) + 1)
+            now.mono_at(due.saturating_sub(lease_ms / 2) + 1)
         };
         let polls = !self.config.alone;
         let mut wakes = Vec::with_capacity(8);
         wakes.extend(polls.then_some(self.heartbeat_at));
         wakes.extend(self.gate.leave_at().filter(|_| self.flight.is_none()));
         if self.config.lease_renewal {
-            let held = self.runs.values().filter(|run| !run.busy && run.ticket.is_held(now.wall));
-            wakes.extend(held.map(|run| stale_at(run.ticket.row.due)));
+            let held = self.runs.values().filter(|run| run.wants_lease(now.wall));
+            let lease_ms = |at: usize| self.handlers[at].limits.lease_ms;
+            wakes.extend(held.map(|run| stale_at(lease_ms(run.handler), run.ticket.row.due)));
         }
+        wakes.extend(self.next_mark(now));
+        wakes.extend(self.next_cut(now));
         if self.phase == Phase::Working {
+            wakes.extend(self.next_turn_of_suspects(now));
             wakes.extend(polls.then_some(self.refresh_at));
+            wakes.extend(self.stranded.wake);
             wakes.extend(self.paused_until);
             wakes.extend(self.next_fire(now));
+            wakes.extend(self.next_due(now));
             wakes.extend(self.handlers.iter().filter_map(|handler| handler.next_wake(now, polls)));
-            let queued = self.handlers.iter().filter_map(|handler| handler.queue.front());
-            wakes.extend(queued.map(|claimed| stale_at(claimed.ticket.row.due)));
+            wakes.extend(self.handlers.iter().filter_map(|handler| handler.rate_wake(now)));
+            let queued = self.handlers.iter().flat_map(|handler| {
+                handler.fronts().map(|claimed| stale_at(handler.limits.lease_ms, claimed.ticket.row.due))
+            });
+            wakes.extend(queued);
             wakes.extend(self.may_sweep().then_some(self.sweep_at));
         }
         wakes.into_iter().min()
     }
 
     /// Nothing runs, nothing is on its way, and the last look at every handler's events found nothing to do now.
-    /// Events that wait for a retry and fires of schedules may still come.
+    /// Events that wait for a retry after a failure and fires of schedules may still come; what a conflict repeats is waited
+    /// for.
     pub fn is_idle(&self) -> bool {
-        let settled = self.runs.is_empty() && self.flight.is_none() && self.gate.is_empty();
-        let quiet = self.handlers.iter().all(|handler| !handler.hungry && handler.queue.is_empty());
+        let settled = self.repeats_until <= self.now.wall
+            && self.runs.is_empty()
+            && self.flight.is_none()
+            && self.gate.is_empty();
+        let quiet = self
+            .handlers
+            .iter()
+            .all(|handler| handler.queued() == 0 && (!handler.hungry || handler.is_paused()));
         settled && quiet && self.pending.is_empty() && matches!(self.phase, Phase::Working | Phase::Stopped)
     }
 
@@ -217,15 +277,20 @@ impl Worker {
                 self.handlers.iter_mut().for_each(|handler| handler.wake(now, polls));
                 self.beat(now);
                 self.fire_schedules(now);
+                self.keep_elapsed(now);
+                self.wake_due(now);
                 self.give_stale_back(now);
                 self.renew_leases(now);
+                self.mark_runs(now);
                 self.start_runs(now);
                 self.refresh(now);
+                self.wake_stranded(now);
                 self.wake_sweep(now);
             }
             Phase::Stopping | Phase::Leaving => {
                 self.beat(now);
                 self.renew_leases(now);
+                self.mark_runs(now);
             }
             Phase::Fresh | Phase::Stopped | Phase::Failed => return,
         }
@@ -245,6 +310,7 @@ impl Worker {
             Some(Pending::Flight) => self.flight_back(now, outcome),
             Some(Pending::Commit(under_way)) => self.commit_back(now, *under_way, outcome),
             Some(Pending::SweepCommit) => self.sweep_committed(now, &outcome),
+            Some(Pending::DueMove(by, moving)) => self.due_moved(now, by, moving, &outcome),
             #[cfg(feature = "sabotage")]
             Some(Pending::Apart) => {}
             // An answer to a look, or to nothing: not a commit of this worker.
@@ -267,7 +333,7 @@ impl Worker {
         }
         self.phase = Phase::Failed;
         self.flight = None;
-        self.handlers.iter_mut().for_each(|handler| handler.queue.clear());
+        self.handlers.iter_mut().for_each(|handler| drop(handler.unqueue(|_| true)));
         self.failed = Some(reason.clone());
         self.effects.push(Effect::Stopped { failed: Some(reason) });
     }
@@ -294,6 +360,9 @@ fn check(
     ];
     if let Some((name, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
         return Err(SpecError::Zero { name });
+    }
+    if config.handler_timeout_ms == Some(0) {
+        return Err(SpecError::Zero { name: "handler_timeout_ms" });
     }
     let bytes = identity.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > METADATA_BYTES_MAX {

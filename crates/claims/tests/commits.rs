@@ -116,7 +116,8 @@ fn events_outside_of_handlers_begin_their_own_chain() {
     assert_eq!(event.body.lineage, Lineage::default());
     let changes = StateChanges { event: Some(out("t", "2")), ..ensure("x", "{}") };
     let (namespace, topics) = (Namespace::default(), Topics::default());
-    let batch = imperative(&config(), &namespace, &topics, changes, desk.now.wall, 9).unwrap();
+    let batch =
+        imperative(&config(), &namespace, &topics, changes, (desk.now, &mut Elapsed::default()), 9).unwrap();
     let outcome = millrace_store::Store::commit(&desk.store, &[batch]).unwrap().remove(0);
     assert!(matches!(outcome, Outcome::Done(Done { state: Some(StateCommit(1)), .. })), "{outcome:?}");
 }

@@ -83,7 +83,8 @@ fn a_crash_loop_ends_in_a_dead_letter() {
     let mut desk = Desk::new();
     let short = WorkerConfig { event_max_attempts: 3, ..config() };
     desk.publish(out("t", "1"));
-    for attempt in 1..=3 {
+    // The first run was marked by its claim only: whether the handler was called is not known, so it costs nothing.
+    for attempt in [1, 1, 2, 3] {
         desk.join("a", short.clone(), vec![handler("m:h", "t")], Vec::new());
         assert_eq!(desk.take("a").attempt, attempt);
         desk.crash("a");
@@ -190,6 +191,7 @@ fn retries_left_by_a_worker_that_is_gone_come_on_time_without_polling() {
     desk.publish(out("t", "1"));
     desk.publish(out("t", "2"));
     desk.fail("a");
+    desk.pass(config().ack_linger_ms);
     let due = desk.claims()[0].due;
     desk.crash("a");
     let alone = WorkerConfig { alone: true, ..config() };
@@ -197,5 +199,5 @@ fn retries_left_by_a_worker_that_is_gone_come_on_time_without_polling() {
     desk.pass(due.0 - desk.now.wall.0);
     assert_eq!(desk.ok("b").attempt, 2);
     desk.pass(30_000);
-    assert_eq!(desk.ok("b").attempt, 2, "the lease of the other one has run out");
+    assert_eq!(desk.ok("b").attempt, 1, "the other lease has run out, under a run that no row tells of");
 }

@@ -24,6 +24,15 @@ fn fires(desk: &Desk) -> Vec<u64> {
     desk.events("tick").iter().map(|event| (event.ts.0 - START.0) / 1000).collect()
 }
 
+/// Seconds from the start to the moments the fires were planned for.
+fn planned(desk: &Desk) -> Vec<u64> {
+    let planned = |event: &std::sync::Arc<Event>| {
+        let headers = event.body.headers.as_ref().expect("headers").to_map();
+        (headers[PLANNED_AT].parse::<u64>().expect("milliseconds") - START.0) / 1000
+    };
+    desk.events("tick").iter().map(planned).collect()
+}
+
 fn times(cron: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
     let times = Times::parse("x", cron, zone).expect("a sound schedule");
     let from: jiff::Timestamp = from.parse().expect("a time");
@@ -183,6 +192,83 @@ fn day_of_month_or_weekday_is_enough() {
     // 13 of the month, or Friday.
     let fires = times("0 0 13 * 5", "UTC", "2026-10-01T00:00:00Z", 4);
     assert_eq!(fires, ["2026-10-02T00:00", "2026-10-09T00:00", "2026-10-13T00:00", "2026-10-16T00:00"]);
+}
+
+#[test]
+fn nicknames_are_known() {
+    let first = |cron| times(cron, "UTC", "2026-03-01T08:00:00Z", 1).remove(0);
+    assert_eq!(first("@hourly"), "2026-03-01T09:00");
+    assert_eq!(first("@daily"), "2026-03-02T00:00");
+    assert_eq!(first("@midnight"), "2026-03-02T00:00");
+    assert_eq!(first("@weekly"), "2026-03-08T00:00");
+    assert_eq!(first("@monthly"), "2026-04-01T00:00");
+    assert_eq!(first("@yearly"), "2027-01-01T00:00");
+}
+
+#[test]
+fn an_interval_fires_on_a_grid_that_all_sessions_share() {
+    let mut desk = Desk::new();
+    // The grid begins with 1970, and so do whole days: 08:00 is a multiple of 90 seconds.
+    desk.pass(40_000);
+    desk.join("a", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
+    desk.pass(25_000);
+    desk.join("b", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
+    desk.pass(5 * MINUTE);
+    assert_eq!(fires(&desk), [90, 180, 270, 360]);
+    desk.crash("a");
+    desk.crash("b");
+    desk.pass(MINUTE);
+    desk.join("c", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
+    desk.pass(3 * MINUTE);
+    assert_eq!(fires(&desk), [90, 180, 270, 360, 450, 540], "a restart moves nothing");
+}
+
+#[test]
+fn missed_fires_of_an_interval_are_made_up_for_like_any() {
+    for (catch_up, expected) in
+        [(CatchUp::One, vec![3600]), (CatchUp::All, (1..=40).map(|n| n * 90).collect())]
+    {
+        let mut desk = Desk::new();
+        desk.join("a", config(), vec![], vec![every("@every 1m30s", "UTC", catch_up)]);
+        desk.crash("a");
+        desk.pass(HOUR + 10_000);
+        desk.join("b", config(), vec![], vec![every("@every 1m30s", "UTC", catch_up)]);
+        desk.pass(1000);
+        assert_eq!(planned(&desk), expected, "{catch_up:?}");
+    }
+}
+
+#[test]
+fn an_event_says_when_its_fire_was_planned() {
+    let mut desk = Desk::new();
+    let jittered = ScheduleSpec { jitter_ms: 20_000, ..every("* * * * *", "UTC", CatchUp::One) };
+    desk.join("a", config(), vec![], vec![jittered]);
+    desk.pass(10 * MINUTE + 30_000);
+    assert_eq!(planned(&desk), (1..=10).map(|n| n * 60).collect::<Vec<_>>());
+    assert!(desk.events("tick").iter().any(|event| event.ts.0 % MINUTE > 0), "jitter moves the event only");
+}
+
+#[test]
+fn bad_intervals_say_what_is_wrong() {
+    let parse = |every: &str| Times::parse("x", every, "UTC").expect_err("a bad interval").to_string();
+    for every in [
+        "@every",
+        "@every ",
+        "@every 90",
+        "@every s",
+        "@every 1w",
+        "@every 1.5h",
+        "@every 1h 30m",
+        "@every -5s",
+    ] {
+        let text = parse(every);
+        assert!(text.contains("is not an interval") && text.contains("90s or 1h30m"), "{every}: {text}");
+    }
+    for every in ["@every 0s", "@every 367d", "@every 18446744073709551615d"] {
+        assert!(parse(every).contains("is not"), "{every}");
+    }
+    assert!(parse("@every 0s").contains("between 1s and 366d"));
+    assert!(parse("@reboot").contains("is not a cron expression of five fields"));
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn nothing_goes_that_a_handler_has_not_finished() {
     assert_eq!(desk.payloads("t"), ["2", "3"]);
     // A handler that has not looked yet needs everything.
     let (other, batch) = (HandlerId::new("m:gone").unwrap(), Batch::default());
-    let row = HandlerRow { topic: "u".into(), registered: START };
+    let row = HandlerRow { topic: "u".into(), registered: START, paused: false };
     let key = keys::handler(&Namespace::default(), &other);
     desk.publish(out("u", "1"));
     let ops = vec![Op::Put { space: Space::Handlers, key, value: row.encode() }];
@@ -79,7 +79,7 @@ fn a_claim_that_moves_while_retention_looks_keeps_its_event() {
         let row = ClaimRow { due: Timestamp(due), ..ClaimRow::default() };
         Ticket { handler: id.clone(), stream: stream.clone(), offset: Offset(offset), row }
     };
-    let row = HandlerRow { topic: "t".into(), registered: START };
+    let row = HandlerRow { topic: "t".into(), registered: START, paused: false };
     let handlers = keys::handler(&Namespace::default(), &id);
     let ops = vec![
         Op::Put { space: Space::Handlers, key: handlers, value: row.encode() },
@@ -196,11 +196,43 @@ fn nothing_goes_that_a_group_has_not_committed() {
 }
 
 #[test]
+fn what_nobody_has_asked_for_waits_for_its_handler() {
+    let mut desk = Desk::new();
+    desk.publish(out("t", "1"));
+    desk.publish(out("t", "2"));
+    desk.join("a", keeping(), vec![handler("m:other", "u")], Vec::new());
+    desk.pass(20 * DAY);
+    assert_eq!(desk.payloads("t"), ["1", "2"], "nobody has handled it: nothing is finished");
+    assert_eq!(swept(&desk).events, 0, "nor does a cleanup by hand take it");
+    desk.join("b", keeping(), vec![handler("m:h", "t")], Vec::new());
+    assert_eq!(desk.pass_working(2 * DAY), 2, "the handler that comes late finds everything");
+    assert_eq!(desk.payloads("t"), [""; 0], "and then it goes");
+}
+
+/// They are written whenever a handler gives up, and most programs have no handler for them.
+#[test]
+fn events_about_dead_letters_are_not_kept_for_a_handler_that_never_comes() {
+    let mut desk = Desk::new();
+    desk.join(
+        "a",
+        WorkerConfig { event_max_attempts: 1, ..keeping() },
+        vec![handler("m:h", "t")],
+        Vec::new(),
+    );
+    desk.publish(out("t", "1"));
+    desk.fail("a");
+    desk.pass(6 * DAY);
+    assert_eq!(desk.events("event.dead_letter").len(), 1);
+    desk.pass(2 * DAY);
+    assert_eq!((desk.events("event.dead_letter").len(), desk.rows(Space::DeadLetters).len()), (0, 1));
+}
+
+#[test]
 fn a_topics_own_retention_wins() {
     let mut desk = Desk::new();
     desk.publish(out("t", "1"));
     let config = TopicConfig { partitions: 1, retention_ms: Some(30 * DAY), ..TopicConfig::default() };
-    let (space, value) = (Space::Topics, TopicRow { config, made: 1 }.encode());
+    let (space, value) = (Space::Topics, TopicRow { config, made: 1, ..TopicRow::default() }.encode());
     let ops = vec![Op::Put { space, key: keys::topic(&key("t")), value }];
     desk.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
     desk.join("a", keeping(), vec![], Vec::new());
@@ -221,16 +253,15 @@ fn rows_of_sessions_long_gone_are_removed() {
 }
 
 #[test]
-fn a_dead_letter_is_replayed_once_as_a_new_event() {
+fn a_dead_letter_is_published_again_once_as_a_new_event() {
     let mut desk = Desk::new();
     let config = WorkerConfig { event_max_attempts: 1, ..config() };
     desk.join("a", config, vec![handler("m:h", "t")], Vec::new());
     let id = desk.publish(OutEvent { key: Some("k".into()), ..out("t", "1") });
     desk.fail("a");
-    let (row, value) = desk.rows(Space::DeadLetters).remove(0);
-    let value = value.into_bytes().into();
+    let letter = desk.letter();
     let (namespace, topics) = (Namespace::default(), Topics::default());
-    let make = |nonce| replay_dead_letter(&namespace, &topics, &row, &value, None, START, nonce).unwrap();
+    let make = |nonce| letter.publish_again(&namespace, &topics, START, nonce).unwrap();
     let ((new, first), (_, second)) = (make(77), make(78));
     let outcomes = desk.store.commit(&[first, second]).unwrap();
     assert!(matches!(outcomes[..], [Outcome::Done(_), Outcome::Refused(_)]), "{outcomes:?}");
@@ -244,12 +275,12 @@ fn a_dead_letter_is_replayed_once_as_a_new_event() {
 }
 
 #[test]
-fn any_event_is_replayed_with_its_headers() {
+fn any_event_is_published_again_with_its_headers() {
     let mut desk = Desk::new();
     let headers = [("a".to_owned(), "b".to_owned())].into();
     desk.publish(OutEvent { headers: Some(headers), ..out("t", "1") });
     let event = desk.events("t").remove(0);
-    let (id, batch) = replay_event(&Namespace::default(), &Topics::default(), &event, START, 5).unwrap();
+    let (id, batch) = publish_again(&Namespace::default(), &Topics::default(), &event, START, 5).unwrap();
     desk.store.commit(&[batch]).unwrap();
     let copy = desk.events("t").remove(1);
     assert!(copy.id == id && copy.id != event.id);
@@ -283,4 +314,32 @@ fn a_forgotten_handler_no_longer_holds_events_back() {
         let rows = desk.rows(space);
         assert!(!rows.is_empty() && rows.iter().all(|(key, _)| key.contains("m:keeps")), "{rows:?}");
     }
+}
+
+#[test]
+fn a_new_handler_with_a_large_backlog_is_told_of_once() {
+    let mut desk = Desk::new();
+    for n in 0..5 {
+        desk.publish(out("t", &n.to_string()));
+    }
+    let backlogs = |desk: &Desk| -> Vec<(usize, u64)> {
+        let of = |note: &Note| match note {
+            Note::Backlog { handler, events } => Some((*handler, *events)),
+            _ => None,
+        };
+        desk.notes.iter().filter_map(of).collect()
+    };
+    let warned = || WorkerConfig { backlog_warn_events: 5, ..config() };
+    let from_now = HandlerSpec { from: From::Now, ..handler("m:now", "t") };
+    desk.join("a", warned(), vec![from_now, handler("m:h", "t"), handler("m:other", "u")], Vec::new());
+    assert_eq!(backlogs(&desk), [(1, 5)]);
+    desk.join("b", warned(), vec![handler("m:h", "t")], Vec::new());
+    assert_eq!(backlogs(&desk).len(), 1, "it has been seen by now");
+    desk.join(
+        "c",
+        WorkerConfig { backlog_warn_events: 6, ..config() },
+        vec![handler("m:i", "t")],
+        Vec::new(),
+    );
+    assert_eq!(backlogs(&desk).len(), 1, "a small backlog is none");
 }

@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Interrupted(Option<String>),
     /// Whoever read our output has seen enough, which is a success.
     PipeClosed,
+    /// 1, and the output has said why.
+    Reported,
 }
 
 impl Failure {
@@ -25,7 +27,7 @@ impl Failure {
 
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Failure::Failed(_) => 1,
+            Failure::Failed(_) | Failure::Reported => 1,
             Failure::Usage(_) => Failure::USAGE,
             Failure::Unreachable(_) => 3,
             Failure::Interrupted(_) => 130,
@@ -39,7 +41,7 @@ impl Failure {
                 Some(message)
             }
             Failure::Interrupted(message) => message.as_deref(),
-            Failure::PipeClosed => None,
+            Failure::PipeClosed | Failure::Reported => None,
         }
     }
 
@@ -51,7 +53,7 @@ impl Failure {
             Failure::Usage(message) => Failure::Usage(longer(message)),
             Failure::Unreachable(message) => Failure::Unreachable(longer(message)),
             Failure::Interrupted(message) => Failure::Interrupted(message.map(longer)),
-            Failure::PipeClosed => Failure::PipeClosed,
+            failure @ (Failure::PipeClosed | Failure::Reported) => failure,
         }
     }
 

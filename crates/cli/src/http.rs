@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millrace_client::{Endpoint, authorities, crypto_provider, in_plain_words};
+use millrace_client::{Endpoint, authorities, client_identity, crypto_provider, in_plain_words};
 use millrace_wire::http::Problem;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::Agent;
 use ureq::http::{Method, Request, StatusCode};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
+use crate::commands::client_certificate;
 use crate::failure::{Failure, TOKEN_WANTED};
 use crate::settings::Config;
 
@@ -22,6 +23,7 @@ pub(crate) struct Http {
     agent: Agent,
     base: String,
     token: String,
+    has_certificate: bool,
     namespace: String,
 }
 
@@ -39,6 +41,7 @@ impl Http {
             agent,
             base: endpoint.http_base(),
             token: config.token.clone(),
+            has_certificate: !config.client_cert.is_empty(),
             namespace: config.namespace.clone(),
         })
     }
@@ -58,10 +61,11 @@ impl Http {
         }
     }
 
-    /// All pages of a list as one document, with the elements under `name`.
+    /// All pages of a list as one document, with the elements under `name`. What else the first page says stays.
     pub(crate) fn list(&self, path: &str, name: &str) -> Result<Value, Failure> {
         let mut elements = Vec::new();
         let mut after = String::new();
+        let mut document = None;
         loop {
             let mut page: Value = read(&self.ask(Method::GET, &format!("{path}{after}"), "")?)?;
             if let Some(Value::Array(more)) = page.get_mut(name).map(Value::take) {
@@ -71,11 +75,15 @@ impl Http {
             match page.get("next").and_then(Value::as_str) {
                 Some(next) => after = format!("?after={next}"),
                 None => {
-                    return Ok(Value::Object(
-                        [(name.to_owned(), Value::Array(elements))].into_iter().collect(),
-                    ));
+                    let mut whole = document.unwrap_or(page);
+                    if let Value::Object(fields) = &mut whole {
+                        fields.remove("next");
+                        fields.insert(name.to_owned(), Value::Array(elements));
+                    }
+                    return Ok(whole);
                 }
             }
+            document = document.or(Some(page));
         }
     }
 
@@ -112,9 +120,14 @@ impl Http {
         Ok((response.status(), answer))
     }
 
+    /// Neither token nor certificate: then that is what is missing, whatever the server says.
+    fn shows_nothing(&self) -> bool {
+        self.token.is_empty() && !self.has_certificate
+    }
+
     fn refusal(&self, status: StatusCode, body: &str) -> Failure {
         Failure::Failed(match serde_json::from_str::<Problem>(body) {
-            Ok(_) if status == StatusCode::UNAUTHORIZED && self.token.is_empty() => TOKEN_WANTED.into(),
+            Ok(_) if status == StatusCode::UNAUTHORIZED && self.shows_nothing() => TOKEN_WANTED.into(),
             Ok(problem) => format!("{} ({})", problem.detail, problem.code),
             Err(_) => format!("{} answered with status {status}", self.base),
         })
@@ -127,7 +140,22 @@ fn tls_config(endpoint: &Endpoint, config: &Config) -> Result<TlsConfig, Failure
     // Reading the system's store takes a while, and is of no use without TLS.
     let certs = if endpoint.tls { authorities(file)? } else { Vec::new() };
     let certs = certs.iter().map(|cert| Certificate::from_der(cert).to_owned());
+    let identity = match client_certificate(config)?.filter(|_| endpoint.tls) {
+        None => None,
+        Some(files) => {
+            // Checked, so that a mistake is told by the name of its file.
+            let (chain, _) = client_identity(&files)?;
+            let chain: Vec<_> = chain.iter().map(|cert| Certificate::from_der(cert).to_owned()).collect();
+            let unusable = |error: &dyn std::fmt::Display| {
+                Failure::Failed(format!("{} cannot be used: {error}", files.key.display()))
+            };
+            let key = std::fs::read(&files.key).map_err(|error| unusable(&error))?;
+            let key = PrivateKey::from_pem(&key).map_err(|error| unusable(&error))?;
+            Some(ClientCert::new_with_certs(&chain, key))
+        }
+    };
     Ok(TlsConfig::builder()
+        .client_cert(identity)
         .root_certs(RootCerts::new_with_certs(&certs.collect::<Vec<_>>()))
         .unversioned_rustls_crypto_provider(crypto_provider())
         .build())

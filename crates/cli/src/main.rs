@@ -7,6 +7,7 @@
 //! per command, in [`commands`].
 
 mod commands;
+mod exposed;
 mod failure;
 mod http;
 mod log;

@@ -5,7 +5,10 @@ use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::error::ClientError;
 
+/// Of a broker itself, without TLS.
 const PORT_DEFAULT: u16 = 7070;
+/// Behind `wss://` and `https://` there is a proxy as a rule, on the port of the scheme.
+const TLS_PORT_DEFAULT: u16 = 443;
 const ACCEPTED: &str = "give ws://HOST:PORT/, wss://HOST:PORT/ (TLS), http(s)://HOST:PORT/ or HOST:PORT";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// `ws://HOST[:PORT][/PATH]`, or `wss://` for TLS; `http://` and `https://` are taken as the same places, and so is
-    /// `HOST:PORT` alone, without TLS.
+    /// `HOST:PORT` alone, without TLS. Without a port it is 443 with TLS, else 7070.
     pub fn parse(url: &str) -> Result<Endpoint, ClientError> {
         let bad = |reason: &str| ClientError::BadUrl { url: url.into(), reason: reason.into() };
         let is_bare = !url.contains("://");
@@ -36,7 +39,7 @@ impl Endpoint {
             return Err(bad("leave the query out, the namespace is an option of its own"));
         }
         let path = if uri.path().is_empty() { "/" } else { uri.path() };
-        let port = uri.port_u16().unwrap_or(PORT_DEFAULT);
+        let port = uri.port_u16().unwrap_or(if tls { TLS_PORT_DEFAULT } else { PORT_DEFAULT });
         Ok(Endpoint { host: host.into(), port, path: path.into(), tls })
     }
 
@@ -67,7 +70,8 @@ mod tests {
             ("ws://127.0.0.1:7070/", "ws://127.0.0.1:7070/?namespace=default"),
             ("ws://127.0.0.1:9", "ws://127.0.0.1:9/?namespace=default"),
             ("http://localhost/ws", "ws://localhost:7070/ws?namespace=default"),
-            ("wss://broker.example/", "wss://broker.example:7070/?namespace=default"),
+            ("wss://broker.example/", "wss://broker.example:443/?namespace=default"),
+            ("https://broker.example:7070/", "wss://broker.example:7070/?namespace=default"),
             ("ws://[::1]:80/", "ws://[::1]:80/?namespace=default"),
             ("localhost:7070", "ws://localhost:7070/?namespace=default"),
             ("[::1]:80", "ws://[::1]:80/?namespace=default"),

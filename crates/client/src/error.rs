@@ -14,6 +14,9 @@ pub enum ClientError {
     /// Correct the file of trusted authorities, or what is in it.
     #[error("{path} cannot say whom to trust: {reason}")]
     BadAuthority { path: String, reason: String },
+    /// Correct the file of the client certificate or of its key, or what is in it.
+    #[error("{path} cannot show who this client is: {reason}")]
+    BadCertificate { path: String, reason: String },
     /// Correct the name.
     #[error(transparent)]
     BadName(#[from] NameError),

@@ -53,17 +53,17 @@ pub use delivery::Delivery;
 pub use endpoint::Endpoint;
 pub use error::ClientError;
 pub use message::NewMessage;
-pub use options::{ClientOptions, SubscribeOptions};
+pub use options::{ClientCertificate, ClientOptions, SubscribeOptions};
 pub use os::{OsClient, OsClientError, OsOptions, OsRequest, check_socket, default_socket};
 pub use receipt::{BatchReceipt, Receipt};
 pub use subscription::Subscription;
-pub use tls::{authorities, crypto_provider, in_plain_words};
+pub use tls::{Identity, authorities, client_identity, crypto_provider, in_plain_words};
 
 // The words a caller needs to read an answer, so that one dependency is enough.
 pub use millrace_model::{
-    DeliverAt, Durability, EventId, Filter, Group, JsonText, Offset, OsFault, OsId, OsKind, OsMessage,
-    OsMetadata, OsType, Partition, Timestamp, TopicName,
+    AckMode, DeliverAt, Durability, EventId, Filter, Group, JsonText, Offset, OsFault, OsId, OsKind,
+    OsMessage, OsMetadata, OsType, Partition, Timestamp, TopicName,
 };
 pub use millrace_wire::{
-    AckMode, ErrorCode, FrameError, Message, Place, Position, Published, PublishedBatch, StartFrom,
+    ErrorCode, FrameError, Message, Place, Position, Published, PublishedBatch, StartFrom,
 };

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use millrace_model::{Filter, Group, Namespace, TopicName};
-use millrace_wire::{AckMode, StartFrom, Subscribe};
+use millrace_model::{AckMode, Filter, Group, Namespace, TopicName};
+use millrace_wire::{StartFrom, Subscribe};
 
 use crate::error::ClientError;
 
@@ -18,6 +18,8 @@ pub struct ClientOptions {
     pub token: Option<String>,
     /// For `wss://`: a PEM file with the authorities to trust. Without it, those the system trusts.
     pub tls_ca: Option<PathBuf>,
+    /// For `wss://`: shows who this client is, instead of a token, to a server that asks for client certificates.
+    pub client_certificate: Option<ClientCertificate>,
     pub namespace: Namespace,
     /// Connect again when the connection is lost. If not, everything ends with it.
     pub reconnect: bool,
@@ -51,6 +53,7 @@ impl ClientOptions {
             url: url.into(),
             token: None,
             tls_ca: None,
+            client_certificate: None,
             namespace: Namespace::default(),
             reconnect: true,
             resend: true,
@@ -65,6 +68,13 @@ impl ClientOptions {
             idle_timeout: Duration::from_secs(30),
         }
     }
+}
+
+/// PEM files: a client certificate with its chain, and its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    pub cert: PathBuf,
+    pub key: PathBuf,
 }
 
 /// Without the token.
@@ -88,7 +98,10 @@ pub struct SubscribeOptions {
     pub reset: bool,
     /// Events delivered and not acknowledged; at this number the server waits.
     pub max_inflight: u32,
-    pub ack_mode: AckMode,
+    /// Which offsets an ack completes; `None` = as the topic or the server has it.
+    pub ack_mode: Option<AckMode>,
+    /// Events of one key go to one member of the group, one at a time.
+    pub sticky: bool,
     pub filter: Filter,
 }
 
@@ -100,7 +113,8 @@ impl SubscribeOptions {
             from: None,
             reset: false,
             max_inflight: 32,
-            ack_mode: AckMode::default(),
+            ack_mode: None,
+            sticky: false,
             filter: Filter::default(),
         })
     }
@@ -117,6 +131,7 @@ impl SubscribeOptions {
             reset: self.reset,
             max_inflight: Some(self.max_inflight),
             ack_mode: self.ack_mode,
+            sticky: self.sticky,
             filter: self.filter.clone(),
         }
     }

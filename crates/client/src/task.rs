@@ -146,7 +146,7 @@ async fn connect(endpoint: &Endpoint, options: &ClientOptions) -> Result<Socket,
         value.set_sensitive(true);
         request.headers_mut().insert(http::header::AUTHORIZATION, value);
     }
-    let connector = endpoint.tls.then(|| tls::connector(options.tls_ca.as_deref())).transpose()?;
+    let connector = endpoint.tls.then(|| tls::connector(options)).transpose()?;
     let disable_nagle = true;
     let unreachable = |reason| Err(ClientError::Unreachable { url: options.url.clone(), reason });
     let connecting = connect_async_tls_with_config(request, None, disable_nagle, connector);

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_tungstenite::Connector;
 
 use crate::error::ClientError;
+use crate::options::{ClientCertificate, ClientOptions};
 
 /// The cryptography this client uses; for others in the same program that want to do the same.
 pub fn crypto_provider() -> Arc<CryptoProvider> {
@@ -32,7 +33,15 @@ pub fn authorities(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, 
 }
 
 /// What libraries say of the mistakes people make with TLS, and what to do about them.
-const PLAIN_WORDS: [(&str, &str); 3] = [
+const PLAIN_WORDS: [(&str, &str); 5] = [
+    (
+        "CertificateRequired",
+        "the server asks for a client certificate and has no tokens: give one (--client-cert and --client-key)",
+    ),
+    (
+        "UnknownCA",
+        "the server does not know the authority that signed the client certificate: sign it with one of --tls-client-ca",
+    ),
     (
         "CaUsedAsEndEntity",
         "the server's certificate is one of an authority (CA:TRUE), which may vouch for servers but not be one: make a \
@@ -51,7 +60,29 @@ pub fn in_plain_words(reason: String) -> String {
     }
 }
 
-pub(crate) fn connector(file: Option<&Path>) -> Result<Connector, ClientError> {
+/// A client certificate with its chain, and its key.
+pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Reads a client certificate and its key.
+pub fn client_identity(files: &ClientCertificate) -> Result<Identity, ClientError> {
+    let bad = |path: &Path, reason: String| ClientError::BadCertificate {
+        path: path.display().to_string(),
+        reason,
+    };
+    let read = |path: &Path| std::fs::read(path).map_err(|error| bad(path, error.to_string()));
+    let (cert, key) = (files.cert.as_path(), files.key.as_path());
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(cert)?).collect();
+    let chain = chain.map_err(|error| bad(cert, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(bad(cert, "it holds no certificate in PEM form".into()));
+    }
+    let found = PrivateKeyDer::from_pem_slice(&read(key)?);
+    let found = found.map_err(|error| bad(key, format!("it holds no private key in PEM form ({error})")))?;
+    Ok((chain, found))
+}
+
+pub(crate) fn connector(options: &ClientOptions) -> Result<Connector, ClientError> {
+    let file = options.tls_ca.as_deref();
     let mut roots = RootCertStore::empty();
     // The system's store often holds some that nothing can read; those of a file were meant.
     let (added, ignored) = roots.add_parsable_certificates(authorities(file)?);
@@ -63,7 +94,16 @@ pub(crate) fn connector(file: Option<&Path>) -> Result<Connector, ClientError> {
     let config = ClientConfig::builder_with_provider(crypto_provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| ClientError::BadAuthority { path: "tls".into(), reason: error.to_string() })?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match &options.client_certificate {
+        None => config.with_no_client_auth(),
+        Some(files) => {
+            let (chain, key) = client_identity(files)?;
+            let path = files.cert.display().to_string();
+            let unusable =
+                |error: rustls::Error| ClientError::BadCertificate { path, reason: error.to_string() };
+            config.with_client_auth_cert(chain, key).map_err(unusable)?
+        }
+    };
     Ok(Connector::Rustls(Arc::new(config)))
 }

@@ -10,6 +10,7 @@ mod event;
 mod on_event;
 mod relation;
 mod rename;
+mod settings;
 mod spelling;
 mod state;
 mod type_name;
@@ -48,6 +49,10 @@ pub fn derive_relation(input: TokenStream) -> TokenStream {
 ///
 /// `#[on_event(OrderPlaced, priority = 10, id = "payments", from = "now")]`: all but the type may be left out. The
 /// function stays callable; `handlers![the_function]` finds what this macro writes beside it.
+///
+/// What holds for this handler alone, where `Config::handlers` does not say otherwise: `timeout_ms`, `max_attempts`,
+/// `backoff_base_ms`, `backoff_max_ms`, `concurrency`, `rate_per_s`, `lease_ms`, `paused` (see `HandlerSettings`),
+/// `order = "key"` (see `HandlerOrder`).
 #[proc_macro_attribute]
 pub fn on_event(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);

@@ -7,6 +7,7 @@ use syn::spanned::Spanned;
 use syn::{Error, FnArg, ItemFn, LitInt, LitStr, Result, Token, Type};
 
 use crate::event::priority;
+use crate::settings::Settings;
 use crate::state::plain_name;
 use crate::type_name::check_handler_id;
 
@@ -15,6 +16,7 @@ struct Options {
     id: Option<LitStr>,
     priority: Option<LitInt>,
     from_now: bool,
+    settings: Settings,
 }
 
 /// The function is kept even when something is wrong, so that one mistake is reported once and not at every use.
@@ -29,6 +31,7 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> TokenStream {
 
 fn spec(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     check_signature(function)?;
+    options.settings.check()?;
     let (ident, visibility, event) = (&function.sig.ident, &function.vis, &options.event);
     let id = options.id.as_ref().map_or_else(
         || {
@@ -41,6 +44,7 @@ fn spec(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let make = if function.sig.asyncness.is_some() { quote!(from_async_fn) } else { quote!(from_fn) };
     let priority = options.priority.as_ref().map(|priority| quote!(.with_priority(#priority)));
     let start = options.from_now.then(|| quote!(.starting(::millrace::Start::Now)));
+    let settings = options.settings.code();
     // A type without a constructor: it has the function's name, but lives beside it in the namespace of types. So
     // the function can still be called, and `handlers![module::function]` finds this by the same path.
     Ok(quote! {
@@ -50,9 +54,10 @@ fn spec(options: &Options, function: &ItemFn) -> Result<TokenStream> {
 
         #[automatically_derived]
         impl ::millrace::HandlerSpec for #ident {
+            #[allow(clippy::needless_update)]
             fn handler() -> ::millrace::Handler {
                 #call
-                ::millrace::Handler::#make::<#event>(#id, call) #priority #start
+                ::millrace::Handler::#make::<#event>(#id, call) #priority #start #settings
             }
         }
     })
@@ -103,7 +108,8 @@ impl Parse for Options {
         if input.is_empty() {
             return Err(input.error("name the event type: #[on_event(SomeEvent)]"));
         }
-        let mut options = Options { event: input.parse()?, id: None, priority: None, from_now: false };
+        let (id, priority, settings) = (None, None, Settings::default());
+        let mut options = Options { event: input.parse()?, id, priority, from_now: false, settings };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if input.is_empty() {
@@ -132,8 +138,9 @@ impl Options {
                 "earliest" => false,
                 _ => return Err(Error::new(from.span(), "from is \"now\" or \"earliest\"")),
             };
-        } else {
-            return Err(Error::new(name.span(), "expected `priority`, `id` or `from`"));
+        } else if !self.settings.read(&name, input)? {
+            let expected = format!("expected `priority`, `id`, `from`, {}", Settings::NAMES);
+            return Err(Error::new(name.span(), expected));
         }
         Ok(())
     }

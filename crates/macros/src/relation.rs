@@ -31,7 +31,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     roles.extend(instance_key.map(|field| (field, "instance key".to_owned())));
 
     let (table, table_ident) = (table(input, &fields), table_ident(ident));
-    let schema = schema(&fields, &roles);
+    let schema = schema(&name, &fields, &roles);
     let key_fields = key_fields(&[left_key, right_key]);
     let has_instance_key = instance_key.is_some();
     let (left_ident, right_ident) = (left_key.ident, right_key.ident);
@@ -63,7 +63,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             }
 
             fn schema() -> ::millrace::Schema {
-                ::millrace::Schema::new(#name, #schema)
+                #schema
             }
         }
 

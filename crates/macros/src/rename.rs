@@ -15,6 +15,10 @@ pub(crate) struct Stored<'a> {
     /// Its name in JSON.
     pub(crate) name: String,
     pub(crate) spelled: String,
+    /// It is read also if it is not there.
+    pub(crate) defaulted: bool,
+    /// A function of the user's reads it.
+    pub(crate) custom: bool,
 }
 
 /// Named fields only: the payload is a JSON object.
@@ -33,6 +37,7 @@ pub(crate) fn stored_fields<'a>(input: &'a DeriveInput, what: &str) -> Result<Ve
         Fields::Unit | Fields::Unnamed(_) => return Err(wrong(input.ident.span())),
     };
     let rule = container_rule(&input.attrs)?;
+    let all_defaulted = container_defaults(&input.attrs)?;
     let mut stored = Vec::new();
     for field in fields {
         let Some(ident) = &field.ident else { continue };
@@ -43,7 +48,15 @@ pub(crate) fn stored_fields<'a>(input: &'a DeriveInput, what: &str) -> Result<Ve
         let plain = ident.to_string();
         let plain = plain.strip_prefix("r#").unwrap_or(&plain);
         let name = serde.renamed.unwrap_or_else(|| rule.apply(plain));
-        stored.push(Stored { source: field, ident, ty: &field.ty, name, spelled: spell(&field.ty) });
+        stored.push(Stored {
+            source: field,
+            ident,
+            ty: &field.ty,
+            name,
+            spelled: spell(&field.ty),
+            defaulted: serde.defaulted || all_defaulted,
+            custom: serde.custom,
+        });
     }
     Ok(stored)
 }
@@ -52,6 +65,8 @@ pub(crate) fn stored_fields<'a>(input: &'a DeriveInput, what: &str) -> Result<Ve
 struct FieldRules {
     renamed: Option<String>,
     skipped: bool,
+    defaulted: bool,
+    custom: bool,
 }
 
 impl FieldRules {
@@ -69,6 +84,8 @@ impl FieldRules {
                     return Ok(());
                 }
                 rules.skipped |= meta.path.is_ident("skip");
+                rules.defaulted |= meta.path.is_ident("default");
+                rules.custom |= meta.path.is_ident("with") || meta.path.is_ident("deserialize_with");
                 skip_value(&meta)
             })?;
         }
@@ -92,6 +109,18 @@ fn skip_value(meta: &ParseNestedMeta<'_>) -> Result<()> {
         meta.parse_nested_meta(|inner| skip_value(&inner))?;
     }
     Ok(())
+}
+
+/// `#[serde(default)]` on the struct itself.
+fn container_defaults(attrs: &[Attribute]) -> Result<bool> {
+    let mut found = false;
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
+        attr.parse_nested_meta(|meta| {
+            found |= meta.path.is_ident("default");
+            skip_value(&meta)
+        })?;
+    }
+    Ok(found)
 }
 
 #[derive(Clone, Copy)]

@@ -14,7 +14,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let key_ident = key.ident;
     let table = table(input, &fields);
     let table_ident = table_ident(ident);
-    let schema = schema(&fields, &[(key, "key".to_owned())]);
+    let schema = schema(&type_name, &fields, &[(key, "key".to_owned())]);
     let key_fields = key_fields(&[key]);
     Ok(quote! {
         #table
@@ -34,7 +34,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             }
 
             fn schema() -> ::millrace::Schema {
-                ::millrace::Schema::new(#type_name, #schema)
+                #schema
             }
         }
 
@@ -143,12 +143,25 @@ pub(crate) fn table_ident(ident: &Ident) -> Ident {
     format_ident!("{}Fields", plain_name(ident), span = ident.span())
 }
 
-/// The list that `Schema::new` takes. A field's role is part of its spelling: another key is another type.
-pub(crate) fn schema(fields: &[Stored<'_>], roles: &[(&Stored<'_>, String)]) -> TokenStream {
-    let entries = fields.iter().map(|Stored { name, spelled, ident, .. }| {
-        let role = roles.iter().find(|(bearer, _)| bearer.ident == *ident).map(|(_, role)| role);
-        let spelled = role.map_or_else(|| spelled.clone(), |role| format!("{spelled} as {role}"));
-        quote!((#name, #spelled))
+/// The body of `schema()`. A field's role is part of its schema: another key is another type. The shapes are found once
+/// per program.
+pub(crate) fn schema(type_name: &str, fields: &[Stored<'_>], roles: &[(&Stored<'_>, String)]) -> TokenStream {
+    let entries = fields.iter().map(|Stored { name, spelled, ident, defaulted, custom, .. }| {
+        let role = roles.iter().find(|(bearer, _)| bearer.ident == *ident);
+        let role = role.map_or("", |(_, role)| role.as_str());
+        quote! {
+            ::millrace::SchemaField {
+                name: #name,
+                spelled: #spelled,
+                role: #role,
+                defaulted: #defaulted,
+                custom: #custom,
+            }
+        }
     });
-    quote!(&[#(#entries),*])
+    quote! {
+        static SCHEMA: ::std::sync::OnceLock<::millrace::Schema> = ::std::sync::OnceLock::new();
+        let schema = SCHEMA.get_or_init(|| ::millrace::Schema::of::<Self>(#type_name, &[#(#entries),*]));
+        ::std::clone::Clone::clone(schema)
+    }
 }

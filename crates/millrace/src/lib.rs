@@ -43,8 +43,8 @@
 //!
 //! What is not here: the server and its protocol (`millrace serve`), and its client (`millrace-client`).
 //!
-//! This crate is a list of names: what they are lives in `millrace-session`, `millrace-macros` and, for the CQRS loop in
-//! [`os`], `millrace-actors`.
+//! This crate is a list of names: what they are lives in `millrace-session`, `millrace-macros`, for the CQRS loop in
+//! [`os`] in `millrace-actors`, and for sandboxed programs (feature `wasm`) in `millrace-wasm`.
 
 /// ```
 /// use millrace::{Event, IntoOutgoing};
@@ -130,27 +130,89 @@ pub use millrace_macros::Relation;
 /// ```
 pub use millrace_macros::on_event;
 
+/// ```
+/// use std::time::Duration;
+///
+/// use millrace::{Event, HandlerContext, HandlerOutcome, HandlerResult, OutcomeExt, handlers, on_event};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Event, Serialize, Deserialize)]
+/// struct InvoiceDue {
+///     cents: String,
+///     replaced: bool,
+///     bank_opens_in_ms: u64,
+/// }
+///
+/// #[on_event(InvoiceDue)]
+/// fn pay(ctx: &mut HandlerContext<InvoiceDue>) -> HandlerResult {
+///     if ctx.event.replaced {
+///         // Finished, and recorded with its reason; no dead letter.
+///         return Err(HandlerOutcome::discard("the invoice was replaced").into());
+///     }
+///     if ctx.event.bank_opens_in_ms > 0 {
+///         // Later, and this does not count as an attempt.
+///         let after = Duration::from_millis(ctx.event.bank_opens_in_ms);
+///         return Err(HandlerOutcome::snooze(after, "the bank is closed").into());
+///     }
+///     // No retry will make it a number: to the dead letters at once.
+///     let cents: u64 = ctx.event.cents.parse().or_give_up()?;
+///     // A failed attempt like any other, but this handler knows how long to wait.
+///     charge(cents).or_retry_after(Duration::from_secs(90))?;
+///     Ok(())
+/// }
+///
+/// fn charge(cents: u64) -> Result<(), String> {
+///     if cents > 0 { Ok(()) } else { Err("nothing to charge".to_owned()) }
+/// }
+///
+/// // The same as values, for errors (such as `anyhow::Error`) that hide what they are made of.
+/// #[on_event(InvoiceDue)]
+/// async fn remind(ctx: &mut HandlerContext<InvoiceDue>) -> Result<HandlerOutcome, std::fmt::Error> {
+///     Ok(if ctx.event.replaced { HandlerOutcome::discard("replaced") } else { HandlerOutcome::Done })
+/// }
+/// # let _ = handlers![pay, remind];
+/// ```
+pub use millrace_session::HandlerOutcome;
+
 pub use millrace_session::model::{
-    DeadLetterRow, EventId, Identity, Intent, Namespace, Offset, Operation, Partition, Priority, ScheduleRow,
-    SessionId, SessionRow, StateChange, StateCommit, StateKind, Timestamp,
+    DeadLetterRow, EventId, HangingRow, Identity, Intent, Namespace, Offset, Operation, Partition, Priority,
+    RunCounts, ScheduleRow, SessionId, SessionRow, StateChange, StateCommit, StateKind, Timestamp,
 };
 pub use millrace_session::state::{
     CommitRecord, Drift, Edge, Edges, Grouped, Migrated, Migration, MigrationError, Pages, Plan, Query,
-    State, Stored, TypePlan, Version,
+    State, Stored, TypeHistory, TypePlan, TypeVersion, Version,
 };
 pub use millrace_session::{
     Called, CatchUp, Config, DeadLettered, Entity, Event, EventError, EventMeta, EventName, EventOptions,
-    Field, Filter, Handler, HandlerContext, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult,
-    IntoIntents, IntoOutgoing, Key, LocalFuture, NumberField, Operand, Order, OrderedField, Outgoing,
-    Published, Relation, Result, Running, Schedule, Schema, Session, SessionError, Simulation, SpecError,
-    Start, StateError, Stateful, StopHandle, TextField, VirtualClock, WithOptions, handlers, schedules,
+    Field, Filter, Handler, HandlerContext, HandlerError, HandlerOrder, HandlerResult, HandlerSettings,
+    HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key, LocalFuture, NumberField, Operand, Order,
+    OrderedField, OutcomeExt, Outgoing, Published, Relation, Result, Running, Schedule, Schema, SchemaField,
+    Session, SessionError, Simulation, SpecError, Start, StateError, Stateful, StopHandle, TextField,
+    Transaction, VirtualClock, WithOptions, handlers, schedules,
 };
 
-/// The CQRS loop and its capabilities (`docs/capabilities.md`, `examples/ex8_capability.rs`).
+/// The CQRS loop and its capabilities (`docs/capabilities.md`, `examples/ex8_capability.rs`). Behind the feature `os`, which
+/// is on unless it is switched off.
+#[cfg(feature = "os")]
 pub mod os {
     pub use millrace_actors::{
         BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
         Children, Context, Guard, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault,
         OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketPlace, become_guarded, default_path,
+    };
+}
+
+/// Sandboxed WebAssembly programs: the host, its default capabilities, and the ports by which programs reach a session's
+/// store or take part in a handler's commit (`docs/effects.md`). Behind the feature `wasm`.
+#[cfg(feature = "wasm")]
+pub mod sandbox {
+    pub use millrace_session::sandbox::{ContextPort, GuestValue, SessionPort};
+    pub use millrace_wasm::capability::{
+        BusPort, Environment, Folder, Grant, Grants, Input, Output, PortError, RandomSource, StorePort,
+    };
+    pub use millrace_wasm::{
+        Call, Clock, Continuation, EffectOutcome, Generation, Handled, Handler, Handlers, Host, HostOptions,
+        Instance, InstanceLimits, Module, NoValue, OpKey, RunHandle, RunLimits, RunNumber, RunStart, Value,
+        async_handler_fn, handler_fn, typed_async_handler_fn, typed_handler_fn,
     };
 }

@@ -13,6 +13,7 @@ mod ex4_bulk_import;
 mod ex5_imperative_and_reactive;
 #[path = "../examples/ex6_two_namespaces.rs"]
 mod ex6_two_namespaces;
+#[cfg(feature = "os")]
 #[path = "../examples/ex8_capability.rs"]
 mod ex8_capability;
 #[path = "../examples/year_of_minutes.rs"]
@@ -57,6 +58,7 @@ fn example_6_serves_two_namespaces_of_one_file() {
     assert_eq!(on_a_file(|store| runtime.block_on(ex6_two_namespaces::run(store)).unwrap()), (20, 30));
 }
 
+#[cfg(feature = "os")]
 #[test]
 fn example_8_answers_over_its_socket() {
     use std::io::{BufRead, BufReader, Write};

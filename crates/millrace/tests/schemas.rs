@@ -96,7 +96,7 @@ fn two_types_of_one_name_are_told_at_once() {
 fn a_schema_that_somebody_else_stored_first_is_looked_at_again() {
     let mut desk = Desk::new();
     desk.ensure(old("a", 1));
-    let early = desk.book.admit(&desk.state, &desk.pending).unwrap();
+    let early = desk.book.admit(&desk.state, &desk.pending.resolve(&desk.state).unwrap()).unwrap();
     let mut other = desk.another();
     other.ensure(old("b", 1));
     other.commit().unwrap();
@@ -307,7 +307,13 @@ fn rows_several_versions_behind_go_through_several_upgraders() {
     let key = keys::state_type(desk.state.namespace(), millrace::StateKind::Entity, "Payment");
     let fields =
         [("id", "String as key"), ("cents", "u64")].map(|(name, ty)| (name.to_owned(), ty.to_owned()));
-    let row = SchemaRow { version: 2, fields: fields.into(), since: StateCommit(2), rewriting: true };
+    let row = SchemaRow {
+        version: 2,
+        fields: fields.into(),
+        since: StateCommit(2),
+        rewriting: true,
+        ..SchemaRow::default()
+    };
     desk.write(Vec::new(), vec![Op::Put { space: Space::Schemas, key, value: row.encode() }]).unwrap();
     let migration = Migration::new(desk.state.clone())
         .upgrade::<v2::Payment>(1, |mut fields| {

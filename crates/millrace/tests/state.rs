@@ -129,6 +129,49 @@ fn a_retraction_is_a_change_like_any_other() {
     assert_eq!(desk.state.history::<User>("a", second).unwrap().len(), 1);
 }
 
+/// Key, commit, what was done, and a field.
+type Told = (String, StateCommit, Operation, Option<u32>);
+
+#[test]
+fn the_history_of_a_type_comes_in_the_order_of_commits_and_in_pages() {
+    let mut desk = Desk::new();
+    desk.ensure([user("b", 1), user("a", 2), user("c", 3)]);
+    desk.ensure(member("a", 7, "role 1"));
+    let first = desk.commit().unwrap();
+    // More commits than one read of the store gives, of another type.
+    for n in 2..100 {
+        desk.ensure(member("a", 7, &format!("role {n}")));
+        desk.commit().unwrap();
+    }
+    desk.declare(Declared::without_entity::<User>("a").unwrap());
+    let second = desk.commit().unwrap();
+    desk.ensure(user("a", 9));
+    let third = desk.commit().unwrap();
+    let told = |since, rows| -> Vec<Vec<Told>> {
+        let pages = desk.state.history_of::<User>(since, rows).collect::<Result<Vec<_>, _>>().unwrap();
+        let line = |found: millrace::TypeVersion| {
+            let Identity::Entity { key, .. } = found.identity else { panic!("not an entity") };
+            let age = found.version.decode::<User>().unwrap().map(|user| user.age);
+            (key, found.version.commit, found.operation, age)
+        };
+        pages.into_iter().map(|page| page.into_iter().map(line).collect()).collect()
+    };
+    let line = |key: &str, commit, operation, age| (key.to_owned(), commit, operation, age);
+    let all = [
+        line("b", first, Operation::Insert, Some(1)),
+        line("a", first, Operation::Insert, Some(2)),
+        line("c", first, Operation::Insert, Some(3)),
+        line("a", second, Operation::Retract, None),
+        line("a", third, Operation::Insert, Some(9)),
+    ];
+    assert_eq!(told(StateCommit(0), 100), [all.to_vec()]);
+    assert_eq!(told(StateCommit(0), 2), [all[..2].to_vec(), all[2..4].to_vec(), all[4..].to_vec()]);
+    assert_eq!(told(first, 100), [all[3..].to_vec()]);
+    assert!(told(third, 100).is_empty());
+    let roles = desk.state.history_of::<Member>(StateCommit(0), 10).map(|page| page.unwrap().len());
+    assert_eq!(roles.sum::<usize>(), 99);
+}
+
 #[test]
 fn commits_are_listed_newest_first_with_their_meta() {
     let mut desk = Desk::new();

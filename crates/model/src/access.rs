@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::name::Namespace;
+
 /// Entries of one list.
 pub const ACL_ENTRIES_MAX: usize = 256;
 const ACTOR_BYTES_MAX: usize = 255;
@@ -73,16 +75,34 @@ impl fmt::Debug for Actor {
     }
 }
 
-/// Somebody who proved who they are: an agent, and the roles it has.
+/// Somebody who proved who they are: an agent, the roles it has, and where it may act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub agent: Actor,
     pub roles: Vec<Actor>,
+    pub namespaces: Namespaces,
 }
 
+/// Namespaces in which somebody may act; `None` = in all of them.
+pub type Namespaces = Option<Arc<[Namespace]>>;
+
 impl Principal {
+    /// The namespace that is meant by a message that names none: `default` where that is one of theirs, else their first.
+    pub fn home(&self) -> Namespace {
+        home(&self.namespaces)
+    }
+
     pub(crate) fn is(&self, name: &str) -> bool {
         self.agent.as_str() == name || self.roles.iter().any(|role| role.as_str() == name)
+    }
+}
+
+/// The namespace that is meant where none is named.
+pub fn home(namespaces: &Namespaces) -> Namespace {
+    let default = Namespace::default();
+    match namespaces {
+        Some(names) if !names.contains(&default) => names.first().cloned().unwrap_or(default),
+        _ => default,
     }
 }
 
@@ -127,6 +147,11 @@ impl AccessList {
         entries.map(entry).collect::<Result<_, _>>().map(AccessList)
     }
 
+    /// How many entries it has.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// A denial beats everything. A list that only denies lets everybody else in; an empty list lets nobody in.
     pub fn permits(&self, who: &Principal) -> bool {
         let denied = |entry: &Entry| matches!(entry, Entry::Deny(name) if who.is(name.as_str()));
@@ -164,7 +189,8 @@ mod tests {
 
     fn permits(list: &[&str], agent: &str, roles: &[&str]) -> bool {
         let actor = |name: &str| Actor::new(name).unwrap();
-        let who = Principal { agent: actor(agent), roles: roles.iter().map(|role| actor(role)).collect() };
+        let roles = roles.iter().map(|role| actor(role)).collect();
+        let who = Principal { agent: actor(agent), roles, namespaces: None };
         AccessList::new(list.iter().copied()).unwrap().permits(&who)
     }
 
@@ -178,6 +204,16 @@ mod tests {
         assert!(permits(&["!bob"], "alice", &[]) && !permits(&["!bob"], "bob", &[]), "denials alone");
         assert!(permits(&["*", "!bob"], "alice", &[]) && !permits(&["*", "!bob"], "bob", &[]));
         assert!(!permits(&["Alice"], "alice", &[]), "names are compared as they are");
+    }
+
+    #[test]
+    fn home_is_default_where_that_is_allowed() {
+        let names = |names: &[&str]| Some(names.iter().map(|name| Namespace::new(name).unwrap()).collect());
+        for (namespaces, expected) in
+            [(None, "default"), (names(&["eu", "default"]), "default"), (names(&["eu", "us"]), "eu")]
+        {
+            assert_eq!(home(&namespaces).as_str(), expected);
+        }
     }
 
     #[test]

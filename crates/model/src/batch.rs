@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::claim::{Claim, Claimed};
 use crate::event::NewEvent;
 use crate::id::EventId;
+use crate::record::DueRow;
 use crate::state::{Reconcile, StateCommit};
 use crate::stream::{Offset, Partition, Stream, TopicKey};
 use crate::time::Timestamp;
@@ -22,7 +23,7 @@ pub const EVENT_BYTES_MAX: usize = BATCH_BYTES_MAX - (64 << 10);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// It is in this process only.
+    /// Promises nothing once the process has ended. A store may do more, and must not harm other batches by doing less.
     Memory,
     /// The operating system has it: survives the process, not the power.
     Os,
@@ -57,9 +58,36 @@ pub struct Batch {
 /// Evaluated inside the transaction, before the batch writes anything.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
-    Absent { space: Space, key: String },
-    Present { space: Space, key: String },
-    Equals { space: Space, key: String, value: Bytes },
+    Absent {
+        space: Space,
+        key: String,
+    },
+    Present {
+        space: Space,
+        key: String,
+    },
+    Equals {
+        space: Space,
+        key: String,
+        value: Bytes,
+    },
+    /// The id is taken, as an append of it would find: it would store nothing.
+    IdTaken(TakenId),
+    /// The topic stands, and is the one of its name that was made with this number (see [`crate::TopicRow::made`]). Once
+    /// this does not hold, it never holds again.
+    Incarnation {
+        topic: TopicKey,
+        made: u64,
+    },
+}
+
+/// An id that an event of a topic is supposed to have already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TakenId {
+    pub topic: TopicKey,
+    pub id: EventId,
+    /// See [`Append::dedupe_window_ms`].
+    pub dedupe_window_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +96,7 @@ pub enum Op {
     Append(Append),
     /// Symbolic: the commit finds out whether its id is taken.
     Delay(Delay),
+    /// A row of [`Space::Topics`] that stands keeps its incarnation: see [`Done::incarnation_kept`].
     Put {
         space: Space,
         key: String,
@@ -110,26 +139,27 @@ pub enum Op {
 pub struct Append {
     pub stream: Stream,
     pub event: NewEvent,
-    /// For an event that brings its id: how far back the same id on the same topic makes it a duplicate.
+    /// For an event that brings its id: how far back the same id on the same topic makes it a duplicate. An id that a
+    /// delayed event of the topic holds is taken as well. 0: nothing is looked up.
     pub dedupe_window_ms: u64,
-    /// Which topic of this name is meant (see [`crate::TopicRow`]), if delayed events may wait for it: an id that one
-    /// of them holds is taken as well. `None` looks at stored events only.
-    pub made: Option<u64>,
 }
 
 /// An event that gets its place when it is due. Its row waits in [`Space::Due`], unless its id is taken: by a stored
 /// event of the topic within the window, or by one that waits already. A row in [`Space::DueIds`] takes it from now on.
+///
+/// The topic is the one that stands inside the commit. Whoever delays an event writes the topic's row in the same batch if
+/// the topic may be missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delay {
     pub topic: TopicKey,
-    pub made: u64,
     pub id: EventId,
     /// 0 for an event that did not bring its id: nothing is looked up and nothing is taken.
     pub dedupe_window_ms: u64,
     pub due: Timestamp,
     /// In [`Space::Due`].
     pub key: String,
-    pub row: Bytes,
+    /// [`DueRow::made`] is filled in by the commit.
+    pub row: Box<DueRow>,
 }
 
 /// The small ordered tables beside the event log. Keys are readable text (see [`crate::keys`]), values JSON.
@@ -239,6 +269,9 @@ pub struct Done {
     pub more: bool,
     /// The commit of state, if anything changed.
     pub state: Option<StateCommit>,
+    /// A row of [`Space::Topics`] was put over one of another incarnation. The row has the new settings and has kept the
+    /// number of the incarnation, because delayed events may wait for it.
+    pub incarnation_kept: bool,
 }
 
 impl From<Vec<Appended>> for Done {
@@ -251,7 +284,7 @@ impl From<Vec<Appended>> for Done {
 pub struct Refusal {
     /// Index into the batch's checks.
     pub check: usize,
-    /// What stands in the row the check looked at.
+    /// What stands in the row the check looked at, if it looked at one.
     pub found: Option<Bytes>,
 }
 
@@ -281,10 +314,10 @@ impl Op {
         const FIXED: usize = 64;
         match self {
             Op::Append(append) => append.event.body.bytes(),
-            Op::Delay(delay) => 2 * FIXED + delay.key.len() + delay.row.len() + delay.topic.as_str().len(),
+            Op::Delay(delay) => 2 * FIXED + delay.key.len() + delay.row.bytes() + delay.topic.as_str().len(),
             Op::Put { key, value, .. } | Op::PutNew { key, value, .. } => FIXED + key.len() + value.len(),
             // Its rows: events are read, not written.
-            Op::Claim(claim) => claim.events_max * (4 * FIXED + claim.topic.as_str().len()),
+            Op::Claim(claim) => claim.rows_max() * (4 * FIXED + claim.topic.as_str().len()),
             Op::Reconcile(reconcile) => reconcile.bytes(),
             Op::Delete { key, .. } => FIXED + key.len(),
             Op::Remove { offsets, .. } => FIXED + size_of_val(offsets.as_slice()),

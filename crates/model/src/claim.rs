@@ -21,8 +21,44 @@ pub fn lane_of(priority: Priority) -> Option<u32> {
     (priority != PRIORITY_DEFAULT).then(|| priority.0.clamp(0, LANE_PRIORITY_MAX) as u32)
 }
 
+/// In which order a handler takes events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandlerOrder {
+    /// Higher priority first, then older. Any number of events at once.
+    #[default]
+    Priority,
+    /// Events of one key one at a time and in the order of the log, whatever their priority: an event is taken when every
+    /// earlier event of its key has ended for the handler. Events without a key wait for nobody.
+    Key,
+}
+
+/// Which key an event has, as far as [`HandlerOrder::Key`] needs to know: a hash, so that the row of a claim stays short.
+/// Two keys with one hash wait for one another as if they were one.
+///
+/// Stands in the rows of claims: the hash never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OrderKey(u64);
+
+impl OrderKey {
+    /// Of events without a key.
+    pub const NONE: OrderKey = OrderKey(0);
+
+    /// FNV-1a over the bytes of the key.
+    pub fn of(key: Option<&str>) -> OrderKey {
+        let Some(key) = key else { return OrderKey::NONE };
+        let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        OrderKey(hash.max(1))
+    }
+}
+
+/// A claim in [`HandlerOrder::Key`] files at most this many events behind their keys for each event it asks for.
+pub const BEHIND_PER_EVENT_MAX: usize = 16;
+
 /// Take up to `events_max` events of the topic for the handler: those that wait for another try and whose time has
-/// come, those whose lease has run out, and those it has never seen; higher priority first, then older.
+/// come, those whose lease has run out, and those it has never seen; in the order that `order` says.
 ///
 /// A symbolic operation: which events these are is found inside the commit. It sees events of earlier commits only,
 /// but every row that operations before it wrote.
@@ -37,6 +73,20 @@ pub struct Claim {
     pub bytes_max: usize,
     /// From when on others may take the event over. The first moment that is too late.
     pub lease_until: Timestamp,
+    /// How many of the events the session starts as soon as the claim is durable. The first ones get
+    /// [`RunMark::Claimed`] in the claim's own commit, except events under [`Suspicion::Likely`].
+    pub start_max: usize,
+    pub order: HandlerOrder,
+}
+
+impl Claim {
+    /// How many rows of claims this claim writes at most.
+    pub(crate) fn rows_max(&self) -> usize {
+        match self.order {
+            HandlerOrder::Priority => self.events_max,
+            HandlerOrder::Key => self.events_max.saturating_mul(1 + BEHIND_PER_EVENT_MAX),
+        }
+    }
 }
 
 /// An event that was taken.
@@ -87,6 +137,49 @@ impl Ticket {
     }
 }
 
+/// What a leased claim's row says about its run. A lease that ends under `Unknown` or `Claimed` costs no
+/// attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunMark {
+    /// The event may be queued, or its run is young. Also rows of versions that did not write a mark: they may have
+    /// counted every event a dead session had prefetched.
+    #[default]
+    Unknown,
+    /// The session meant to start the run as soon as the claim was durable. Whether it came to that is not known: a
+    /// lease that ends now costs no attempt, but the event may have ended its process.
+    Claimed,
+    /// The run has started, or was about to when this was written: see `suspects.rs` of the engine.
+    Started,
+    /// The run was still going when most of its lease was over. If the lease ends now, the handler was slow.
+    Long,
+}
+
+impl RunMark {
+    pub(crate) fn is_unknown(&self) -> bool {
+        *self == RunMark::Unknown
+    }
+}
+
+/// Whether an event may have ended the process that ran it. Stands in the claim's row until a run of the event returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Suspicion {
+    #[default]
+    None,
+    /// A lease ended, and no row says whether a run had started. Before the event runs again, its mark is durable.
+    Possible,
+    /// A lease ended during a run. The event also starts alone in its session, so that a process that ends because of
+    /// it costs no other event an attempt.
+    Likely,
+}
+
+impl Suspicion {
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Suspicion::None
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimState {
@@ -95,4 +188,17 @@ pub enum ClaimState {
     Leased,
     /// It waits until `due` for its next try.
     Waiting,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OrderKey;
+
+    #[test]
+    fn the_hash_of_a_key_never_changes() {
+        let json = |key| serde_json::to_string(&OrderKey::of(key)).unwrap();
+        assert_eq!(json(None), "0");
+        assert_eq!(json(Some("")), 0xcbf2_9ce4_8422_2325_u64.to_string());
+        assert_eq!(json(Some("foobar")), 0x8594_4171_f739_67e8_u64.to_string());
+    }
 }

@@ -111,6 +111,14 @@ pub fn dead_letter(stream: &Stream, offset: Offset, handler: &HandlerId, failed_
     format!("{namespace}/{:012x}/{topic}/{}/{:016x}/{handler}", failed_at.0, stream.partition, offset.0)
 }
 
+/// Time, topic and handler of a key made by [`dead_letter`].
+pub fn dead_letter_place(key: &str) -> Option<(Timestamp, &str, &str)> {
+    let mut parts = key.split('/').skip(1);
+    let failed_at = u64::from_str_radix(parts.next()?, 16).ok()?;
+    let topic = parts.next()?;
+    Some((Timestamp(failed_at), topic, parts.nth(2)?))
+}
+
 /// `namespace/session`
 pub fn session(namespace: &Namespace, session: &SessionId) -> String {
     [namespace.as_str(), "/", session.as_str()].concat()

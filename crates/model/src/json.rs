@@ -1,5 +1,7 @@
 //! One JSON value as text: kept byte for byte, known to be one line and not too deep.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -58,10 +60,56 @@ impl JsonText {
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
+    /// The text of an object with each of its members once: of members with one name the last one counts. Readers that
+    /// refuse a repeated member read this; anything else comes back as it is.
+    pub fn last_members(&self) -> Cow<'_, str> {
+        last_members(self.as_str())
+    }
+
     /// Whether a document is within [`JSON_DEPTH_MAX`]; serde does not count levels of values it only skips.
     pub fn depth_is_fine(text: &str) -> bool {
         // Every level takes two brackets: most documents are too short to be looked at.
         text.len() <= 2 * JSON_DEPTH_MAX || depth(text.as_bytes()) <= JSON_DEPTH_MAX
+    }
+}
+
+/// See [`JsonText::last_members`].
+pub fn last_members(text: &str) -> Cow<'_, str> {
+    let Ok(Members(all)) = serde_json::from_str(text) else { return Cow::Borrowed(text) };
+    let last: BTreeMap<&str, usize> =
+        all.iter().zip(0..).map(|((name, _), at)| (name.as_str(), at)).collect();
+    if last.len() == all.len() {
+        return Cow::Borrowed(text);
+    }
+    let kept = all.iter().zip(0..).filter(|((name, _), at)| last.get(name.as_str()) == Some(at));
+    let shown: Vec<String> = kept
+        .map(|((name, value), _)| format!("{}:{}", serde_json::Value::from(name.as_str()), value.get()))
+        .collect();
+    Cow::Owned(format!("{{{}}}", shown.join(",")))
+}
+
+/// Members of an object in their order, repeated ones too.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> serde::de::Visitor<'de> for All {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut all = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    all.push(member);
+                }
+                Ok(all)
+            }
+        }
+        from.deserialize_map(All).map(Members)
     }
 }
 
@@ -107,6 +155,20 @@ impl fmt::Debug for JsonText {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_repeated_members_the_last_one_counts() {
+        let last = |text: &str| JsonText::parse(text).unwrap().last_members().into_owned();
+        assert_eq!(last(r#"{"a":1e400,"b":2,"a":-0}"#), r#"{"b":2,"a":-0}"#);
+        assert_eq!(
+            last(r#"{"a":1,"\u0061":2}"#),
+            r#"{"a":2}"#,
+            "by what a name says, not by how it is spelt"
+        );
+        for same in [r#"{ "a": 1, "b": {"c":1,"c":2} }"#, "[1,1]", "7", r#""{}""#, "{}"] {
+            assert_eq!(last(same), same);
+        }
+    }
 
     #[test]
     fn bytes_are_kept_except_newlines_between_tokens() {

@@ -1,10 +1,15 @@
 //! Rows of the small tables that belong to the bus: their keys as text, their values as JSON.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::access::Actor;
 use crate::batch::Durability;
+use crate::boot::BootMark;
 use crate::event::{EventBody, Headers, Lineage, NewEvent, Priority};
 use crate::id::EventId;
 use crate::json::JsonText;
@@ -52,9 +57,29 @@ pub mod keys {
         format!("{}/{group}/{}/{:016x}", stream.topic, stream.partition, offset.0)
     }
 
+    /// Where the bus writes in [`crate::Space::Kv`] what its elapsed time was: see [`crate::ElapsedRow`].
+    pub const ELAPSED: &str = "bus/elapsed";
+
+    /// The same of the loop's timers.
+    pub const ROUTER_ELAPSED: &str = "router/elapsed";
+
+    /// What ages were counted from last in [`crate::Space::Kv`], by servers and sessions: see [`crate::AgesRow`].
+    pub const AGES: &str = "bus/ages";
+
+    /// What keys made by [`due_after`] begin with; they sort after all those made by [`due`].
+    pub const DUE_AFTER: &str = "t";
+
+    /// Sorts after all keys made by [`due`] and [`due_after`].
+    pub const DUE_END: &str = "u";
+
     /// Time first, in hex, so that the first row is the next one due; the nonce keeps equal times apart.
     pub fn due(at: Timestamp, nonce: u64, ordinal: u32) -> String {
         format!("{:012x}/{nonce:016x}/{ordinal:08x}", at.0)
+    }
+
+    /// The same for an event that waits for a duration: `at` is a moment of elapsed time.
+    pub fn due_after(at: Timestamp, nonce: u64, ordinal: u32) -> String {
+        [DUE_AFTER, &due(at, nonce, ordinal)].concat()
     }
 
     /// Sorts after every delayed event that is due at `now` or before, and before the rest.
@@ -62,9 +87,21 @@ pub mod keys {
         format!("{:012x}0", now.0)
     }
 
-    /// When the row of a key made by [`due`] is due.
+    /// When the row of a key made by [`due`] or [`due_after`] is due.
     pub fn due_time(key: &str) -> Option<Timestamp> {
-        u64::from_str_radix(key.split('/').next()?, 16).ok().map(Timestamp)
+        let time = key.strip_prefix(DUE_AFTER).unwrap_or(key).split('/').next()?;
+        u64::from_str_radix(time, 16).ok().map(Timestamp)
+    }
+
+    /// What the rows of a topic's schema versions in [`crate::Space::Kv`] begin with: `schema/namespace/topic/made/`. The
+    /// successor of a deleted topic has another `made`, so it starts without versions.
+    pub fn schema_versions(topic: &TopicKey, made: u64) -> String {
+        format!("schema/{topic}/{made:016x}/")
+    }
+
+    /// The version in hex, so that order by key is order by version.
+    pub fn schema_version(topic: &TopicKey, made: u64, version: u32) -> String {
+        format!("{}{version:08x}", schema_versions(topic, made))
     }
 
     /// `namespace/topic/made/id`: ids of a deleted topic do not stand in the way of its successor.
@@ -102,6 +139,9 @@ row!(GroupRow);
 row!(CursorRow);
 row!(TryRow);
 row!(DueRow);
+row!(TopicSchemaRow);
+row!(ElapsedRow);
+row!(AgesRow);
 
 /// A topic: its settings, and which of all topics that ever had its name it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +151,43 @@ pub struct TopicRow {
     /// Drawn when the topic was made. Delayed events carry it, so that none of a deleted topic reaches its successor.
     #[serde(default)]
     pub made: u64,
+    /// How many schemas the topic has had; the last of them is in force if [`TopicConfig::schema`] is set.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub schema_version: u32,
+    /// The oldest version of which a [`TopicSchemaRow`] is kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub schema_first: u32,
+    /// The agent whose request made it, unless that was an administrator: it counts against the agent's share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<Actor>,
+}
+
+impl TopicRow {
+    /// [`TopicRow::made`] of an encoded row, without reading the rest of it. `None` for a row that cannot be read.
+    pub fn made_of(value: &[u8]) -> Option<u64> {
+        #[derive(Deserialize)]
+        struct Made {
+            #[serde(default)]
+            made: u64,
+        }
+        serde_json::from_slice::<Made>(value).ok().map(|row| row.made)
+    }
+}
+
+pub(crate) fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// One version of a topic's schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicSchemaRow {
+    pub version: u32,
+    /// When it was set.
+    pub set: Timestamp,
+    /// Set without asking whether the retained events match it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
+    pub schema: Arc<Value>,
 }
 
 /// A group of a topic.
@@ -120,6 +197,9 @@ pub struct GroupRow {
     pub filter: Filter,
     #[serde(default)]
     pub created: Timestamp,
+    /// The agent whose subscription made it, unless that was an administrator: its cursors count against the agent's share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<Actor>,
 }
 
 /// How far a group is in one stream.
@@ -127,21 +207,48 @@ pub struct GroupRow {
 pub struct CursorRow {
     /// Everything up to here is done.
     pub committed: Offset,
-    /// Everything up to here has been sent at least once, unless a [`TryRow`] says otherwise.
+    /// Everything up to here has been sent since the server started, or is done. Says nothing about attempts.
     pub delivered: Offset,
     /// Done beyond the commit: bit `i` stands for offset `committed + 1 + i`.
     #[serde(default, skip_serializing_if = "Bitmap::is_empty")]
     pub ahead: Bitmap,
+    /// When `committed` was first written with this value. Absent in rows from before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated: Option<Timestamp>,
 }
 
-/// A delivery whose count is not what [`CursorRow::delivered`] implies, or that has to wait.
+/// An event whose deliveries have failed, or that has to wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TryRow {
     pub attempts: u32,
+    /// In elapsed time: see [`ElapsedRow`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// The elapsed time of the bus or of the loop (what delays are counted on, see [`crate::ElapsedTime`]) beside the wall
+/// time, as both were when a delay was written down last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElapsedRow {
+    pub elapsed: Timestamp,
+    pub wall: Timestamp,
+    /// The same moment by the machine's own clock, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootMark>,
+    /// The system's wall clock showed another time than `wall`, and it was not known which of the two was right.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_doubt: bool,
+}
+
+/// What ages were counted from at a moment: see [`crate::AgeGuard`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgesRow {
+    pub latest: Timestamp,
+    /// The same moment by the machine's own clock, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootMark>,
 }
 
 /// A delayed event: everything its append will need.
@@ -166,11 +273,42 @@ pub struct DueRow {
 }
 
 impl DueRow {
+    /// The row of an event that is to be delayed. Its topic's incarnation is filled in by the commit.
+    pub fn of(
+        stream: &Stream,
+        id: EventId,
+        body: &EventBody,
+        durability: Durability,
+        dedupe_window_ms: u64,
+    ) -> DueRow {
+        DueRow {
+            topic: stream.topic.as_str().to_owned(),
+            made: 0,
+            partition: stream.partition.0,
+            id: Some(id),
+            key: body.key.as_deref().map(str::to_owned),
+            headers: body.headers.as_ref().map(|headers| headers.json().as_str().to_owned()),
+            priority: body.priority,
+            lineage: body.lineage.clone(),
+            durability,
+            dedupe_window_ms,
+            payload: body.payload.as_str().to_owned(),
+        }
+    }
+
+    /// An upper estimate of what the row takes when it is encoded: texts are quoted again.
+    pub fn bytes(&self) -> usize {
+        /// Names of fields, numbers, ids of the lineage.
+        const FIXED: usize = 2048;
+        let texts = [Some(&self.payload), self.headers.as_ref(), self.key.as_ref(), Some(&self.topic)];
+        FIXED + texts.into_iter().flatten().map(|text| quoted_len(text)).sum::<usize>()
+    }
+
     pub fn new_event(&self) -> NewEvent {
         let json = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         NewEvent {
             id: self.id.clone(),
-            body: std::sync::Arc::new(EventBody {
+            body: Arc::new(EventBody {
                 key: self.key.as_deref().map(Into::into),
                 headers: self.headers.as_deref().map(|text| Headers::from_stored(json(text))),
                 priority: self.priority,
@@ -179,6 +317,16 @@ impl DueRow {
             }),
         }
     }
+}
+
+/// Bytes of a text inside of a JSON string.
+fn quoted_len(text: &str) -> usize {
+    let quoted = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+        0..0x20 => 6,
+        _ => 1,
+    });
+    quoted.sum()
 }
 
 /// A set of small numbers, stored as hex digits, lowest bit of the first byte first.
@@ -228,13 +376,24 @@ mod tests {
 
     #[test]
     fn a_cursor_with_acks_ahead_survives_its_row() {
-        let mut row = CursorRow { committed: Offset(7), delivered: Offset(900), ahead: Bitmap::default() };
+        let mut row = CursorRow { committed: Offset(7), delivered: Offset(900), ..CursorRow::default() };
         for bit in [0, 1, 63, 64, 800] {
             row.ahead.insert(bit);
         }
         let back = CursorRow::decode("k", &row.encode()).unwrap();
         assert_eq!(back, row);
         assert_eq!(back.ahead.iter().collect::<Vec<_>>(), [0, 1, 63, 64, 800]);
+    }
+
+    #[test]
+    fn a_due_row_takes_no_more_than_it_says() {
+        let text = "\"\\\n\u{1}ü".repeat(1000);
+        let payload = JsonText::from_value(&text).unwrap();
+        let body = EventBody { key: Some(text.as_str().into()), ..EventBody::of(payload) };
+        let stream = TopicKey::parse("default/t").unwrap().stream(crate::Partition(0));
+        let row = DueRow::of(&stream, EventId::mint(Timestamp(1), 2, 3), &body, Durability::Fsync, u64::MAX);
+        let encoded = row.encode().len();
+        assert!((encoded..encoded + 2048).contains(&row.bytes()), "{encoded} {}", row.bytes());
     }
 
     #[test]

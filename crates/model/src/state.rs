@@ -1,6 +1,7 @@
 //! State kept beside events: what a session declares, and what the commit makes of it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,19 @@ impl Identity {
     pub fn type_name(&self) -> &str {
         match self {
             Identity::Entity { type_name, .. } | Identity::Relation { type_name, .. } => type_name,
+        }
+    }
+}
+
+/// For messages: ``entity `Counter` "total"``.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Identity::Entity { type_name, key } => write!(f, "entity `{type_name}` {key:?}"),
+            Identity::Relation { type_name, left_key, right_key, instance_key } => {
+                write!(f, "relation `{type_name}` from {left_key:?} to {right_key:?}")?;
+                if instance_key.is_empty() { Ok(()) } else { write!(f, ", {instance_key:?}") }
+            }
         }
     }
 }

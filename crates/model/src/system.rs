@@ -30,6 +30,11 @@ pub fn system_readers(topic: &str) -> Option<&'static [&'static str]> {
 }
 
 impl Principal {
+    /// Whether they look after topics and their lists. Scopes are roles.
+    pub fn is_administrator(&self) -> bool {
+        self.is("admin")
+    }
+
     /// Whether the topic lets them read it although it has no list.
     pub fn may_read_unlisted(&self, topic: &TopicKey) -> bool {
         system_readers(topic.topic()).is_none_or(|readers| readers.iter().any(|name| self.is(name)))
@@ -40,7 +45,7 @@ impl Principal {
     /// Whether they may know of a topic that they may not read. Everybody knows the server's own; administrators see all;
     /// others see those that their token and the topic's list let them publish to.
     pub fn may_see(&self, topic: &TopicKey, publish_listed: bool) -> bool {
-        topic.is_system() || self.is("admin") || publish_listed && self.is("publish")
+        topic.is_system() || self.is_administrator() || publish_listed && self.is("publish")
     }
 }
 

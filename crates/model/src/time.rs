@@ -25,11 +25,16 @@ pub enum DeliverAt {
     At(Timestamp),
 }
 
-/// What an engine is told about time with every input.
+/// What an engine is told about time with every input. Shells make it from the system's clocks with a
+/// [`crate::SteadyClock`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     pub mono: Mono,
+    /// Goes on with `mono` when the system's wall clock steps, and follows a step that lasts.
     pub wall: Timestamp,
+    /// Since when the system's wall clock has shown `wall`; equals `mono` while it does not. Whoever removes something
+    /// because of its age asks a [`crate::AgeGuard`].
+    pub steady_since: Mono,
 }
 
 impl Now {

@@ -1,10 +1,14 @@
 //! What a topic's owner may set, and the filter of a group.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::access::{AccessList, Action};
 use crate::batch::Durability;
 use crate::event::Event;
+use crate::group_access::{GroupAccess, GroupAccessError, GroupAccessPatch};
 use crate::partition::PARTITIONS_MAX;
 
 /// Settings of one topic. An absent value means the server's default (or no limit, for retention).
@@ -30,9 +34,45 @@ pub struct TopicConfig {
     pub publish_acl: Option<AccessList>,
     #[serde(rename = "subscribeACL", skip_serializing_if = "Option::is_none")]
     pub subscribe_acl: Option<AccessList>,
+    /// Who may join, seek and delete which groups, beside what `subscribe_acl` says; no list = as that says.
+    #[serde(rename = "groupACL", skip_serializing_if = "Option::is_none")]
+    pub group_acl: Option<GroupAccess>,
     /// Of events with one key only the newest is kept.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub compact: bool,
+    /// How acks of clients that do not choose a mode are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack_mode: Option<AckMode>,
+    /// In every group, events of one key go to one member, one at a time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sticky: bool,
+    /// The JSON Schema that the payload of every published event must match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Arc<Value>>,
+}
+
+/// Which offsets an ACK completes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AckMode {
+    /// Its own offset, and every lower one in flight on the same connection that was delivered before it.
+    #[default]
+    Cumulative,
+    /// Its own offset only.
+    Individual,
+}
+
+impl AckMode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AckMode::Cumulative => "cumulative",
+            AckMode::Individual => "individual",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<AckMode> {
+        [AckMode::Cumulative, AckMode::Individual].into_iter().find(|mode| mode.as_str() == text)
+    }
 }
 
 /// A change to a topic's settings: what is `None` stays, what is `Some(None)` goes back to its default.
@@ -47,12 +87,62 @@ pub struct TopicPatch {
     pub durability: Option<Option<Durability>>,
     pub publish_acl: Option<Option<AccessList>>,
     pub subscribe_acl: Option<Option<AccessList>>,
+    pub group_acl: Option<Option<GroupAccessPatch>>,
     pub compact: Option<bool>,
+    pub ack_mode: Option<Option<AckMode>>,
+    pub sticky: Option<bool>,
+    pub schema: Option<Option<Arc<Value>>>,
+    /// Change the schema although retained events do not match the new one.
+    pub force_schema: bool,
+}
+
+/// Sets what the configuration has, and takes nothing away.
+impl From<TopicConfig> for TopicPatch {
+    fn from(config: TopicConfig) -> TopicPatch {
+        TopicPatch {
+            partitions: (config.partitions > 0).then_some(config.partitions),
+            retention_ms: config.retention_ms.map(Some),
+            retention_bytes: config.retention_bytes.map(Some),
+            max_attempts: config.max_attempts.map(Some),
+            ack_timeout_ms: config.ack_timeout_ms.map(Some),
+            dedupe_window_ms: config.dedupe_window_ms.map(Some),
+            durability: config.durability.map(Some),
+            publish_acl: config.publish_acl.map(Some),
+            subscribe_acl: config.subscribe_acl.map(Some),
+            group_acl: config.group_acl.map(|access| Some(access.into_patch())),
+            compact: config.compact.then_some(true),
+            ack_mode: config.ack_mode.map(Some),
+            sticky: config.sticky.then_some(true),
+            schema: config.schema.map(Some),
+            force_schema: false,
+        }
+    }
 }
 
 impl TopicPatch {
+    /// Leaves out what would go back to its default.
+    pub fn without_resets(self) -> TopicPatch {
+        TopicPatch {
+            retention_ms: self.retention_ms.filter(Option::is_some),
+            retention_bytes: self.retention_bytes.filter(Option::is_some),
+            max_attempts: self.max_attempts.filter(Option::is_some),
+            ack_timeout_ms: self.ack_timeout_ms.filter(Option::is_some),
+            dedupe_window_ms: self.dedupe_window_ms.filter(Option::is_some),
+            durability: self.durability.filter(Option::is_some),
+            publish_acl: self.publish_acl.filter(Option::is_some),
+            subscribe_acl: self.subscribe_acl.filter(Option::is_some),
+            group_acl: self.group_acl.filter(Option::is_some),
+            ack_mode: self.ack_mode.filter(Option::is_some),
+            schema: self.schema.filter(Option::is_some),
+            ..self
+        }
+    }
+
     pub fn sets_access(&self) -> bool {
-        matches!(self.publish_acl, Some(Some(_))) || matches!(self.subscribe_acl, Some(Some(_)))
+        let sets_group = |patch: &GroupAccessPatch| patch.values().any(Option::is_some);
+        matches!(self.publish_acl, Some(Some(_)))
+            || matches!(self.subscribe_acl, Some(Some(_)))
+            || matches!(&self.group_acl, Some(Some(patch)) if sets_group(patch))
     }
 }
 
@@ -66,6 +156,8 @@ pub enum ConfigError {
     Zero(&'static str),
     #[error("compact and retentionBytes are both set: a compacted topic can be limited by retentionMs only")]
     CompactBySize,
+    #[error("groupACL is refused: {0}")]
+    GroupAccess(#[from] GroupAccessError),
 }
 
 impl TopicConfig {
@@ -88,7 +180,7 @@ impl TopicConfig {
     }
 
     pub fn has_access(&self) -> bool {
-        self.publish_acl.is_some() || self.subscribe_acl.is_some()
+        self.publish_acl.is_some() || self.subscribe_acl.is_some() || self.group_acl.is_some()
     }
 
     pub fn access(&self, action: Action) -> Option<&AccessList> {
@@ -113,7 +205,15 @@ impl TopicConfig {
             durability: patch.durability.unwrap_or(self.durability),
             publish_acl: patch.publish_acl.clone().unwrap_or_else(|| self.publish_acl.clone()),
             subscribe_acl: patch.subscribe_acl.clone().unwrap_or_else(|| self.subscribe_acl.clone()),
+            group_acl: match &patch.group_acl {
+                None => self.group_acl.clone(),
+                Some(None) => None,
+                Some(Some(patch)) => GroupAccess::patched(self.group_acl.as_ref(), patch)?,
+            },
             compact: patch.compact.unwrap_or(self.compact),
+            ack_mode: patch.ack_mode.unwrap_or(self.ack_mode),
+            sticky: patch.sticky.unwrap_or(self.sticky),
+            schema: patch.schema.clone().unwrap_or_else(|| self.schema.clone()),
         }
         .resolved()
     }

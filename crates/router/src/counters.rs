@@ -29,6 +29,10 @@ pub struct Counters {
     pub timers_set: u64,
     pub timers_cancelled: u64,
     pub timers_fired: u64,
+    /// Timers that were due and not sent, because whoever set them may not send it any more.
+    pub timers_refused: u64,
+    /// Timers that could not send what they were to send, and never will.
+    pub timers_lost: u64,
     /// Observability events that were not sent because the system lane was full.
     pub notes_dropped: u64,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Op, OsFault, OsMessage};
+use millrace_model::{Op, OsFault, OsMessage, Principal};
 
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt, Token};
 use crate::note::Note;
@@ -18,6 +18,10 @@ pub enum Effect {
         message: Arc<OsMessage>,
         /// For a request of a client: who that is.
         by: By,
+        /// A durable timer sent this event, and its row stays until [`crate::Input::Done`]: so that must not be said
+        /// before the actor has finished with the event. An actor that cannot tell at once says
+        /// [`crate::Input::Handed`] first.
+        owed: bool,
     },
     /// The outcome of a request this actor emitted with `wait`: for whoever waits in it, past the mailbox. No
     /// [`crate::Input::Done`] follows.
@@ -28,6 +32,9 @@ pub enum Effect {
     Release { conn: ConnId, count: u32 },
     /// Make it durable, then say [`crate::Input::Committed`].
     Commit { token: Token, ops: Vec<Op> },
+    /// A timer is about to send `message` on behalf of whoever set it: may they still? Answered by
+    /// [`crate::Input::Vouched`]. Until then it is neither sent nor forgotten.
+    Vouch { timer: u64, by: Principal, message: OsMessage },
     /// What became of a bus event.
     Settle { receipt: Receipt, settled: Settled },
     /// The mailbox of a capability that was to go is empty: let it go.

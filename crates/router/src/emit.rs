@@ -1,7 +1,10 @@
 //! What actors say: into the lane, checked in its turn.
 
+use std::collections::BTreeSet;
+
 use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
+use crate::events::EventAuthor;
 use crate::input::{CapabilityId, DeliveryId};
 use crate::lanes::{Answers, InHand, Said, Task};
 use crate::lineage::Correlation;
@@ -30,7 +33,7 @@ impl Router {
         let answers = self.answers(from, during, &message);
         let cause = message.metadata.causation.as_ref();
         let is_awaited = || cause.is_some_and(|cause| self.pending.answered(from, answers, cause).is_some());
-        if self.lanes.user_has_room() || (message.kind.is_outcome() && is_awaited()) {
+        if self.has_room() || (message.kind.is_outcome() && is_awaited()) {
             if follows && !message.kind.is_outcome() {
                 let metadata = &message.metadata;
                 self.remember(from, metadata.id.clone(), metadata.correlation.clone());
@@ -43,8 +46,11 @@ impl Router {
         if message.kind.is_request() {
             let fault = OsFault::new(503, "Too many messages wait: send more when some are answered");
             self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
-        } else {
-            self.counters.events_undelivered += 1;
+        } else if message.kind == OsKind::Event {
+            let reason = "too many messages wait for their turn";
+            for listener in self.table.listeners(&message.ty).to_vec() {
+                self.drop_event(now, self.table.name_of(listener), Some(from), &message, reason.to_owned());
+            }
         }
     }
 
@@ -119,8 +125,9 @@ impl Router {
             return;
         };
         let party = Party::Capability(capability.name().clone());
+        let realm = hand.as_ref().and_then(|hand| hand.realm.clone());
         if let Err(why) = self.check_said(from, hand.is_some(), follows, &message) {
-            self.traced(now, party, Step::Faulty, &message);
+            self.traced(now, party, Step::Faulty, realm, &message);
             let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
             let blamed = hand.or_else(|| self.answered_by(from, answers, &message));
             self.fault(now, from, blamed, &fault);
@@ -133,11 +140,11 @@ impl Router {
         }
         match message.kind {
             OsKind::Event => {
-                self.fan_out(now, party, None, message);
+                self.fan_out(now, (EventAuthor::Capability(from), realm), &BTreeSet::new(), message);
             }
             OsKind::Command | OsKind::Query => {
                 self.counters.internal_requests += 1;
-                self.actor_request(now, from, wait, at, message);
+                self.actor_request(now, from, wait, at, realm, message);
             }
             OsKind::Reply | OsKind::Error => self.outcome(now, from, answers, message),
         }
@@ -183,14 +190,16 @@ impl Router {
     pub(crate) fn in_hand(&self, from: CapabilityId, during: Option<DeliveryId>) -> Option<InHand> {
         let delivery = during?;
         let one = self.deliveries.get(&(from, delivery))?;
-        Some(InHand { id: one.id.clone(), delivery, is_sys: one.is_sys })
+        let (id, correlation) = (one.id.clone(), one.correlation.clone());
+        Some(InHand { id, correlation, delivery, is_sys: one.is_sys, realm: one.realm.clone() })
     }
 
     /// The request a message would have answered.
     fn answered_by(&self, from: CapabilityId, answers: Answers, message: &OsMessage) -> Option<InHand> {
         let id = message.metadata.causation.clone()?;
         let delivery = self.pending.answered(from, answers, &id)?;
-        Some(InHand { id, delivery, is_sys: false })
+        let correlation = message.metadata.correlation.clone();
+        Some(InHand { id, correlation, delivery, is_sys: false, realm: None })
     }
 
     pub(crate) fn bad_emit(

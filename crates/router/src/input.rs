@@ -68,6 +68,23 @@ pub enum Input {
         during: Option<DeliveryId>,
         fault: OsFault,
     },
+    /// An actor was handed an event and goes on to the next message: its place in the mailbox is free. [`Input::Done`]
+    /// follows when it has finished with the event; a capability that is to go does not go before that.
+    Handed {
+        from: CapabilityId,
+        delivery: DeliveryId,
+    },
+    /// An actor ends and has not finished with an event that was `owed`: its successor is to have it.
+    GivenBack {
+        from: CapabilityId,
+        delivery: DeliveryId,
+    },
+    /// An actor did not answer in time, and is not waited for any longer. Counts and is told like a request whose
+    /// patience ended in the engine; the delivery is done.
+    GaveUp {
+        from: CapabilityId,
+        delivery: DeliveryId,
+    },
     /// An actor has finished with a delivery: its place in the mailbox is free. `Err` if it failed: the requester
     /// gets that error unless it was answered before.
     Done {
@@ -76,11 +93,22 @@ pub enum Input {
         result: Result<(), OsFault>,
     },
     /// The actor is gone and will be back: whatever it had begun fails with `fault`, what it had not begun stays.
-    /// `begun` lists those it had begun.
+    /// `begun` lists those it had begun. `over` is the message that it was ended for, if [`Input::GaveUp`] has finished
+    /// that delivery already.
     Crashed {
         capability: CapabilityId,
         begun: Vec<DeliveryId>,
+        over: Option<Arc<OsMessage>>,
         fault: OsFault,
+    },
+    /// The actor, which is named `subscriber`, may not have seen this event: it ended, or takes nothing any more. Counted
+    /// and told by `Sys.EventDropped`, unless a timer tries again.
+    EventLost {
+        capability: CapabilityId,
+        delivery: DeliveryId,
+        subscriber: Arc<str>,
+        message: Arc<OsMessage>,
+        reason: String,
     },
     /// It will not be back by itself: everything in its mailbox and everything new is answered with 503. What it had
     /// begun is named by [`Input::Crashed`] before: nobody has seen the rest.
@@ -101,6 +129,11 @@ pub enum Input {
         receipt: Receipt,
         message: OsMessage,
     },
+    /// The answer to [`crate::Effect::Vouch`]: as whom the timer acts now, or why it may not any more.
+    Vouched {
+        timer: u64,
+        result: Result<Arc<Principal>, NotVouched>,
+    },
     /// The answer to [`crate::Effect::Commit`]. `Err` says why nothing was written.
     Committed {
         token: Token,
@@ -111,4 +144,13 @@ pub enum Input {
     Stop,
     /// The grace is used up: answer what is pending with 503.
     StopNow,
+}
+
+/// Why a timer may not send its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotVouched {
+    /// The timer is dropped.
+    Refused(String),
+    /// The token has expired by a clock that may be wrong: the timer is kept and asked for again later.
+    InDoubt(String),
 }

@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use millrace_model::{Mono, OsId, OsMessage};
 
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
-use crate::note::{Audience, Note};
+use crate::note::{Audience, Cause, Note};
+use crate::timers::TimerMessage;
+use crate::trace::Realm;
 
 /// One macrotask.
 #[derive(Clone, Debug)]
@@ -27,12 +29,13 @@ pub(crate) enum Task {
         receipt: Receipt,
         message: OsMessage,
     },
-    /// What a timer was to send.
+    /// What a timer was to send, or its `Timer.Fired`.
     Fired {
         timer: u64,
+        which: TimerMessage,
         message: OsMessage,
     },
-    /// `Timer.Fired`, or an event of the loop about itself.
+    /// An event of the loop about itself.
     Own {
         /// Who gave rise to it and is not told.
         except: Option<CapabilityId>,
@@ -66,9 +69,11 @@ pub(crate) struct Said {
 #[derive(Clone, Debug)]
 pub(crate) struct InHand {
     pub(crate) id: OsId,
+    pub(crate) correlation: Option<OsId>,
     pub(crate) delivery: DeliveryId,
     /// It is talk of the loop about itself.
     pub(crate) is_sys: bool,
+    pub(crate) realm: Realm,
 }
 
 /// Which use of a request id an outcome is meant for.
@@ -86,7 +91,7 @@ pub(crate) enum Answers {
 pub(crate) enum Microtask {
     Answer { conn: ConnId, message: OsMessage },
     Release { conn: ConnId },
-    Note { note: Note, to: Audience },
+    Note { note: Note, to: Audience, cause: Option<Cause> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

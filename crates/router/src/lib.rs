@@ -11,8 +11,10 @@
 
 mod counters;
 mod deadlines;
+mod drops;
 mod effect;
 mod emit;
+mod events;
 mod firing;
 mod input;
 mod lanes;
@@ -38,12 +40,13 @@ mod supervise;
 mod table;
 mod tame;
 mod template;
+mod timer_queue;
 mod timers;
 mod trace;
 
 pub use counters::{Counters, Gauges};
 pub use effect::{Effect, Settled};
-pub use input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt, Token};
+pub use input::{By, CapabilityId, ConnId, DeliveryId, Input, NotVouched, Receipt, Token};
 pub use limits::RouterLimits;
 pub use look::Takes;
 pub use manifest::{Branch, BusTopic, CAPABILITY_NAME_BYTES_MAX, Manifest};

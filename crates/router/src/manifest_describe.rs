@@ -33,19 +33,23 @@ impl Branch {
         })
     }
 
-    /// The answer to `Syscall.Describe {name}` (RFC 0024): `{name, kind, description, input, output}`.
-    pub fn describe(&self) -> Value {
-        let mut described = self.describe_in_schemas();
+    /// The answer to `Syscall.Describe {name}` (RFC 0024): `{name, kind, description, input, output}`, and the capability
+    /// whose branch it is.
+    pub fn describe(&self, of: &Manifest) -> Value {
+        let mut described = self.describe_in_schemas(of);
         described["name"] = self.ty.as_str().into();
         described
     }
 
-    /// An entry of `schemas`, the answer to `Syscall.Describe {capabilities}`.
-    pub fn describe_in_schemas(&self) -> Value {
+    /// An entry of `schemas`, the answer to `Syscall.Describe {capabilities}`. A branch without a description of its own
+    /// has that of its capability.
+    pub fn describe_in_schemas(&self, of: &Manifest) -> Value {
+        let description = if self.description.is_empty() { &of.description } else { &self.description };
         json!({
             "kind": self.kind.as_str(),
-            "description": self.description,
-            "input": self.data.described(&self.description),
+            "capability": &*of.name,
+            "description": description,
+            "input": self.data.described(description),
             "output": self.output.described(""),
         })
     }

@@ -1,6 +1,6 @@
 //! What the loop tells for logs. Each one is also an event of the same name for capabilities that subscribe to it.
 
-use millrace_model::{OsId, OsKind, OsType};
+use millrace_model::{OsId, OsKind, OsMessage, OsType};
 
 use crate::input::CapabilityId;
 
@@ -11,6 +11,21 @@ pub(crate) enum Audience {
     Subscribers,
     SubscribersBut(CapabilityId),
     Nobody,
+}
+
+/// The message that a note follows from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) id: OsId,
+    /// The undertaking that message belongs to, if it says one.
+    pub(crate) correlation: Option<OsId>,
+}
+
+impl Cause {
+    pub(crate) fn of(message: &OsMessage) -> Cause {
+        let metadata = &message.metadata;
+        Cause { id: metadata.id.clone(), correlation: metadata.correlation.clone() }
+    }
 }
 
 /// Nothing depends on these.
@@ -34,6 +49,22 @@ pub enum Note {
         ty: OsType,
         id: OsId,
         causation: Option<OsId>,
+    },
+    /// `Sys.Routed`: a message was put into these mailboxes.
+    Routed {
+        kind: OsKind,
+        ty: OsType,
+        id: OsId,
+        to: Vec<String>,
+    },
+    /// `Sys.EventDropped`: a subscriber did not get an event, or `dropped` of them since it was last told.
+    EventDropped {
+        capability: String,
+        /// Of the newest of them.
+        ty: OsType,
+        id: OsId,
+        reason: String,
+        dropped: u64,
     },
     /// `Sys.RequestTimedOut`: it was answered with 504.
     RequestTimedOut {
@@ -63,6 +94,20 @@ pub enum Note {
     },
     TimerCancelled {
         timer: String,
+    },
+    /// `Sys.TimerRefused`: it was due, and whoever set it may not send what it was to send any more. It is gone.
+    TimerRefused {
+        timer: String,
+        agent: String,
+        ty: OsType,
+        reason: String,
+    },
+    /// `Sys.TimerWaits`: a durable timer was due and nobody subscribes to its event. It waits for somebody who does.
+    TimerWaits {
+        timer: String,
+        ty: String,
+        /// How long.
+        wait_ms: u64,
     },
     /// `Sys.TimerLost`: a timer's row cannot be read, or what it was to send cannot be sent any more.
     TimerLost {

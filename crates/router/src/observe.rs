@@ -3,6 +3,8 @@
 //! Never about messages of the domain `Sys` themselves, and to nobody about what it did itself, or it would talk about
 //! its own talk for ever.
 
+use std::sync::Arc;
+
 use millrace_model::{Now, OsId, OsKind, OsMessage, OsMetadata, OsType};
 use serde_json::{Value, json};
 
@@ -10,7 +12,7 @@ use crate::effect::Effect;
 use crate::input::CapabilityId;
 use crate::lanes::{Microtask, Task};
 use crate::make;
-use crate::note::{Audience, Note};
+use crate::note::{Audience, Cause, Note};
 use crate::router::Router;
 
 impl Note {
@@ -20,6 +22,8 @@ impl Note {
             Note::RoutingError { .. } => "Sys.RoutingError",
             Note::ActorFault { .. } => "Sys.ActorFault",
             Note::OrphanOutcome { .. } => "Sys.OrphanOutcome",
+            Note::Routed { .. } => "Sys.Routed",
+            Note::EventDropped { .. } => "Sys.EventDropped",
             Note::RequestTimedOut { .. } => "Sys.RequestTimedOut",
             Note::BootComplete { .. } => "Sys.BootComplete",
             Note::CapabilityUp { .. } => "Sys.CapabilityUp",
@@ -27,6 +31,8 @@ impl Note {
             Note::TimerSet { .. } => "Sys.TimerSet",
             Note::TimerFired { .. } => "Sys.TimerFired",
             Note::TimerCancelled { .. } => "Sys.TimerCancelled",
+            Note::TimerRefused { .. } => "Sys.TimerRefused",
+            Note::TimerWaits { .. } => "Sys.TimerWaits",
             Note::TimerLost { .. } => "Sys.TimerLost",
         }
     }
@@ -44,6 +50,12 @@ impl Note {
             Note::OrphanOutcome { from, ty, id, causation } => {
                 json!({ "from": from, "type": ty.as_str(), "id": text(id), "causation": causation.as_ref().map(text) })
             }
+            Note::Routed { kind, ty, id, to } => {
+                json!({ "kind": kind.as_str(), "type": ty.as_str(), "id": text(id), "to": to })
+            }
+            Note::EventDropped { capability, ty, id, reason, dropped } => {
+                json!({ "capability": capability, "type": ty.as_str(), "id": text(id), "reason": reason, "dropped": dropped })
+            }
             Note::RequestTimedOut { ty, id } => json!({ "type": ty.as_str(), "id": text(id) }),
             Note::BootComplete { capabilities, timers } => {
                 json!({ "capabilities": capabilities, "timers": timers })
@@ -55,35 +67,44 @@ impl Note {
             Note::TimerSet { timer } | Note::TimerFired { timer } | Note::TimerCancelled { timer } => {
                 json!({ "timerId": timer })
             }
+            Note::TimerRefused { timer, agent, ty, reason } => {
+                json!({ "timerId": timer, "agent": agent, "type": ty.as_str(), "reason": reason })
+            }
+            Note::TimerWaits { timer, ty, wait_ms } => {
+                json!({ "timerId": timer, "type": ty, "waitMs": wait_ms })
+            }
             Note::TimerLost { timer, reason } => json!({ "timerId": timer, "reason": reason }),
-        }
-    }
-
-    fn cause(&self) -> Option<&OsId> {
-        match self {
-            Note::RoutingError { id, .. }
-            | Note::OrphanOutcome { id, .. }
-            | Note::RequestTimedOut { id, .. } => Some(id),
-            Note::ActorFault { request, .. } => request.as_ref(),
-            _ => None,
         }
     }
 }
 
 impl Router {
-    pub(crate) fn note(&mut self, note: Note, to: Audience) {
-        self.microtasks.push_back(Microtask::Note { note, to });
+    /// `cause` is the message it follows from; `None` for what the loop does by itself.
+    pub(crate) fn note(&mut self, note: Note, to: Audience, cause: Option<Cause>) {
+        self.microtasks.push_back(Microtask::Note { note, to, cause });
     }
 
     /// A note that a message gave rise to; none if that was talk of the loop itself. `author` is the capability it came
     /// from, if it came from one.
     pub(crate) fn note_about(&mut self, message: &OsMessage, author: Option<CapabilityId>, note: Note) {
         if !message.ty.is_sys() {
-            self.note(note, author.map_or(Audience::Subscribers, Audience::SubscribersBut));
+            let to = author.map_or(Audience::Subscribers, Audience::SubscribersBut);
+            self.note(note, to, Some(Cause::of(message)));
         }
     }
 
-    pub(crate) fn publish_note(&mut self, now: Now, note: Note, to: Audience) {
+    /// A decision was made about a message: for those who want to hear of every one (RFC 0032, 17).
+    pub(crate) fn routed(&mut self, message: &OsMessage, author: Option<CapabilityId>, to: &[Arc<str>]) {
+        let wanted = || OsType::new("Sys.Routed").is_ok_and(|ty| !self.table.listeners(&ty).is_empty());
+        if !self.limits.routing_events || !wanted() {
+            return;
+        }
+        let to = to.iter().map(ToString::to_string).collect();
+        let (kind, ty, id) = (message.kind, message.ty.clone(), message.metadata.id.clone());
+        self.note_about(message, author, Note::Routed { kind, ty, id, to });
+    }
+
+    pub(crate) fn publish_note(&mut self, now: Now, note: Note, to: Audience, cause: Option<Cause>) {
         let except = match to {
             Audience::SubscribersBut(one) => Some(one),
             Audience::Subscribers | Audience::Nobody => None,
@@ -92,11 +113,13 @@ impl Router {
             && let Ok(ty) = OsType::new(note.ty())
             && self.table.listeners(&ty).iter().any(|listener| Some(*listener) != except)
         {
+            let cause = cause.unwrap_or_else(|| self.start(now));
             let metadata = OsMetadata {
                 id: self.ids.draw(now.wall),
                 timestamp: now.wall,
-                correlation: None,
-                causation: note.cause().cloned(),
+                // A message that belongs to no undertaking begins one.
+                correlation: Some(cause.correlation.unwrap_or_else(|| cause.id.clone())),
+                causation: Some(cause.id),
                 other: None,
             };
             let message = OsMessage { kind: OsKind::Event, ty, data: make::json(&note.data()), metadata };
@@ -105,5 +128,11 @@ impl Router {
             }
         }
         self.effects.push(Effect::Note(note));
+    }
+
+    /// The start of this process: what the loop does by itself follows from that. It has an id, and is no message.
+    fn start(&mut self, now: Now) -> Cause {
+        let id = self.start_id.get_or_insert_with(|| self.ids.draw(now.wall)).clone();
+        Cause { id, correlation: None }
     }
 }

@@ -8,11 +8,11 @@ use crate::effect::Effect;
 use crate::input::{CapabilityId, DeliveryId};
 use crate::lanes::{Answers, InHand, Microtask};
 use crate::make::{self, Asked};
-use crate::note::{Audience, Note};
+use crate::note::{Audience, Cause, Note};
 use crate::pending::{Pending, Requester};
 use crate::route::TIMED_OUT;
 use crate::router::Router;
-use crate::trace::{Party, Step};
+use crate::trace::{Behalf, Party, Realm, Step};
 
 impl Router {
     pub(crate) fn actor_request(
@@ -21,6 +21,7 @@ impl Router {
         from: CapabilityId,
         wait: bool,
         at: Mono,
+        realm: Realm,
         message: OsMessage,
     ) {
         let requester = Requester::Actor { capability: from, wait };
@@ -30,7 +31,7 @@ impl Router {
             let fault = OsFault::new(503, "Too many requests of this capability wait for their outcome");
             self.refuse(now, requester, &message, &fault);
         } else {
-            self.request(now, requester, None, at, message);
+            self.request(now, requester, Behalf { by: None, realm }, at, message);
         }
     }
 
@@ -39,7 +40,7 @@ impl Router {
         let party = Party::Capability(self.table.name_of(from));
         let Some(cause) = message.metadata.causation.clone() else {
             // An error about nothing in particular: for the record only.
-            self.traced(now, party, Step::Orphan, &message);
+            self.traced(now, party, Step::Orphan, None, &message);
             return;
         };
         let found = self.pending.answered(from, answers, &cause);
@@ -52,7 +53,8 @@ impl Router {
             _ => self.counters.replies += 1,
         }
         let message = with_correlation(message, pending.correlation);
-        self.traced(now, party, Step::Answered { to: self.party(pending.requester) }, &message);
+        let step = Step::Answered { to: self.party(pending.requester) };
+        self.traced(now, party, step, pending.realm, &message);
         self.give(pending.requester, message);
     }
 
@@ -101,7 +103,7 @@ impl Router {
             }
             Requester::Actor { capability, wait: false } => self.give_declared(capability, message),
             // Nobody waits for this answer; it only tells that the timer has done its work.
-            Requester::Timer(timer) => self.forget_timer(timer),
+            Requester::Timer(timer) => self.timer_request_ended(timer),
         }
     }
 
@@ -114,7 +116,7 @@ impl Router {
         });
         if wants {
             let delivery = self.next_delivery();
-            self.post(to, delivery, Arc::new(message), None, None);
+            self.post(to, delivery, Arc::new(message), Behalf::default(), None, None);
         }
     }
 
@@ -124,7 +126,8 @@ impl Router {
         self.counters.refusals += 1;
         let asked = Asked { id: id.clone(), ty: pending.ty, correlation: pending.correlation };
         let message = make::error(&mut self.ids, now, &asked, fault);
-        self.traced(now, Party::Loop, Step::Answered { to: self.party(pending.requester) }, &message);
+        let step = Step::Answered { to: self.party(pending.requester) };
+        self.traced(now, Party::Loop, step, pending.realm, &message);
         self.give(pending.requester, message);
         true
     }
@@ -133,13 +136,14 @@ impl Router {
     pub(crate) fn time_out(&mut self, now: Now, id: &OsId, delivery: DeliveryId) -> bool {
         let found = [true, false].into_iter().find_map(|client| {
             let found = self.pending.get(id, client).filter(|one| one.delivery == delivery)?;
-            Some((found.ty.clone(), found.requester.capability()))
+            let cause = Cause { id: id.clone(), correlation: found.correlation.clone() };
+            Some((found.ty.clone(), found.requester.capability(), cause))
         });
-        let Some((ty, asker)) = found else { return false };
+        let Some((ty, asker, cause)) = found else { return false };
         self.counters.timeouts += 1;
         self.fail(now, id, delivery, &OsFault::new(504, TIMED_OUT));
         let to = asker.map_or(Audience::Subscribers, Audience::SubscribersBut);
-        self.note(Note::RequestTimedOut { ty, id: id.clone() }, to);
+        self.note(Note::RequestTimedOut { ty, id: id.clone() }, to, Some(cause));
         true
     }
 
@@ -147,6 +151,8 @@ impl Router {
     pub(crate) fn fault(&mut self, now: Now, from: CapabilityId, in_hand: Option<InHand>, fault: &OsFault) {
         self.counters.actor_faults += 1;
         let request = in_hand.as_ref().map(|hand| hand.id.clone());
+        let cause =
+            in_hand.as_ref().map(|hand| Cause { id: hand.id.clone(), correlation: hand.correlation.clone() });
         let mut to = Audience::SubscribersBut(from);
         if let Some(hand) = in_hand {
             if hand.is_sys {
@@ -155,7 +161,7 @@ impl Router {
             self.fail(now, &hand.id, hand.delivery, fault);
         }
         let capability = self.table.name_of(from).to_string();
-        self.note(Note::ActorFault { capability, message: fault.message.clone(), request }, to);
+        self.note(Note::ActorFault { capability, message: fault.message.clone(), request }, to, cause);
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::input::{By, CapabilityId, DeliveryId};
 use crate::make::{self, Asked};
 use crate::manifest::{Branch, Manifest};
+use crate::note::Cause;
 use crate::pending::Requester;
 use crate::router::Router;
 use crate::schema::Schema;
@@ -40,6 +41,12 @@ impl Own {
 pub(crate) struct Ask {
     pub(crate) asked: Asked,
     pub(crate) delivery: DeliveryId,
+}
+
+impl Ask {
+    pub(crate) fn cause(&self) -> Cause {
+        Cause { id: self.asked.id.clone(), correlation: self.asked.correlation.clone() }
+    }
 }
 
 pub(crate) fn install(table: &mut Table) -> Own {
@@ -77,7 +84,8 @@ impl Router {
             }
         };
         let from = Party::Capability(self.table.name_of(pending.to));
-        self.traced(now, from, Step::Answered { to: self.party(pending.requester) }, &message);
+        let step = Step::Answered { to: self.party(pending.requester) };
+        self.traced(now, from, step, pending.realm, &message);
         self.give(pending.requester, message);
     }
 

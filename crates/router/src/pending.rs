@@ -7,6 +7,7 @@ use millrace_model::{OsId, OsType};
 use crate::deadlines::Deadline;
 use crate::input::{CapabilityId, ConnId, DeliveryId};
 use crate::lanes::Answers;
+use crate::trace::Realm;
 
 /// Who gets the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,7 @@ pub(crate) struct Pending {
     pub(crate) ty: OsType,
     pub(crate) correlation: Option<OsId>,
     pub(crate) deadline: Option<Deadline>,
+    pub(crate) realm: Realm,
 }
 
 /// Keyed by request id. An id of a client and the same id of an actor do not meet.

@@ -1,25 +1,31 @@
 //! Routing by kind: requests to exactly one mailbox, events to every listener's, outcomes to whoever asked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, TICK_MS};
 
 use crate::effect::{Effect, Settled};
+use crate::events::EventAuthor;
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::lanes::Microtask;
 use crate::look::Takes;
 use crate::note::Note;
 use crate::own::TIMER_FIRED;
 use crate::pending::{Pending, Requester};
-use crate::router::{Delivery, Router};
+use crate::router::{Delivery, Router, TimerEvent};
 use crate::sabotage::Sabotage;
-use crate::trace::{Party, Step};
+use crate::timers::TimerMessage;
+use crate::trace::{Behalf, Party, Realm, Step, realm_of};
 
 /// What a request hears whose patience is at its end.
 pub(crate) const TIMED_OUT: &str = "Request timed out";
 
+/// How an event of the bus arrives.
+pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
+
 /// Events that a client cannot send.
-const OWN_EVENTS: [&str; 2] = [TIMER_FIRED, "Bus.Message"];
+const OWN_EVENTS: [&str; 2] = [TIMER_FIRED, BUS_MESSAGE];
 
 impl Router {
     pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, by: By, at: Mono, message: OsMessage) {
@@ -28,16 +34,21 @@ impl Router {
             OsKind::Command | OsKind::Query => {
                 self.counters.requests += 1;
                 let requester = if there { Requester::Client(conn) } else { Requester::Gone };
-                self.request(now, requester, by, at, message);
+                self.request(now, requester, Behalf::of(by), at, message);
                 return;
             }
             // Only the Timer and the bus say these: actors act on them.
             OsKind::Event if OWN_EVENTS.contains(&message.ty.as_str()) => {
                 self.counters.events_undelivered += 1;
-                self.traced(now, Party::Client(conn), Step::Refused { code: 403 }, &message);
+                let step = Step::Refused { code: 403 };
+                self.traced(now, Party::Client(conn), step, realm_of(&by), &message);
             }
             OsKind::Event => {
-                self.fan_out(now, Party::Client(conn), None, message);
+                let author = (EventAuthor::Client(conn), realm_of(&by));
+                if self.fan_out(now, author, &BTreeSet::new(), message).waiting > 0 {
+                    // Its place is free when the event has found its own.
+                    return;
+                }
             }
             // A client answers nobody: it would be answering another client's request.
             OsKind::Reply | OsKind::Error => self.orphan(now, Party::Client(conn), None, &message),
@@ -52,7 +63,7 @@ impl Router {
         &mut self,
         now: Now,
         requester: Requester,
-        by: By,
+        behalf: Behalf,
         since: Mono,
         message: OsMessage,
     ) {
@@ -61,7 +72,7 @@ impl Router {
             return self.came_too_late(now, requester, &message);
         }
         let message = Arc::new(message);
-        match (self.try_request(now, requester, by, deadline, &message), requester) {
+        match (self.try_request(now, requester, behalf, deadline, &message), requester) {
             (Ok(()), _) => {}
             // A timer is patient: what it sends is not lost because somebody has no room just now.
             (Err(fault), Requester::Timer(timer)) if fault.code == 503 => {
@@ -75,7 +86,7 @@ impl Router {
         &mut self,
         now: Now,
         requester: Requester,
-        by: By,
+        behalf: Behalf,
         deadline: Option<Mono>,
         message: &Arc<OsMessage>,
     ) -> Result<(), OsFault> {
@@ -89,14 +100,16 @@ impl Router {
         }
         let to = self.handler(requester, message)?;
         let name = self.table.name_of(to);
-        self.traced(now, self.party(requester), Step::Routed { to: vec![name] }, message);
+        self.routed(message, requester.capability(), std::slice::from_ref(&name));
+        let step = Step::Routed { to: vec![name] };
+        self.traced(now, self.party(requester), step, behalf.realm.clone(), message);
         let delivery = self.next_delivery();
-        self.expect(requester, to, delivery, deadline, message);
+        self.expect(requester, to, delivery, deadline, behalf.realm.clone(), message);
         if self.own.is(to) {
             // The loop's own commands: bookkeeping, answered within this turn or after a commit.
-            self.own_request(now, requester, &by, delivery, message);
+            self.own_request(now, requester, &behalf.by, delivery, message);
         } else {
-            self.post(to, delivery, message.clone(), by, None);
+            self.post(to, delivery, message.clone(), behalf, None, None);
         }
         Ok(())
     }
@@ -142,6 +155,7 @@ impl Router {
         to: CapabilityId,
         delivery: DeliveryId,
         deadline: Option<Mono>,
+        realm: Realm,
         message: &OsMessage,
     ) {
         // Who hung up waits for nothing.
@@ -167,7 +181,7 @@ impl Router {
             handler.owes += 1;
         }
         let (ty, correlation) = (message.ty.clone(), message.metadata.correlation.clone());
-        self.pending.insert(id, Pending { requester, to, delivery, ty, correlation, deadline });
+        self.pending.insert(id, Pending { requester, to, delivery, ty, correlation, deadline, realm });
     }
 
     /// When a request that arrived at `since` is given up.
@@ -195,57 +209,20 @@ impl Router {
         to: CapabilityId,
         delivery: DeliveryId,
         message: Arc<OsMessage>,
-        by: By,
+        Behalf { by, realm }: Behalf,
         receipt: Option<Receipt>,
+        timer: Option<(u64, TimerMessage)>,
     ) {
         let Some(capability) = self.table.get_mut(to) else { return };
         capability.waiting += 1;
+        let timer = timer.map(|(timer, which)| TimerEvent { timer, which, to: capability.name().clone() });
         let (id, correlation) = (message.metadata.id.clone(), message.metadata.correlation.clone());
         let is_sys = message.ty.is_sys();
-        self.deliveries.insert((to, delivery), Delivery { id, correlation, is_sys, receipt });
-        self.effects.push(Effect::Post { to, delivery, message, by });
-    }
-
-    /// To everybody who subscribed, its author included, `except` one. Nobody is executed here and nobody is waited for.
-    /// False if there are listeners and none of them could take it.
-    pub(crate) fn fan_out(
-        &mut self,
-        now: Now,
-        from: Party,
-        except: Option<CapabilityId>,
-        message: OsMessage,
-    ) -> bool {
-        self.counters.events += 1;
-        let mut listeners = self.table.listeners(&message.ty).to_vec();
-        listeners.retain(|listener| Some(*listener) != except);
-        let mut to = Vec::new();
-        let message = Arc::new(message);
-        for listener in &listeners {
-            if self.listens(*listener, &message) {
-                to.push(self.table.name_of(*listener));
-                let delivery = self.next_delivery();
-                self.post(*listener, delivery, message.clone(), None, None);
-            } else {
-                self.counters.events_undelivered += 1;
-            }
-        }
-        if listeners.is_empty() {
-            self.counters.events_unheard += 1;
-        }
-        let heard = listeners.is_empty() || !to.is_empty();
-        self.traced(now, from, Step::Routed { to }, &message);
-        heard
-    }
-
-    /// Whether it can take the event now.
-    fn listens(&self, id: CapabilityId, message: &OsMessage) -> bool {
-        self.table.get(id).is_some_and(|one| {
-            one.unhealthy.is_none()
-                && one.waiting < self.limits.mailbox_max
-                && one
-                    .branch(message.kind, &message.ty)
-                    .is_none_or(|branch| branch.data.check(&message.data).is_ok())
-        })
+        let sender = timer.as_ref().and_then(|event| self.timers.all.get(&event.timer));
+        let owed = sender.is_some_and(|timer| timer.durable);
+        let one = Delivery { id, correlation, is_sys, receipt, timer, handed: false, realm };
+        self.deliveries.insert((to, delivery), one);
+        self.effects.push(Effect::Post { to, delivery, message, by, owed });
     }
 
     /// For one capability, which will say when it has processed it.
@@ -256,9 +233,9 @@ impl Router {
             return;
         }
         self.counters.events += 1;
-        self.traced(now, Party::Bus, Step::Routed { to: vec![self.table.name_of(to)] }, &message);
+        self.traced(now, Party::Bus, Step::Routed { to: vec![self.table.name_of(to)] }, None, &message);
         let delivery = self.next_delivery();
-        self.post(to, delivery, Arc::new(message), None, Some(receipt));
+        self.post(to, delivery, Arc::new(message), Behalf::default(), Some(receipt), None);
     }
 
     /// An outcome nobody waits for: never delivered to anybody outside.
@@ -270,7 +247,11 @@ impl Router {
         message: &OsMessage,
     ) {
         self.counters.orphan_outcomes += 1;
-        self.traced(now, from.clone(), Step::Orphan, message);
+        let realm = match &from {
+            Party::Client(conn) => self.realm_of_client(*conn),
+            _ => None,
+        };
+        self.traced(now, from.clone(), Step::Orphan, realm, message);
         let from = match from {
             Party::Client(conn) => format!("client {}", conn.0),
             Party::Capability(name) => name.to_string(),

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_model::{Mono, Now, OsFault, OsId, OsMessage};
+use millrace_model::{Boot, Mono, Namespaces, Now, OsFault, OsId, OsMessage};
 
 use crate::counters::{Counters, Gauges};
 use crate::deadlines::Deadlines;
+use crate::drops::Drops;
 use crate::effect::Effect;
 use crate::emit::Speech;
+use crate::events::{EventAuthor, WaitingEvents};
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
 use crate::lanes::{Lane, Lanes, Microtask, Task};
 use crate::limits::RouterLimits;
@@ -20,8 +22,8 @@ use crate::own::{self, Own};
 use crate::pending::{PendingTable, Requester};
 use crate::sabotage::Sabotage;
 use crate::table::{BootError, Table};
-use crate::timers::Timers;
-use crate::trace::{Party, Step, Trace, TraceQuery, TraceRecord};
+use crate::timers::{TimerMessage, Timers};
+use crate::trace::{Party, Realm, Step, Trace, TraceQuery, TraceRecord, realm_of};
 
 /// Said to everybody who is not answered any more.
 pub(crate) const SHUTTING_DOWN: &str = "Kernel shutting down";
@@ -39,6 +41,8 @@ pub struct Router {
     pub(crate) pending: PendingTable,
     pub(crate) timeouts: Deadlines<(OsId, DeliveryId)>,
     pub(crate) timers: Timers,
+    pub(crate) waiting_events: WaitingEvents,
+    pub(crate) drops: Drops,
     /// Put into a mailbox and not reported done.
     pub(crate) deliveries: BTreeMap<(CapabilityId, DeliveryId), Delivery>,
     pub(crate) next_delivery: u64,
@@ -46,6 +50,8 @@ pub struct Router {
     pub(crate) counters: Counters,
     pub(crate) effects: Vec<Effect>,
     pub(crate) stop: Stop,
+    /// See [`Router::publish_note`].
+    pub(crate) start_id: Option<OsId>,
 }
 
 #[derive(Debug)]
@@ -65,6 +71,21 @@ pub(crate) struct Delivery {
     /// It is talk of the loop about itself.
     pub(crate) is_sys: bool,
     pub(crate) receipt: Option<Receipt>,
+    /// The timer that sent this event.
+    pub(crate) timer: Option<TimerEvent>,
+    /// Its place in the mailbox is free already.
+    pub(crate) handed: bool,
+    /// Of whoever began what it is part of.
+    pub(crate) realm: Realm,
+}
+
+/// Whose event it is, and for whom.
+#[derive(Clone, Debug)]
+pub(crate) struct TimerEvent {
+    pub(crate) timer: u64,
+    pub(crate) which: TimerMessage,
+    /// The name of the subscriber, which may be gone when it gives the event back.
+    pub(crate) to: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +111,15 @@ impl Router {
             pending: PendingTable::default(),
             timeouts: Deadlines::default(),
             timers: Timers::default(),
+            waiting_events: WaitingEvents::default(),
+            drops: Drops::default(),
             deliveries: BTreeMap::new(),
             next_delivery: 0,
-            trace: Trace::new(limits.trace_records_max),
+            trace: Trace::new(limits.trace_records_max, limits.trace_data_bytes_max),
             counters: Counters::default(),
             effects: Vec::new(),
             stop: Stop::No,
+            start_id: None,
             limits,
         }
     }
@@ -116,21 +140,23 @@ impl Router {
         let ids = self.table.replace(gone, come, self.limits.capabilities_max + own::OWN)?;
         for id in &ids {
             let capability = self.table.name_of(*id).to_string();
-            self.note(Note::CapabilityUp { capability }, Audience::Subscribers);
+            self.note(Note::CapabilityUp { capability }, Audience::Subscribers, None);
         }
         for id in gone {
             self.retire_if_empty(*id);
         }
+        self.unheard_timers_try_again(now);
         self.drain_microtasks(now);
         Ok(ids)
     }
 
-    /// The last step of boot: the timers of the process before, as the rows of [`crate::TIMER_PREFIX`]. Says
-    /// `Sys.BootComplete`.
-    pub fn restore(&mut self, now: Now, rows: Vec<(String, Bytes)>) {
-        let timers = self.restore_timers(now, rows);
+    /// The last step of boot: the timers of the process before, as the rows of [`crate::TIMER_PREFIX`], and the row at
+    /// [`millrace_model::keys::ROUTER_ELAPSED`]. Says `Sys.BootComplete`. `boot` says which run of the machine this is, if
+    /// the system can tell.
+    pub fn restore(&mut self, now: Now, boot: Option<Boot>, rows: Vec<(String, Bytes)>) {
+        let timers = self.restore_timers(now, boot, rows);
         let capabilities = self.gauges().capabilities;
-        self.note(Note::BootComplete { capabilities, timers }, Audience::Subscribers);
+        self.note(Note::BootComplete { capabilities, timers }, Audience::Subscribers, None);
         self.drain_microtasks(now);
     }
 
@@ -151,8 +177,19 @@ impl Router {
                 self.emit(now, Speech { from, during, message, wait, vouched });
             }
             Input::BadEmit { from, during, fault } => self.bad_emit(now, from, during, &fault),
+            Input::Handed { from, delivery } => self.handed(from, delivery),
+            Input::GaveUp { from, delivery } => self.gave_up(now, from, delivery),
+            Input::GivenBack { from, delivery } => self.given_back(now, from, delivery),
             Input::Done { from, delivery, result } => self.done(now, from, delivery, result),
-            Input::Crashed { capability, begun, fault } => self.crashed(now, capability, &begun, &fault),
+            Input::Crashed { capability, begun, over, fault } => {
+                self.crashed(now, capability, &begun, over.as_deref(), &fault);
+            }
+            Input::EventLost { capability, delivery, subscriber, message, reason } => {
+                let one = self.deliveries.get(&(capability, delivery));
+                if one.is_none_or(|one| one.timer.is_none()) {
+                    self.drop_event(now, subscriber, None, &message, reason);
+                }
+            }
             Input::Unhealthy { capability, reason } => self.unhealthy(now, capability, reason),
             Input::Healthy { capability } => self.healthy(capability),
             Input::Retire { capability } => {
@@ -162,6 +199,7 @@ impl Router {
             Input::BusEvent { to, receipt, message } => {
                 self.lanes.push_user(Task::Bus { to, receipt, message });
             }
+            Input::Vouched { timer, result } => self.vouched(now, timer, result),
             Input::Committed { token, result } => self.timer_committed(now, token, result),
             Input::Stop => {
                 if self.stop == Stop::No {
@@ -179,6 +217,8 @@ impl Router {
     pub fn turn(&mut self, now: Now) -> bool {
         self.admit_due(now);
         let Some((lane, task)) = self.lanes.next() else {
+            // What was due may have left some.
+            self.drain_microtasks(now);
             self.stop_if_finished();
             return false;
         };
@@ -190,10 +230,10 @@ impl Router {
             Task::Client { conn, by, at, message } => self.route_client(now, conn, by, at, message),
             Task::Actor(said) => self.route_actor(now, said),
             Task::Bus { to, receipt, message } => self.route_bus(now, to, receipt, message),
-            Task::Fired { timer, message } => self.route_fired(now, timer, message),
+            Task::Fired { timer, which, message } => self.route_fired(now, timer, which, message),
             Task::Own { except, message } => {
-                let from = if message.ty.is_sys() { Party::Loop } else { Party::Timer };
-                self.fan_out(now, from, except, message);
+                let except = except.map(|id| self.table.name_of(id)).into_iter().collect();
+                self.fan_out(now, (EventAuthor::Loop, None), &except, message);
             }
             Task::Timeout { id, delivery } => {
                 self.time_out(now, &id, delivery);
@@ -212,7 +252,9 @@ impl Router {
     /// When a turn is due although nothing is handed in.
     pub fn next_deadline(&self) -> Option<Mono> {
         let timers = if self.stop == Stop::No { self.timers.first_due() } else { None };
-        self.timeouts.first().into_iter().chain(timers).min()
+        let drops = self.drops.first_due(self.limits.event_dropped_ms);
+        let events = self.waiting_events.deadlines.first();
+        self.timeouts.first().into_iter().chain(timers).chain(drops).chain(events).min()
     }
 
     /// Nothing is under way and nothing will happen by itself. (What edges still have to write only they know.)
@@ -221,6 +263,12 @@ impl Router {
             && self.pending.is_empty()
             && self.deliveries.is_empty()
             && self.timers.is_empty()
+            && self.waiting_events.count == 0
+    }
+
+    /// Whether a turn would find something to do at once.
+    pub fn is_busy(&self) -> bool {
+        !self.lanes.is_empty()
     }
 
     /// Whoever can be asked for something, the loop itself included.
@@ -228,9 +276,10 @@ impl Router {
         self.table.all().filter(|(_, one)| !one.retiring).map(|(id, one)| (id, &one.manifest))
     }
 
-    /// What was seen of an undertaking, oldest first: at most `max` records with numbers above `after`.
-    pub fn trace(&self, query: &TraceQuery, after: u64, max: usize) -> Vec<TraceRecord> {
-        self.trace.find(query, after, max)
+    /// What was seen of an undertaking, oldest first: at most `max` records with numbers above `after`, of those that
+    /// somebody who may act in the namespaces `from` may see.
+    pub fn trace(&self, query: &TraceQuery, after: u64, max: usize, from: &Namespaces) -> Vec<TraceRecord> {
+        self.trace.find(query, after, max, from)
     }
 
     pub fn counters(&self) -> &Counters {
@@ -261,7 +310,8 @@ impl Router {
         let Some(state) = self.conns.get_mut(&conn) else { return };
         state.messages += 1;
         let by = state.by.clone();
-        let over = state.messages > self.limits.conn_messages_max || !self.lanes.user_has_room();
+        let crowded = state.messages > self.limits.conn_messages_max;
+        let over = crowded || !self.has_room();
         let fault = if self.stop != Stop::No {
             Some(OsFault::new(503, SHUTTING_DOWN))
         } else if over {
@@ -275,8 +325,24 @@ impl Router {
             Some(fault) if message.kind.is_request() => {
                 self.refuse(now, Requester::Client(conn), &message, &fault);
             }
-            Some(_) => self.microtasks.push_back(Microtask::Release { conn }),
+            Some(fault) => {
+                for listener in self.table.listeners(&message.ty).to_vec() {
+                    self.drop_event(
+                        now,
+                        self.table.name_of(listener),
+                        None,
+                        &message,
+                        fault.message.to_string(),
+                    );
+                }
+                self.microtasks.push_back(Microtask::Release { conn });
+            }
         }
+    }
+
+    /// Whether one more message may wait for its turn.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lanes.lengths().1 + self.waiting_events.count < self.limits.user_lane_max
     }
 
     /// The client is gone. What it asked for is carried out, nobody is told the outcome.
@@ -298,7 +364,10 @@ impl Router {
             let Some((id, delivery)) = self.timeouts.pop_due(now.mono) else { break };
             self.lanes.push_system(Task::Timeout { id, delivery });
         }
+        self.expire_events(now);
+        self.tell_drops(now);
         if self.stop == Stop::No {
+            self.keep_elapsed(now);
             self.fire_due(now);
         }
     }
@@ -314,7 +383,7 @@ impl Router {
                         self.effects.push(Effect::Release { conn, count: 1 });
                     }
                 }
-                Microtask::Note { note, to } => self.publish_note(now, note, to),
+                Microtask::Note { note, to, cause } => self.publish_note(now, note, to, cause),
             }
         }
     }
@@ -322,14 +391,24 @@ impl Router {
     /// Answers a request that was not accepted. Nothing of it is left behind.
     pub(crate) fn refuse(&mut self, now: Now, requester: Requester, request: &OsMessage, fault: &OsFault) {
         self.counters.refusals += 1;
-        self.traced(now, self.party(requester), Step::Refused { code: fault.code }, request);
+        let realm = match requester {
+            Requester::Client(conn) => self.realm_of_client(conn),
+            Requester::Timer(timer) => self.timers.all.get(&timer).and_then(|one| realm_of(&one.by)),
+            Requester::Gone | Requester::Actor { .. } => None,
+        };
+        self.traced(now, self.party(requester), Step::Refused { code: fault.code }, realm, request);
         let message = make::error(&mut self.ids, now, &Asked::of(request), fault);
         self.give(requester, message);
     }
 
-    pub(crate) fn traced(&mut self, now: Now, from: Party, step: Step, message: &OsMessage) {
+    /// Where a client that is there may act.
+    pub(crate) fn realm_of_client(&self, conn: ConnId) -> Realm {
+        self.conns.get(&conn).and_then(|conn| realm_of(&conn.by))
+    }
+
+    pub(crate) fn traced(&mut self, now: Now, from: Party, step: Step, realm: Realm, message: &OsMessage) {
         if self.trace.is_on() {
-            let record = self.trace.add(now.wall, from, step, message);
+            let record = self.trace.add(now.wall, from, step, realm, message);
             if self.limits.trace_effects {
                 self.effects.push(Effect::Trace(record.clone()));
             }

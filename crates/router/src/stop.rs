@@ -20,6 +20,10 @@ impl Router {
                 self.refuse(now, Requester::Client(conn), &message, &fault);
             }
         }
+        // Rows of timers stay: what they sent comes again in the next process.
+        for capability in self.table.ids() {
+            self.give_up_places(now, capability, SHUTTING_DOWN);
+        }
         let waiting: Vec<_> =
             self.pending.all().map(|(id, pending)| (id.clone(), pending.delivery)).collect();
         for (id, delivery) in waiting {
@@ -34,7 +38,8 @@ impl Router {
     }
 
     pub(crate) fn stop_if_finished(&mut self) {
-        if self.stop == Stop::Asked && self.pending.is_empty() && self.lanes.is_empty() {
+        let is_idle = self.pending.is_empty() && self.lanes.is_empty() && self.waiting_events.count == 0;
+        if self.stop == Stop::Asked && is_idle {
             self.stop = Stop::Done;
             self.effects.push(Effect::Stopped);
         }

@@ -1,11 +1,12 @@
 //! The routing table: who handles which `(kind, type)`, who listens to which event. Built at boot and at reload, all
 //! of it or nothing of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use millrace_model::{OsKind, OsType};
 
+use crate::events::WaitingEvent;
 use crate::input::CapabilityId;
 use crate::lineage::Lineage;
 use crate::manifest::{Branch, CAPABILITY_NAME_BYTES_MAX, Manifest};
@@ -42,6 +43,8 @@ pub(crate) struct Capability {
     pub(crate) manifest: Arc<Manifest>,
     /// Messages in its mailbox, the one in hand included.
     pub(crate) waiting: usize,
+    /// Events that wait for a place in it, which is full as long as there are some.
+    pub(crate) events: VecDeque<WaitingEvent>,
     /// Requests it has emitted and that wait for their outcome.
     pub(crate) asked: usize,
     /// Requests that wait for its outcome.
@@ -121,6 +124,7 @@ impl Table {
         let capability = Capability {
             manifest: Arc::new(manifest),
             waiting: 0,
+            events: VecDeque::new(),
             asked: 0,
             owes: 0,
             had: Lineage::default(),
@@ -165,6 +169,10 @@ impl Table {
 
     pub(crate) fn forget(&mut self, id: CapabilityId) {
         self.capabilities.remove(&id);
+    }
+
+    pub(crate) fn ids(&self) -> Vec<CapabilityId> {
+        self.capabilities.keys().copied().collect()
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (CapabilityId, &Capability)> {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_model::{Actor, JsonText, Now, OsId, OsKind, OsMessage, OsType, Principal, TICK_MS, Timestamp};
+use millrace_model::{
+    Actor, JsonText, Now, OsId, OsKind, OsMessage, OsType, Principal, TICK_MS, Timestamp, last_members,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -42,20 +44,20 @@ struct SetData<'a> {
     due_at: Option<&'a RawValue>,
     #[serde(default, borrow)]
     message: Option<&'a RawValue>,
-    #[serde(default)]
-    durable: Option<bool>,
+    #[serde(default, borrow)]
+    durable: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct TemplateData<'a> {
-    #[serde(default)]
-    kind: Option<String>,
-    #[serde(rename = "type", default)]
-    ty: Option<String>,
+    #[serde(default, borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(rename = "type", default, borrow)]
+    ty: Option<&'a RawValue>,
     #[serde(default, borrow, deserialize_with = "given")]
     data: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    metadata: Option<BTreeMap<String, &'a RawValue>>,
+    metadata: Option<&'a RawValue>,
 }
 
 /// `null` is a value here, not an absence.
@@ -65,8 +67,10 @@ fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawVal
 
 /// The error says what is wrong, for a 422.
 pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, String> {
-    let wrong = |error: serde_json::Error| format!("data does not fit Timer.Set: {error}");
-    let set: SetData<'_> = serde_json::from_str(data.as_str()).map_err(wrong)?;
+    let text = data.last_members();
+    let set: SetData<'_> = object(&text).ok_or_else(|| {
+        format!("data is {}: give an object with delayMs or dueAt, and message", shown(&text))
+    })?;
     let when = match (set.delay_ms, set.due_at) {
         (Some(delay), None) => When::After { ms: time("delayMs", delay)? },
         (None, Some(due)) => When::At(Timestamp(time("dueAt", due)?)),
@@ -74,7 +78,12 @@ pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, String> {
         (None, None) => return Err("neither delayMs nor dueAt is given: give one of them".to_owned()),
     };
     let message = set.message.ok_or("message is missing: give {kind, type, data}")?;
-    Ok(SetTimer { when, template: template(message)?, durable: set.durable.unwrap_or(true) })
+    let durable = match set.durable.map(RawValue::get) {
+        None | Some("null" | "true") => true,
+        Some("false") => false,
+        Some(other) => return Err(format!("durable is {}: give true or false", shown(other))),
+    };
+    Ok(SetTimer { when, template: template(message)?, durable })
 }
 
 /// What a `Timer.Set` with this data would send, if it sets a timer at all: its type and data.
@@ -87,23 +96,43 @@ fn time(name: &str, raw: &RawValue) -> Result<u64, String> {
     match raw.get().parse::<f64>() {
         Ok(ms) if (0.0..=TIME_MAX).contains(&ms) => Ok(ms as u64),
         _ => {
-            let found: String = raw.get().chars().take(40).collect();
+            let found = shown(raw.get());
             Err(format!("{name} is {found}: give a number of milliseconds from 0 to {TIME_MAX}"))
         }
     }
 }
 
+/// Not what serde takes for one: an array of its values.
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    if text.trim_start().starts_with('{') { serde_json::from_str(text).ok() } else { None }
+}
+
+/// The beginning of a value that is refused.
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 fn template(raw: &RawValue) -> Result<Template, String> {
-    let wrong = |error: serde_json::Error| format!("message does not fit a template: {error}");
-    let found: TemplateData<'_> = serde_json::from_str(raw.get()).map_err(wrong)?;
-    let kind = found.kind.as_deref().ok_or("message.kind is missing: give command, query or event")?;
-    let kind = OsKind::parse(kind)
+    let text = last_members(raw.get());
+    let found: TemplateData<'_> =
+        object(&text).ok_or_else(|| format!("message is {}: give {{kind, type, data}}", shown(raw.get())))?;
+    let kind = found.kind.ok_or("message.kind is missing: give command, query or event")?;
+    let kind = serde_json::from_str::<String>(kind.get())
+        .ok()
+        .and_then(|kind| OsKind::parse(&kind))
         .filter(|kind| !kind.is_outcome())
-        .ok_or_else(|| format!("message.kind is {kind:.40?}: give command, query or event"))?;
-    let ty = OsType::new(found.ty.as_deref().ok_or("message.type is missing")?)
-        .map_err(|error| format!("message.{error}"))?;
+        .ok_or_else(|| format!("message.kind is {}: give command, query or event", shown(kind.get())))?;
+    let ty = found.ty.ok_or("message.type is missing: give a type such as Memory.Get")?;
+    let ty = serde_json::from_str::<String>(ty.get())
+        .map_err(|_| format!("message.type is {}: give a type such as Memory.Get", shown(ty.get())))?;
+    let ty = OsType::new(&ty).map_err(|error| format!("message.{error}"))?;
     let data = found.data.ok_or("message.data is missing: give any JSON value, null included")?;
-    let mut metadata = found.metadata.unwrap_or_default();
+    let mut metadata: BTreeMap<String, &RawValue> = match found.metadata {
+        None => BTreeMap::new(),
+        Some(raw) => serde_json::from_str::<Option<_>>(raw.get())
+            .map_err(|_| format!("message.metadata is {}: give an object", shown(raw.get())))?
+            .unwrap_or_default(),
+    };
     // Always assigned anew when it fires.
     for own in ["id", "timestamp", "causation"] {
         metadata.remove(own);
@@ -112,7 +141,7 @@ fn template(raw: &RawValue) -> Result<Template, String> {
         None | Some("null") => None,
         Some(text) => {
             let text: String = serde_json::from_str(text)
-                .map_err(|_| "message.metadata.correlation is no string".to_owned())?;
+                .map_err(|_| format!("message.metadata.correlation is {}: give a string", shown(text)))?;
             Some(OsId::of_field("message.metadata.correlation", &text).map_err(|error| error.to_string())?)
         }
     };
@@ -137,6 +166,13 @@ pub(crate) struct TimerRow {
     pub(crate) order: u64,
     /// It names a time of the wall clock, rather than a delay.
     pub(crate) absolute: bool,
+    /// The delay it was set with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) after_ms: Option<u64>,
+    /// When that delay ends in elapsed time: see [`millrace_model::ElapsedTime`]. Absent in rows from before this was
+    /// kept, and of timers that were set before the loop knew its elapsed time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) due_elapsed: Option<Timestamp>,
     /// The id of the `Timer.Set` that set it.
     pub(crate) set_by: String,
     /// Drawn when it was set, so that a timer that fires again after a crash sends the same ids.
@@ -175,8 +211,13 @@ impl BehalfRow {
         self.agent == principal.agent
     }
 
+    /// The agent whose share the timer counts against: administrators have none.
+    pub(crate) fn sharer(&self) -> Option<&Actor> {
+        (!self.principal().is_administrator()).then_some(&self.agent)
+    }
+
     pub(crate) fn principal(&self) -> Principal {
-        Principal { agent: self.agent.clone(), roles: self.roles.clone() }
+        Principal { agent: self.agent.clone(), roles: self.roles.clone(), namespaces: None }
     }
 }
 
@@ -231,6 +272,40 @@ mod tests {
         {
             assert!(with(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn refusals_say_what_is_accepted_and_a_repeated_member_counts_as_its_last() {
+        let message = r#""message":{"kind":"event","type":"A.B","data":null}"#;
+        for (data, said) in [
+            ("7".to_owned(), "data is 7: give an object with delayMs or dueAt, and message"),
+            (
+                format!(r#"{{"delayMs":1,"durable":"yes",{message}}}"#),
+                r#"durable is "yes": give true or false"#,
+            ),
+            (r#"{"delayMs":1,"message":[1]}"#.to_owned(), "message is [1]: give {kind, type, data}"),
+            (
+                r#"{"delayMs":1,"message":{"kind":5,"type":"A.B","data":1}}"#.to_owned(),
+                "message.kind is 5: give command, query or event",
+            ),
+            (
+                r#"{"delayMs":1,"message":{"kind":"event","type":{},"data":1}}"#.to_owned(),
+                "message.type is {}: give a type such as Memory.Get",
+            ),
+            (
+                r#"{"delayMs":1,"message":{"kind":"event","type":"A.B","data":1,"metadata":3}}"#.to_owned(),
+                "message.metadata is 3: give an object",
+            ),
+        ] {
+            assert_eq!(read(&data), Err(said.to_owned()), "{data}");
+        }
+        let twice = format!(r#"{{"delayMs":"x","durable":true,"delayMs":5,"durable":false,{message}}}"#);
+        let set = read(&twice).unwrap();
+        assert_eq!((set.when, set.durable), (When::After { ms: 5 }, false));
+        let twice =
+            r#"{"delayMs":1,"message":{"kind":"reply","kind":"query","type":"A.B","data":1,"data":2}}"#;
+        let set = read(twice).unwrap();
+        assert_eq!((set.template.kind, set.template.data.as_str()), (OsKind::Query, "2"));
     }
 
     #[test]

@@ -1,24 +1,27 @@
 //! Timers: never early, never lost, equal deadlines in the order they were set.
 //!
-//! A durable timer is armed when its row is stored, and its row goes when what it sent has been taken care of: an event
-//! was posted, a request was answered. A crash in between makes it fire again, with the same ids.
+//! A durable timer is armed when its row is stored, and its row goes when what it sent has been taken care of: every
+//! subscriber has finished with the event, the request was answered. A crash in between makes it fire again, with the
+//! same ids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_model::{Mono, Now, Op, OsFault, OsMessage, OsType, Space, TICK_MS};
+use millrace_model::{
+    Actor, ElapsedTime, Mono, Now, Op, OsFault, OsId, OsMessage, OsType, Space, TICK_MS, keys,
+};
 use serde_json::json;
 
-use crate::deadlines::{Deadline, Deadlines};
 use crate::effect::Effect;
 use crate::input::{By, CapabilityId, ConnId, Token};
-use crate::note::{Audience, Note};
+use crate::note::{Audience, Cause, Note};
 use crate::own::{Ask, text_member};
 use crate::pending::Requester;
 use crate::router::Router;
 use crate::sabotage::Sabotage;
 use crate::template::{self, BehalfRow, SetTimer, TimerRow, When};
+use crate::timer_queue::{Armed, TimerQueue};
 
 /// Where the rows of timers are in [`Space::Kv`].
 pub const TIMER_PREFIX: &str = "router/timer/";
@@ -45,27 +48,120 @@ pub(crate) struct Timer {
     pub(crate) owner: Owner,
     pub(crate) durable: bool,
     /// Where it stands in the queue; `None` while it is being stored or after it fired.
-    pub(crate) armed: Option<Deadline>,
-    /// `Timer.Fired` was sent.
+    pub(crate) armed: Option<Armed>,
+    /// `Timer.Fired`, and what it is to send.
+    pub(crate) fired: Sending,
+    pub(crate) sent: Sending,
+    /// Events of it that subscribers have not finished with.
+    pub(crate) owed: usize,
+    /// It has fired, and that was told.
     pub(crate) announced: bool,
+    /// As whom it acts, once that was vouched for.
+    pub(crate) by: By,
+    /// When it is lost, once it was due and sent its message in vain.
+    pub(crate) give_up_at: Option<Mono>,
+}
+
+/// Which of the two messages of a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerMessage {
+    /// `Timer.Fired`.
+    Fired,
+    /// What it was set to send.
+    Sent,
+}
+
+/// How far one of the two messages of a timer is.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    pub(crate) step: SendStep,
+    /// Subscribers that have it: when the timer tries again for others, these do not get it twice.
+    pub(crate) taken: BTreeSet<Arc<str>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SendStep {
+    /// To be sent when the timer is due, or when it tries again.
+    #[default]
+    Due,
+    /// In a lane, or a request that waits for its outcome.
+    UnderWay,
+    /// Nobody else is to get it.
+    Over,
+}
+
+impl Timer {
+    pub(crate) fn new(name: Arc<str>, row: TimerRow, owner: Owner, durable: bool) -> Timer {
+        let (fired, sent) = (Sending::default(), Sending::default());
+        Timer {
+            name,
+            row,
+            owner,
+            durable,
+            armed: None,
+            fired,
+            sent,
+            owed: 0,
+            announced: false,
+            by: None,
+            give_up_at: None,
+        }
+    }
+
+    pub(crate) fn sending(&mut self, which: TimerMessage) -> &mut Sending {
+        match which {
+            TimerMessage::Fired => &mut self.fired,
+            TimerMessage::Sent => &mut self.sent,
+        }
+    }
+
+    /// The agent whose share it counts against: over restarts too, because its row says whose it is.
+    fn sharer(&self) -> Option<&Actor> {
+        self.row.by.as_ref()?.sharer()
+    }
+
+    /// The `Timer.Set` it follows from, and the undertaking it belongs to.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        let correlation = self.row.correlation.as_deref().and_then(|id| OsId::new(id).ok());
+        Some(Cause { id: OsId::new(&self.row.set_by).ok()?, correlation })
+    }
 }
 
 /// What a commit was for.
 #[derive(Debug)]
 pub(crate) enum Stored {
-    Set { timer: u64, at: Mono, ask: Ask },
-    Cancel { timer: u64, at: Mono, ask: Ask },
-    Forget { timer: Arc<str> },
+    Set {
+        timer: u64,
+        armed: Armed,
+        ask: Ask,
+    },
+    Cancel {
+        timer: u64,
+        armed: Armed,
+        ask: Ask,
+    },
+    Forget {
+        timer: Arc<str>,
+        cause: Option<Cause>,
+    },
+    /// The elapsed time beside the wall time.
+    Elapsed,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     pub(crate) all: BTreeMap<u64, Timer>,
     by_name: BTreeMap<Arc<str>, u64>,
-    pub(crate) queue: Deadlines<u64>,
+    pub(crate) queue: TimerQueue,
     /// Until when what timers send to a capability waits: one of them found no room there, and none may pass it.
     pub(crate) held: BTreeMap<CapabilityId, Mono>,
+    /// Timers that were due, and nobody subscribes to their event.
+    pub(crate) unheard: BTreeSet<u64>,
     commits: BTreeMap<Token, Stored>,
+    /// What delays of durable timers are counted on. `None` until the rows of the process before are known.
+    pub(crate) elapsed: Option<ElapsedTime>,
+    /// How many timers each agent has set. Those of administrators count against nobody.
+    by_agent: BTreeMap<Actor, usize>,
     pub(crate) next: u64,
     next_token: u64,
 }
@@ -87,11 +183,53 @@ impl Timers {
         self.all.get(&timer).map_or(Owner::Before, |one| one.owner)
     }
 
-    pub(crate) fn arm(&mut self, timer: u64, at: Mono) {
-        let deadline = self.queue.set(at, timer);
-        if let Some(one) = self.all.get_mut(&timer) {
-            one.armed = Some(deadline);
+    /// Whether the agent has set half of the `max` timers that all may set. Whom no token binds, and administrators, have no
+    /// share.
+    fn fills_share(&self, by: &By, max: usize) -> bool {
+        let sharer = by.as_deref().filter(|by| !by.is_administrator());
+        let held = sharer.and_then(|by| self.by_agent.get(&by.agent)).copied();
+        held.is_some_and(|held| held >= max / 2)
+    }
+
+    fn forget_share(&mut self, agent: &Actor) {
+        if let Some(held) = self.by_agent.get_mut(agent) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.by_agent.remove(agent);
+            }
         }
+    }
+
+    /// A timer stands in the queue once: if it does already, the earlier moment counts.
+    pub(crate) fn arm(&mut self, timer: u64, armed: Armed) {
+        let Some(one) = self.all.get_mut(&timer) else { return };
+        if let Some(before) = one.armed {
+            if before.at <= armed.at {
+                return;
+            }
+            self.queue.remove(timer, before);
+        }
+        one.armed = Some(armed);
+        self.queue.add(timer, armed);
+    }
+
+    /// Out of the queue, to be looked at now.
+    pub(crate) fn take_due(&mut self, now: Now) -> Option<u64> {
+        let due = self.queue.due(now, |timer| self.all.get(&timer).and_then(|one| one.armed))?;
+        self.disarm(due);
+        Some(due)
+    }
+
+    pub(crate) fn disarm(&mut self, timer: u64) -> Option<Armed> {
+        let armed = self.all.get_mut(&timer)?.armed.take()?;
+        self.queue.remove(timer, armed);
+        Some(armed)
+    }
+
+    /// The row that says what the elapsed time is beside the wall time.
+    fn put_elapsed(&mut self, now: Now) -> Option<Op> {
+        let value = self.elapsed.as_mut()?.write(now).encode();
+        Some(Op::Put { space: Space::Kv, key: keys::ROUTER_ELAPSED.to_owned(), value })
     }
 
     pub(crate) fn token(&mut self, stored: Stored) -> Token {
@@ -125,7 +263,7 @@ impl Router {
             // What a timer sets belongs to whoever set that timer.
             Requester::Timer(timer) => self.timers.owner(timer),
         };
-        if let Err(fault) = self.timer_room(owner) {
+        if let Err(fault) = self.timer_room(owner, by) {
             return self.finish_own(now, &ask, Err(fault));
         }
         self.counters.timers_set += 1;
@@ -133,25 +271,33 @@ impl Router {
         let durable = set.durable && self.limits.durable_timers;
         let setter = Setter { actor: self.setting_actor(requester), by: by.as_deref().map(BehalfRow::of) };
         let number = self.add_timer(now, owner, durable, setter, set, message);
-        let at = match when {
-            When::After { ms } if self.sabotaged(Sabotage::FireEarly) => now.mono + ms / 2,
-            When::After { ms } => now.mono + ms + TICK_MS,
-            When::At(due) => now.mono_at(due),
+        let armed = match when {
+            When::After { ms } if self.sabotaged(Sabotage::FireEarly) => {
+                Armed { at: now.mono + ms / 2, day: None }
+            }
+            When::After { ms } => Armed { at: now.mono + ms + TICK_MS, day: None },
+            When::At(due) => Armed { at: now.mono_at(due), day: Some(due) },
         };
         if durable && let Some(timer) = self.timers.all.get(&number) {
             let key = format!("{TIMER_PREFIX}{}", timer.name);
             // Maps of strings and numbers: their serialisation has no failing case.
             let value = Bytes::from(serde_json::to_vec(&timer.row).unwrap_or_default());
-            let token = self.timers.token(Stored::Set { timer: number, at, ask });
-            self.effects.push(Effect::Commit { token, ops: vec![Op::Put { space: Space::Kv, key, value }] });
+            let mut ops = vec![Op::Put { space: Space::Kv, key, value }];
+            if timer.row.due_elapsed.is_some() {
+                ops.extend(self.timers.put_elapsed(now));
+            }
+            let token = self.timers.token(Stored::Set { timer: number, armed, ask });
+            self.effects.push(Effect::Commit { token, ops });
         } else {
-            self.timer_is_set(now, number, at, &ask);
+            self.timer_is_set(now, number, armed, &ask);
         }
     }
 
-    fn timer_room(&mut self, owner: Owner) -> Result<(), OsFault> {
+    fn timer_room(&mut self, owner: Owner, by: &By) -> Result<(), OsFault> {
         let fault = if self.timers.len() >= self.limits.timers_max {
             "Too many timers are set: try again later"
+        } else if self.timers.fills_share(by, self.limits.timers_max) {
+            "This agent has set half of all timers that may be set: cancel some"
         } else if let Owner::Client(conn) = owner
             && self.conns.get(&conn).is_some_and(|one| one.timers >= self.limits.conn_timers_max)
         {
@@ -178,10 +324,19 @@ impl Router {
         self.timers.next += 1;
         let number = self.timers.next;
         let correlation = template.correlation.or_else(|| message.metadata.correlation.clone());
+        let due_elapsed = |ms: u64| Some(self.timers.elapsed?.at(now) + ms + TICK_MS);
         let row = TimerRow {
+            due_elapsed: match when {
+                When::After { ms } if durable => due_elapsed(ms),
+                When::After { .. } | When::At(_) => None,
+            },
             due: template::due(now, when),
             order: number,
             absolute: matches!(when, When::At(_)),
+            after_ms: match when {
+                When::After { ms } => Some(ms),
+                When::At(_) => None,
+            },
             set_by: message.metadata.id.to_string(),
             message_id,
             fired_id,
@@ -193,10 +348,7 @@ impl Router {
             by: setter.by,
             actor: setter.actor,
         };
-        self.put_timer(
-            number,
-            Timer { name: name.into(), row, owner, durable, armed: None, announced: false },
-        );
+        self.put_timer(number, Timer::new(name.into(), row, owner, durable));
         number
     }
 
@@ -206,15 +358,20 @@ impl Router {
         {
             conn.timers += 1;
         }
+        if let Some(agent) = timer.sharer() {
+            *self.timers.by_agent.entry(agent.clone()).or_default() += 1;
+        }
         self.timers.by_name.insert(timer.name.clone(), number);
         self.timers.all.insert(number, timer);
     }
 
     pub(crate) fn drop_timer(&mut self, number: u64) -> Option<Timer> {
+        self.timers.disarm(number);
+        self.timers.unheard.remove(&number);
         let timer = self.timers.all.remove(&number)?;
         self.timers.by_name.remove(&timer.name);
-        if let Some(deadline) = timer.armed {
-            self.timers.queue.cancel(deadline);
+        if let Some(agent) = timer.sharer() {
+            self.timers.forget_share(agent);
         }
         if let Owner::Client(conn) = timer.owner
             && let Some(conn) = self.conns.get_mut(&conn)
@@ -224,11 +381,11 @@ impl Router {
         Some(timer)
     }
 
-    fn timer_is_set(&mut self, now: Now, number: u64, at: Mono, ask: &Ask) {
-        self.timers.arm(number, at);
+    fn timer_is_set(&mut self, now: Now, number: u64, armed: Armed, ask: &Ask) {
+        self.timers.arm(number, armed);
         let Some(name) = self.timers.all.get(&number).map(|one| one.name.to_string()) else { return };
         self.finish_own(now, ask, Ok(&json!({ "timerId": name })));
-        self.tell(Note::TimerSet { timer: name });
+        self.tell(Note::TimerSet { timer: name }, Some(ask.cause()));
     }
 
     pub(crate) fn cancel_timer(
@@ -242,17 +399,17 @@ impl Router {
         let name = text_member(&message.data, "timerId").unwrap_or_default();
         let named = self.timers.by_name.get(name.as_str()).copied();
         let number = named.filter(|number| self.may_cancel(requester, by, *number));
-        let armed = number.and_then(|number| Some((number, self.timers.all.get_mut(&number)?)));
-        let Some((number, deadline, durable)) =
-            armed.and_then(|(number, one)| Some((number, one.armed.take()?, one.durable)))
-        else {
+        // One that tries again for others has sent its message.
+        let is_unsent = |one: &Timer| one.sent.step == SendStep::Due && one.sent.taken.is_empty();
+        let number = number.filter(|number| self.timers.all.get(number).is_some_and(is_unsent));
+        let disarmed = number.and_then(|number| Some((number, self.timers.disarm(number)?)));
+        let Some((number, armed)) = disarmed else {
             // Unknown, fired, on its way, or another's, of which nothing is told: not an error.
             return self.finish_own(now, &ask, Ok(&json!({ "cancelled": false })));
         };
-        self.timers.queue.cancel(deadline);
-        if durable {
+        if self.timers.all.get(&number).is_some_and(|one| one.durable) {
             let key = format!("{TIMER_PREFIX}{name}");
-            let token = self.timers.token(Stored::Cancel { timer: number, at: deadline.at, ask });
+            let token = self.timers.token(Stored::Cancel { timer: number, armed, ask });
             self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
         } else {
             self.timer_is_cancelled(now, number, &ask);
@@ -283,7 +440,7 @@ impl Router {
     fn timer_is_cancelled(&mut self, now: Now, number: u64, ask: &Ask) {
         self.counters.timers_cancelled += 1;
         if let Some(timer) = self.drop_timer(number) {
-            self.tell(Note::TimerCancelled { timer: timer.name.to_string() });
+            self.tell(Note::TimerCancelled { timer: timer.name.to_string() }, Some(ask.cause()));
         }
         self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
     }
@@ -291,28 +448,42 @@ impl Router {
     pub(crate) fn timer_committed(&mut self, now: Now, token: Token, result: Result<(), String>) {
         let failed = |why: &str| OsFault::new(503, format!("The timer could not be stored: {why}"));
         match (self.timers.commits.remove(&token), result) {
-            (Some(Stored::Set { timer, at, ask }), Ok(())) => self.timer_is_set(now, timer, at, &ask),
+            (Some(Stored::Set { timer, armed, ask }), Ok(())) => self.timer_is_set(now, timer, armed, &ask),
             (Some(Stored::Set { timer, ask, .. }), Err(why)) => {
                 self.drop_timer(timer);
                 self.finish_own(now, &ask, Err(failed(&why)));
             }
             (Some(Stored::Cancel { timer, ask, .. }), Ok(())) => self.timer_is_cancelled(now, timer, &ask),
-            (Some(Stored::Cancel { timer, at, ask }), Err(why)) => {
-                self.timers.arm(timer, at);
+            (Some(Stored::Cancel { timer, armed, ask }), Err(why)) => {
+                self.timers.arm(timer, armed);
                 self.finish_own(now, &ask, Err(failed(&why)));
             }
-            (Some(Stored::Forget { timer }), Err(why)) => {
+            (Some(Stored::Forget { timer, cause }), Err(why)) => {
                 let reason = format!("it fired but its row could not be removed, it may fire again: {why}");
-                self.note(Note::TimerLost { timer: timer.to_string(), reason }, Audience::Subscribers);
+                let note = Note::TimerLost { timer: timer.to_string(), reason };
+                self.note(note, Audience::Subscribers, cause);
             }
-            (Some(Stored::Forget { .. }), Ok(())) | (None, _) => {}
+            // It is written again with the next timer, or when the wall clock changes again.
+            (Some(Stored::Forget { .. }), Ok(())) | (Some(Stored::Elapsed), _) | (None, _) => {}
+        }
+    }
+
+    /// Writes the elapsed time down again when the wall clock has changed beside it and delays may be waiting.
+    pub(crate) fn keep_elapsed(&mut self, now: Now) {
+        let is_outdated = self.timers.elapsed.is_some_and(|elapsed| elapsed.is_outdated(now));
+        if is_outdated
+            && !self.timers.is_empty()
+            && let Some(op) = self.timers.put_elapsed(now)
+        {
+            let token = self.timers.token(Stored::Elapsed);
+            self.effects.push(Effect::Commit { token, ops: vec![op] });
         }
     }
 
     /// Of interest to subscribers only: a log line per timer would be noise.
-    pub(crate) fn tell(&mut self, note: Note) {
+    pub(crate) fn tell(&mut self, note: Note, cause: Option<Cause>) {
         if OsType::new(note.ty()).is_ok_and(|ty| !self.table.listeners(&ty).is_empty()) {
-            self.note(note, Audience::Subscribers);
+            self.note(note, Audience::Subscribers, cause);
         }
     }
 }

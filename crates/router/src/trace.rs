@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millrace_model::{OsId, OsKind, OsMessage, OsType, Timestamp};
+use millrace_model::{JsonText, Namespaces, OsId, OsKind, OsMessage, OsType, Timestamp};
 
-use crate::input::ConnId;
+use crate::input::{By, ConnId};
+use crate::own::TIMER_SET;
 
 /// Where a message came from, or went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,83 @@ pub struct TraceRecord {
     pub id: OsId,
     pub causation: Option<OsId>,
     pub correlation: Option<OsId>,
+    /// The code of an error.
+    pub code: Option<u16>,
+    /// The beginning of its data, as far as it is kept.
+    pub data: Box<str>,
+    /// Where whoever began this may act. `None`: everywhere, or it is not known: then it is for those who may, too.
+    pub namespaces: Namespaces,
+}
+
+impl TraceRecord {
+    /// Whether somebody who may act in `namespaces` may see it: it must be of somebody who may act in no others.
+    fn is_seen_from(&self, namespaces: &Namespaces) -> bool {
+        let Some(own) = namespaces else { return true };
+        self.namespaces.as_deref().is_some_and(|names| names.iter().all(|name| own.contains(name)))
+    }
+}
+
+/// Where whoever began an undertaking may act: only they and those who may act there see it in the trace.
+pub(crate) type Realm = Namespaces;
+
+pub(crate) fn realm_of(by: &By) -> Realm {
+    by.as_deref().and_then(|by| by.namespaces.clone())
+}
+
+/// On whose behalf a request is made: who access lists are asked about, and who sees it in the trace. For a request that
+/// a capability makes the two differ: it acts as itself, in an undertaking that somebody else began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Behalf {
+    pub(crate) by: By,
+    pub(crate) realm: Realm,
+}
+
+impl Behalf {
+    pub(crate) fn of(by: By) -> Behalf {
+        let realm = realm_of(&by);
+        Behalf { by, realm }
+    }
+}
+
+/// Stands behind data that is longer than what is kept of it.
+const CUT: &str = "...";
+/// Its data holds a token.
+const AUTHENTICATE: &str = "Syscall.Authenticate";
+/// Paths of Memory that take ciphertext only begin with this. A value that was refused there is plaintext.
+const SEALED: &str = "/vault";
+
+/// Whether data must not be kept, because it holds a secret or a timer is to send a message that does. A text with
+/// escapes is compared as it reads, not as it is spelled.
+fn is_secret(ty: &str, data: &str) -> bool {
+    let names = |secret: &str| {
+        data.contains(secret)
+            || (data.contains('\\') && serde_json::from_str(data).is_ok_and(|value| mentions(&value, secret)))
+    };
+    match ty {
+        AUTHENTICATE => true,
+        TIMER_SET => names(AUTHENTICATE) || names(SEALED),
+        _ => ty.starts_with("Memory.") && names(SEALED),
+    }
+}
+
+/// Whether some text inside the value holds `secret`. The value was parsed at the door, so its depth is bounded.
+fn mentions(value: &serde_json::Value, secret: &str) -> bool {
+    match value {
+        serde_json::Value::String(text) => text.contains(secret),
+        serde_json::Value::Array(items) => items.iter().any(|item| mentions(item, secret)),
+        serde_json::Value::Object(fields) => {
+            fields.iter().any(|(name, value)| name.contains(secret) || mentions(value, secret))
+        }
+        _ => false,
+    }
+}
+
+fn code_of(data: &JsonText) -> Option<u16> {
+    #[derive(serde::Deserialize)]
+    struct Fault {
+        code: u16,
+    }
+    serde_json::from_str::<Fault>(data.as_str()).ok().map(|fault| fault.code)
 }
 
 /// What to look for.
@@ -59,12 +137,13 @@ pub enum TraceQuery {
 pub(crate) struct Trace {
     ring: VecDeque<TraceRecord>,
     max: usize,
+    data_bytes_max: usize,
     next: u64,
 }
 
 impl Trace {
-    pub(crate) fn new(max: usize) -> Trace {
-        Trace { ring: VecDeque::new(), max, next: 1 }
+    pub(crate) fn new(max: usize, data_bytes_max: usize) -> Trace {
+        Trace { ring: VecDeque::new(), max, data_bytes_max, next: 1 }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -76,6 +155,7 @@ impl Trace {
         at: Timestamp,
         from: Party,
         step: Step,
+        namespaces: Namespaces,
         message: &OsMessage,
     ) -> &TraceRecord {
         if self.ring.len() >= self.max.max(1) {
@@ -92,20 +172,47 @@ impl Trace {
             id: metadata.id.clone(),
             causation: metadata.causation.clone(),
             correlation: metadata.correlation.clone(),
+            code: (message.kind == OsKind::Error).then(|| code_of(&message.data)).flatten(),
+            data: self.beginning(message),
+            namespaces,
         });
         self.next += 1;
         &self.ring[self.ring.len() - 1]
     }
 
-    /// Oldest first, at most `max` of those with a number above `after`.
-    pub(crate) fn find(&self, query: &TraceQuery, after: u64, max: usize) -> Vec<TraceRecord> {
+    /// Copied, so that a record does not keep the whole message in memory.
+    fn beginning(&self, message: &OsMessage) -> Box<str> {
+        let (ty, data) = (message.ty.as_str(), message.data.as_str());
+        if self.data_bytes_max == 0 || is_secret(ty, data) {
+            return Box::default();
+        }
+        if data.len() <= self.data_bytes_max {
+            return data.into();
+        }
+        // With its exact size: a text that is shrunk to it is copied once more, and this is done for every message.
+        let kept = &data[..data.floor_char_boundary(self.data_bytes_max)];
+        let mut beginning = String::with_capacity(kept.len() + CUT.len());
+        beginning.push_str(kept);
+        beginning.push_str(CUT);
+        beginning.into()
+    }
+
+    /// Oldest first, at most `max` of those with a number above `after` that somebody who may act in `from` may see.
+    pub(crate) fn find(
+        &self,
+        query: &TraceQuery,
+        after: u64,
+        max: usize,
+        from: &Namespaces,
+    ) -> Vec<TraceRecord> {
         let hits: Vec<&TraceRecord> = match query {
             TraceQuery::Correlation(id) => {
                 self.ring.iter().filter(|record| record.correlation.as_ref() == Some(id)).collect()
             }
             TraceQuery::Id(id) => self.descendants(id),
         };
-        hits.into_iter().filter(|record| record.number > after).take(max).cloned().collect()
+        let shown = |record: &&TraceRecord| record.number > after && record.is_seen_from(from);
+        hits.into_iter().filter(shown).take(max).cloned().collect()
     }
 
     /// One pass is enough: a consequence is seen after its cause.
@@ -121,5 +228,32 @@ impl Trace {
             }
         }
         hits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_and_plaintext_for_the_vault_are_secret_however_they_are_spelled() {
+        for (ty, data) in [
+            (AUTHENTICATE, r#"{"token":"t"}"#),
+            (TIMER_SET, r#"{"message":{"type":"Syscall.Authenticate","data":{"token":"t"}}}"#),
+            ("Memory.Set", r#"{"path":"/vault/a","value":"plain"}"#),
+            ("Memory.Set", r#"{"path":"\/vault\/a","value":"plain"}"#),
+            ("Memory.Set", r#"{"path":"\u002fvault/a","value":"plain"}"#),
+            ("Memory.Changed", r#"{"path":"/vault/a"}"#),
+            (TIMER_SET, r#"{"message":{"type":"Memory.Set","data":{"path":"\u002fvault/a","value":"p"}}}"#),
+        ] {
+            assert!(is_secret(ty, data), "{ty} {data}");
+        }
+        for (ty, data) in [
+            ("Memory.Set", r#"{"path":"/a","value":"a \"quoted\" text"}"#),
+            (TIMER_SET, r#"{"message":{"type":"Memory.Set","data":{"path":"/a","value":1}}}"#),
+            ("Bus.Publish", r#"{"topic":"t","payload":"/vault"}"#),
+        ] {
+            assert!(!is_secret(ty, data), "{ty} {data}");
+        }
     }
 }

@@ -5,13 +5,14 @@ mod desk;
 
 use std::sync::Arc;
 
-use desk::{Desk, message};
-use millrace_model::{Actor, Principal};
-use millrace_router::{ConnId, Input, RouterLimits};
+use desk::{Desk, caused, message};
+use millrace_model::{Actor, Namespace, OsId, Principal};
+use millrace_router::{ConnId, Input, NotVouched, RouterLimits, TraceQuery};
 use serde_json::json;
 
 fn agent(name: &str) -> Arc<Principal> {
-    Arc::new(Principal { agent: Actor::new(name).unwrap(), roles: vec![Actor::new("role").unwrap()] })
+    let roles = vec![Actor::new("role").unwrap()];
+    Arc::new(Principal { agent: Actor::new(name).unwrap(), roles, namespaces: None })
 }
 
 fn desk_of(name: &str, limits: RouterLimits) -> Desk {
@@ -45,6 +46,37 @@ fn a_timer_acts_on_behalf_of_whoever_set_it_also_after_a_restart() {
     after.restore(rows);
     after.run();
     assert_eq!(after.by, Some(agent("alice")));
+}
+
+#[test]
+fn an_agent_gets_half_of_all_timers_also_after_a_restart() {
+    let limits = RouterLimits { timers_max: 4, conn_timers_max: 4, ..RouterLimits::default() };
+    let template = json!({"kind": "command", "type": "Echo.Do", "data": 1});
+    let set = |desk: &mut Desk, conn: u64, id: &str| {
+        desk.client(
+            conn,
+            message("command", "Timer.Set", id, json!({"delayMs": 60_000, "message": template})),
+        );
+        desk.run().join("\n")
+    };
+    let mut rows = std::collections::BTreeMap::new();
+    let mut desk = desk_of("alice", limits.clone());
+    for id in ["a", "b"] {
+        assert!(set(&mut desk, 7, id).starts_with("commit"));
+        desk.commit(&mut rows);
+        desk.run();
+    }
+    let mut after = desk_of("alice", limits);
+    after.restore(rows);
+    for mut desk in [desk, after] {
+        let refused = set(&mut desk, 7, "c");
+        assert!(refused.contains("This agent has set half of all timers that may be set"), "{refused}");
+        desk.give(Input::Open { conn: ConnId(8), by: Some(agent("bob")) });
+        assert!(set(&mut desk, 8, "d").starts_with("commit"));
+        // Connection 1 has no token.
+        assert!(set(&mut desk, 1, "e").starts_with("commit"));
+        assert!(set(&mut desk, 1, "f").contains("Too many timers are set"));
+    }
 }
 
 #[test]
@@ -175,4 +207,113 @@ fn who_shows_a_token_later_is_somebody_else_from_then_on() {
     assert_eq!(desk.by, Some(agent("alice")), "what was sent before was sent by whoever it was");
     desk.turn();
     assert_eq!(desk.by, Some(agent("bob")));
+}
+
+#[test]
+fn a_timer_of_an_agent_who_may_not_any_more_sends_nothing_and_is_gone() {
+    for kind in ["command", "event"] {
+        let mut desk = desk_of("alice", RouterLimits::default());
+        let ty = if kind == "event" { "Echo.Said" } else { "Echo.Do" };
+        let template = json!({"kind": kind, "type": ty, "data": 1});
+        desk.client(7, message("command", "Timer.Set", "s", json!({"delayMs": 1, "message": template})));
+        desk.run();
+        let mut rows = std::collections::BTreeMap::new();
+        desk.commit(&mut rows);
+        assert_eq!(rows.len(), 1);
+        let reason = "no token of agent alice is accepted any more".to_owned();
+        desk.refuses = Some(NotVouched::Refused(reason));
+        // Before and after a restart alike.
+        let mut after = Desk::new();
+        after.now = desk.now;
+        after.refuses.clone_from(&desk.refuses);
+        after.restore(rows.clone());
+        for desk in [&mut desk, &mut after] {
+            desk.pass(5);
+            let out = desk.run();
+            assert_eq!(
+                out.iter().filter(|line| line.contains("note Sys.TimerRefused")).count(),
+                1,
+                "{out:?}"
+            );
+            assert!(!out.iter().any(|line| line.contains("gets")), "neither it nor Timer.Fired: {out:?}");
+            assert!(out.iter().any(|line| line.starts_with("commit")), "its row goes: {out:?}");
+            assert_eq!((desk.router.counters().timers_refused, desk.router.counters().timers_fired), (1, 0));
+            assert_eq!(desk.router.gauges().timers, 0);
+        }
+    }
+}
+
+#[test]
+fn a_timer_whose_token_has_expired_by_a_doubtful_clock_is_kept_and_sent_later() {
+    let mut desk = desk_of("alice", RouterLimits::default());
+    let template = json!({"kind": "command", "type": "Echo.Do", "data": 1});
+    desk.client(7, message("command", "Timer.Set", "s", json!({"delayMs": 1, "message": template})));
+    desk.run();
+    desk.commit(&mut std::collections::BTreeMap::new());
+    desk.refuses = Some(NotVouched::InDoubt("the token of agent alice has expired".to_owned()));
+    desk.pass(5);
+    let out = desk.run();
+    assert!(!out.iter().any(|line| line.contains("gets") || line.contains("TimerRefused")), "{out:?}");
+    assert_eq!((desk.router.counters().timers_refused, desk.router.gauges().timers), (0, 1));
+    desk.refuses = None;
+    desk.pass(60_000);
+    let out = desk.run();
+    assert!(out.iter().any(|line| line.contains("gets command Echo.Do")), "{out:?}");
+}
+
+fn bound(name: &str, namespaces: &[&str]) -> Arc<Principal> {
+    let names = namespaces.iter().map(|name| Namespace::new(name).unwrap()).collect();
+    Arc::new(Principal { agent: Actor::new(name).unwrap(), roles: Vec::new(), namespaces: Some(names) })
+}
+
+#[test]
+fn the_trace_of_one_namespace_is_not_anothers() {
+    let mut desk = Desk::with(RouterLimits::default());
+    for (conn, by) in
+        [(7, bound("ann", &["eu"])), (8, bound("bob", &["eu", "us"])), (9, bound("cid", &["us"]))]
+    {
+        desk.give(Input::Open { conn: ConnId(conn), by: Some(by) });
+        // All three use the same correlation, which is no secret.
+        let mut asked = message("query", "Echo.Say", &format!("q{conn}"), json!(1));
+        asked.metadata.correlation = Some(OsId::new("shared").unwrap());
+        desk.client(conn, asked);
+        desk.run();
+        // What the capability says while it works on it, and its answer, are part of the same undertaking.
+        let during = desk.delivery(&format!("q{conn}"));
+        let cause = format!("q{conn}");
+        desk.say(
+            "Echo",
+            Some(during),
+            caused("event", "Echo.Said", &format!("e{conn}"), json!(1), Some(&cause)),
+        );
+        desk.answer(&cause, json!("yes"));
+        desk.run();
+    }
+    // Of the loop's owner, whom nothing binds.
+    let mut asked = message("query", "Echo.Say", "q1", json!(1));
+    asked.metadata.correlation = Some(OsId::new("shared").unwrap());
+    desk.client(1, asked);
+    desk.run();
+    let seen = |namespaces: Option<&[&str]>, query: &TraceQuery| {
+        let from = namespaces.map(|names| names.iter().map(|name| Namespace::new(name).unwrap()).collect());
+        let records = desk.router.trace(query, 0, 100, &from);
+        let mut ids: Vec<String> = records
+            .iter()
+            .map(|record| record.causation.as_ref().unwrap_or(&record.id).to_string())
+            .collect();
+        ids.dedup();
+        ids
+    };
+    let shared = TraceQuery::Correlation(OsId::new("shared").unwrap());
+    assert_eq!(seen(Some(&["eu"]), &shared), ["q7"], "not bob's, who may do more than ann");
+    assert_eq!(seen(Some(&["us"]), &shared), ["q9"]);
+    assert_eq!(seen(Some(&["eu", "us"]), &shared), ["q7", "q8", "q9"]);
+    assert_eq!(seen(Some(&["default"]), &shared), Vec::<String>::new());
+    assert_eq!(seen(None, &shared), ["q7", "q8", "q9", "q1"]);
+    let of_ann = TraceQuery::Id(OsId::new("q7").unwrap());
+    assert!(seen(Some(&["us"]), &of_ann).is_empty(), "nor by its id");
+    let from = Some([Namespace::new("eu").unwrap()].into());
+    let kinds: Vec<_> =
+        desk.router.trace(&of_ann, 0, 100, &from).iter().map(|one| one.kind.as_str()).collect();
+    assert_eq!(kinds, ["query", "event", "reply"], "all of its own");
 }

@@ -140,17 +140,20 @@ fn every_list_has_an_end() {
 #[test]
 fn branches_are_described_in_both_shapes() {
     let manifest = Manifest::parse(
-        r#"{"name":"A","inbound":[{"kind":"query","type":"A.B","description":"Does b","data":{"type":"object"}},
-                                 {"kind":"command","type":"A.C","description":"c","data":{"description":"own"}}]}"#,
+        r#"{"name":"A","description":"All of it",
+            "inbound":[{"kind":"query","type":"A.B","description":"Does b","data":{"type":"object"}},
+                       {"kind":"command","type":"A.C","description":"c","data":{"description":"own"}},
+                       {"kind":"command","type":"A.D"}]}"#,
     )
     .unwrap();
     assert_eq!(
-        manifest.inbound[0].describe(),
-        json!({ "name": "A.B", "kind": "query", "description": "Does b",
+        manifest.inbound[0].describe(&manifest),
+        json!({ "name": "A.B", "kind": "query", "capability": "A", "description": "Does b",
                 "input": { "type": "object", "description": "Does b" }, "output": {} })
     );
     assert_eq!(
-        manifest.inbound[1].describe_in_schemas(),
-        json!({ "kind": "command", "description": "c", "input": { "description": "own" }, "output": {} })
+        manifest.inbound[1].describe_in_schemas(&manifest),
+        json!({ "kind": "command", "capability": "A", "description": "c", "input": { "description": "own" }, "output": {} })
     );
+    assert_eq!(manifest.inbound[2].describe(&manifest)["description"], "All of it");
 }

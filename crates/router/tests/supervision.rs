@@ -14,7 +14,7 @@ fn a_crash_fails_what_was_begun_and_keeps_the_rest() {
     desk.ask("b");
     desk.run();
     let (capability, begun) = (desk.ids["Echo"], vec![desk.delivery("a")]);
-    desk.give(Input::Crashed { capability, begun, fault: OsFault::new(500, "it ended") });
+    desk.give(Input::Crashed { capability, begun, over: None, fault: OsFault::new(500, "it ended") });
     let told = desk.run();
     assert_eq!(told[0], r#"1 is told error Echo.Say {"code":500,"message":"it ended"} <a"#);
     assert!(told.contains(&"note Sys.CapabilityDown".to_owned()), "{told:?}");
@@ -91,7 +91,7 @@ fn a_bus_event_that_nobody_has_seen_did_not_fail() {
     }
     assert_eq!(desk.run().last().unwrap(), "settle 3 unseen", "the mailbox is full");
     let (capability, begun) = (desk.ids["Ear"], vec![desk.delivery("bus-1")]);
-    desk.give(Input::Crashed { capability, begun, fault: OsFault::new(500, "it ended") });
+    desk.give(Input::Crashed { capability, begun, over: None, fault: OsFault::new(500, "it ended") });
     assert!(desk.effects().contains(&"settle 1 failed 500".to_owned()));
     desk.give(Input::Unhealthy { capability, reason: "x".to_owned() });
     assert!(desk.effects().contains(&"settle 2 unseen".to_owned()), "it had not begun that");
@@ -153,7 +153,7 @@ fn the_trace_holds_the_tree_of_causes_and_forgets_the_oldest() {
     desk.run();
     let root = TraceQuery::Id(millrace_model::OsId::new("root").unwrap());
     let ids = |desk: &Desk| -> Vec<String> {
-        desk.router.trace(&root, 0, 10).iter().map(|record| record.id.to_string()).collect()
+        desk.router.trace(&root, 0, 10, &None).iter().map(|record| record.id.to_string()).collect()
     };
     assert_eq!(ids(&desk), ["root", "child", "reply", "grandchild"]);
     desk.ask("other");

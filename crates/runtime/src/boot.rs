@@ -1,23 +1,28 @@
 //! What the engine needs to know before its first input, read in pages.
 
 use bytes::Bytes;
-use millrace_bus::Snapshot;
-use millrace_model::{Space, Timestamp};
+use millrace_bus::{DelayedElsewhere, DueBy, Snapshot};
+use millrace_model::{Boot, Offset, Space, Timestamp, keys};
 use millrace_store::{KeyRange, Store, StoreError, each_row};
 
-pub(crate) fn snapshot(store: &dyn Store) -> Result<Snapshot, StoreError> {
+pub(crate) fn snapshot(store: &dyn Store, boot: Option<Boot>) -> Result<Snapshot, StoreError> {
+    let streams = store.streams()?;
     Ok(Snapshot {
         topics: table(store, Space::Topics)?,
         groups: table(store, Space::Groups)?,
         cursors: table(store, Space::Cursors)?,
         tries: table(store, Space::Tries)?,
         seed: rand::random(),
-        first_due: store.scan(Space::Due, &KeyRange::all(), 1)?.first().map(|row| due_at(&row.key)),
-        streams: store
-            .streams()?
-            .into_iter()
-            .map(|bounds| (bounds.stream, bounds.start, bounds.next))
-            .collect(),
+        first_due: first_due(store)?,
+        elapsed: row(store, Space::Kv, keys::ELAPSED)?,
+        ages: row(store, Space::Kv, keys::AGES)?,
+        boot,
+        newest: streams
+            .iter()
+            .filter(|bounds| bounds.next > Offset::FIRST && !bounds.stream.topic.is_system())
+            .map(|bounds| bounds.last_ts)
+            .max(),
+        streams: streams.into_iter().map(|bounds| (bounds.stream, bounds.start, bounds.next)).collect(),
     })
 }
 
@@ -27,19 +32,53 @@ fn table(store: &dyn Store, space: Space) -> Result<Vec<(String, Bytes)>, StoreE
     Ok(rows)
 }
 
-/// The time a delayed event's key begins with. A key that says nothing is due now: the engine then looks at its row.
-fn due_at(key: &str) -> Timestamp {
-    let time = key.split_once('/').and_then(|(time, _)| u64::from_str_radix(time, 16).ok());
-    Timestamp(time.unwrap_or(0))
+fn row(store: &dyn Store, space: Space, key: &str) -> Result<Option<Bytes>, StoreError> {
+    let range = KeyRange { from: key.to_owned(), to: Some(format!("{key}\0")) };
+    Ok(store.scan(space, &range, 1)?.into_iter().next().map(|row| row.value))
+}
+
+pub(crate) fn due_range(by: DueBy) -> KeyRange {
+    let (from, to) = by.key_range();
+    KeyRange { from: from.to_owned(), to: to.map(str::to_owned) }
+}
+
+/// What the engine is told when somebody has delayed events.
+pub(crate) fn delayed(store: &dyn Store) -> Result<DelayedElsewhere, StoreError> {
+    Ok(DelayedElsewhere { first_due: first_due(store)?, elapsed: row(store, Space::Kv, keys::ELAPSED)? })
+}
+
+/// A key that names no time is due now: the engine then looks at its row.
+fn first_due(store: &dyn Store) -> Result<Vec<(DueBy, Timestamp)>, StoreError> {
+    let mut first = Vec::new();
+    for by in DueBy::ALL {
+        let found = store.scan_keys(Space::Due, &due_range(by), 1)?;
+        first.extend(found.first().map(|key| (by, keys::due_time(key).unwrap_or_default())));
+    }
+    Ok(first)
 }
 
 #[cfg(test)]
 mod tests {
+    use millrace_model::{Batch, Op};
+    use millrace_store::MemoryStore;
+
     use super::*;
 
     #[test]
-    fn a_due_key_tells_its_time() {
-        assert_eq!(due_at(&millrace_model::keys::due(Timestamp(77), 1, 2)), Timestamp(77));
-        assert_eq!(due_at("garbage"), Timestamp(0));
+    fn the_first_delayed_event_of_each_kind_is_found() {
+        let store = MemoryStore::default();
+        assert_eq!(first_due(&store).unwrap(), []);
+        let put = |key| Op::Put { space: Space::Due, key, value: Bytes::new() };
+        let ops = vec![
+            put(keys::due(Timestamp(77), 1, 2)),
+            put(keys::due(Timestamp(78), 1, 2)),
+            put(keys::due_after(Timestamp(5), 1, 2)),
+        ];
+        store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
+        let found = first_due(&store).unwrap();
+        assert_eq!(found, [(DueBy::Wall, Timestamp(77)), (DueBy::Elapsed, Timestamp(5))]);
+        let ops = vec![put("garbage".to_owned())];
+        store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
+        assert_eq!(first_due(&store).unwrap()[0], (DueBy::Wall, Timestamp(77)));
     }
 }

@@ -22,7 +22,7 @@ use crate::handle::{Ended, Shared};
 use crate::inbox::{Inbox, Job, Turn};
 use crate::link::Asked;
 use crate::owner::Owner;
-use crate::writer::Writer;
+use crate::writer::{Writer, Wrote};
 
 /// Enough: one waits for the disk, one decides.
 pub(crate) const THREADS: usize = 2;
@@ -44,9 +44,11 @@ impl Crew {
             match inbox.next(&self.shared.backlog, &self.shared.settings) {
                 Job::Decide(turn) => self.decide(turn),
                 Job::Commit => {
-                    // A store that failed stays with whoever met it: nobody writes any more.
-                    if self.writer.commit_queued() {
-                        inbox.wrote();
+                    match self.writer.commit_queued() {
+                        Wrote::Done => inbox.wrote(),
+                        Wrote::Again(at) => inbox.wrote_nothing(at),
+                        // A store that failed stays with whoever met it: nobody writes any more.
+                        Wrote::Never => {}
                     }
                 }
                 Job::Chores => {
@@ -76,12 +78,19 @@ impl Crew {
         if !(may_commit && can_block()) {
             return inbox.leave(backlog, settings);
         }
-        if inbox.commit_alone(backlog, settings) && block_in_place(|| self.writer.commit_queued()) {
-            if let Some(turn) = inbox.wrote_alone(backlog, settings) {
-                self.decide(turn);
-            }
-            inbox.leave(backlog, settings);
+        if !inbox.commit_alone(backlog, settings) {
+            return;
         }
+        match block_in_place(|| self.writer.commit_queued()) {
+            Wrote::Done => {
+                if let Some(turn) = inbox.wrote_alone(backlog, settings) {
+                    self.decide(turn);
+                }
+            }
+            Wrote::Again(at) => inbox.wrote_nothing(at),
+            Wrote::Never => return,
+        }
+        inbox.leave(backlog, settings);
     }
 
     /// If the engine falls over a bug, the owner is dropped on the way out and tells everybody.

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::notes::Notes;
 use crate::outbox::{Item, Outbox, Pressure};
 use crate::readers::{Job, Jobs};
+use crate::schemas::Schemas;
 use crate::writer::Backlog;
 
 /// The owner's side of everything effects lead to. Gathers during a turn and hands over once at its end.
@@ -19,6 +20,7 @@ pub(crate) struct Dispatch {
     backlog: Arc<Backlog>,
     jobs: Arc<Jobs>,
     notes: Notes,
+    schemas: Arc<Schemas>,
     conns: HashMap<ConnId, Conn>,
     calls: HashMap<u64, oneshot::Sender<Reply>>,
     next_call: u64,
@@ -44,11 +46,17 @@ pub(crate) enum Feedback {
 }
 
 impl Dispatch {
-    pub(crate) fn new(backlog: Arc<Backlog>, jobs: Arc<Jobs>, notes: Notes) -> Dispatch {
+    pub(crate) fn new(
+        backlog: Arc<Backlog>,
+        jobs: Arc<Jobs>,
+        notes: Notes,
+        schemas: Arc<Schemas>,
+    ) -> Dispatch {
         Dispatch {
             backlog,
             jobs,
             notes,
+            schemas,
             conns: HashMap::new(),
             calls: HashMap::new(),
             next_call: 0,
@@ -107,8 +115,12 @@ impl Dispatch {
                 let rule = Retention { older_than, bytes_max };
                 self.reads.push(Job::FindStart { token, stream, rule });
             }
-            Effect::ScanDue { token, rows_max } => self.reads.push(Job::ScanDue { token, rows_max }),
+            Effect::ScanDue { token, waits, rows_max } => {
+                self.reads.push(Job::ScanDue { token, waits, rows_max });
+            }
             Effect::ReadTopic { token, topic } => self.reads.push(Job::ReadTopic { token, topic }),
+            Effect::CheckRetained { token, check } => self.reads.push(Job::CheckRetained { token, check }),
+            Effect::SchemaInForce { topic, schema } => self.schemas.set(topic, schema),
             Effect::Reply { to, reply } => self.reply(to, reply),
             Effect::Deliver { conn, group, event, attempts } => {
                 self.stage(conn, Item::Delivery { group, event, attempts });

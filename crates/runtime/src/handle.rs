@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use millrace_bus::{By, ConnId, Note, Reply, Request};
 use millrace_model::Namespace;
+use millrace_shell::SystemClock;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::clock::SystemClock;
 use crate::crew::{self, Crew};
 use crate::health::Health;
 use crate::inbox::Inbox;
@@ -15,6 +15,7 @@ use crate::link::{Asked, Link, units};
 use crate::metrics::{self, Metrics, ShellView};
 use crate::notes::NotesEnd;
 use crate::outbox::Outbox;
+use crate::schemas::Schemas;
 use crate::settings::RuntimeSettings;
 use crate::writer::Backlog;
 
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) notes: NotesEnd,
+    pub(crate) schemas: Arc<Schemas>,
     pub(crate) conns: AtomicU64,
     /// Turns true when the owner is gone.
     pub(crate) ended: watch::Sender<bool>,
@@ -92,8 +94,9 @@ impl Handle {
     pub async fn hand_over(&self, by: By, request: Request) -> Result<Call, Ended> {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
+        let checked = self.shared.schemas.check(&request).await;
         self.shared.inbox.reserve(units).await?;
-        let asked = std::iter::once((Asked::Call { answer, by, request }, units));
+        let asked = std::iter::once((Asked::Call { answer, by, request, checked }, units));
         crew::ask(&self.shared, asked, self.may_commit)?;
         Ok(Call(reply))
     }
@@ -109,6 +112,11 @@ impl Handle {
         self.shared.notes.take()
     }
 
+    /// The clock the engine is told the time by.
+    pub fn clock(&self) -> &SystemClock {
+        &self.shared.clock
+    }
+
     pub fn health(&self) -> &Health {
         &self.shared.health
     }
@@ -116,6 +124,7 @@ impl Handle {
     pub fn metrics(&self) -> ShellView {
         ShellView {
             uptime_ms: self.shared.clock.now().mono.0,
+            clock_steps: self.shared.clock.steps(),
             requests_waiting: self.shared.inbox.requests_waiting() as u64,
             backlog_batches: self.shared.backlog.batches() as u64,
             backlog_bytes: self.shared.backlog.bytes() as u64,

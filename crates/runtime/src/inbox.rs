@@ -46,6 +46,8 @@ struct Lanes {
     writing: bool,
     /// Turns that were let in before a commit that waits.
     put_off: u32,
+    /// Not before then is anything committed: the last attempt left nothing.
+    commit_at: Option<Instant>,
     /// When the engine must be asked again even if nothing happens.
     decide_at: Instant,
     /// When the writer has something to do besides commits; after a commit that comes first, or a busy writer would
@@ -91,6 +93,7 @@ impl Inbox {
                 deciding: false,
                 writing: false,
                 put_off: 0,
+                commit_at: None,
                 // The engine may have work from before the restart.
                 decide_at: now,
                 chores_at: now,
@@ -173,7 +176,8 @@ impl Inbox {
         let mut lanes = self.lock();
         let alone = lanes.sleepers.len() == crew::THREADS && lanes.helpers == 1 && !lanes.ended;
         let idle = !lanes.deciding && lanes.requests.is_empty() && lanes.completions.is_empty();
-        let commits = alone && idle && !lanes.writing && backlog.waiting() == 1;
+        let can_write = !lanes.writing && lanes.commit_at.is_none();
+        let commits = alone && idle && can_write && backlog.waiting() == 1;
         if commits {
             lanes.writing = true;
         } else {
@@ -241,7 +245,7 @@ impl Inbox {
                 until = until.min(lanes.decide_at);
             }
             if !lanes.writing {
-                until = until.min(lanes.chores_at);
+                until = until.min(lanes.chores_at).min(lanes.commit_at.unwrap_or(until));
             }
             lanes.sleepers.push(until);
             let wait = until.saturating_duration_since(now);
@@ -261,7 +265,9 @@ impl Inbox {
         settings: &RuntimeSettings,
         now: Instant,
     ) -> Option<Job> {
-        let can_write = !lanes.writing && backlog.is_waiting();
+        // At the end there is no time for another pause: one last attempt.
+        let may_commit = lanes.ended || lanes.commit_at.is_none_or(|at| now >= at);
+        let can_write = !lanes.writing && backlog.is_waiting() && may_commit;
         if lanes.ended {
             if lanes.helpers > 0 {
                 return None;
@@ -318,9 +324,10 @@ impl Inbox {
         let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
         let first = lanes.sleepers.iter().min();
         let late = first.is_some_and(|first| {
-            !lanes.deciding && (lanes.decide_at < *first || (!lanes.writing && lanes.chores_at < *first))
+            let chores_at = lanes.chores_at.min(lanes.commit_at.unwrap_or(lanes.chores_at));
+            !lanes.deciding && (lanes.decide_at < *first || (!lanes.writing && chores_at < *first))
         });
-        let write = !lanes.writing && lanes.put_off == 0 && backlog.is_waiting();
+        let write = !lanes.writing && lanes.put_off == 0 && lanes.commit_at.is_none() && backlog.is_waiting();
         let needed = first.is_some() && (lanes.ended || turn || late || write);
         drop(lanes);
         if needed {
@@ -340,7 +347,15 @@ impl Inbox {
     pub(crate) fn wrote(&self) {
         let mut lanes = self.lock();
         lanes.writing = false;
+        lanes.commit_at = None;
         lanes.chores_next = true;
+    }
+
+    /// An attempt to commit left nothing: the next one is due then. Chores go on meanwhile, they may make room.
+    pub(crate) fn wrote_nothing(&self, at: Instant) {
+        let mut lanes = self.lock();
+        lanes.writing = false;
+        lanes.commit_at = Some(at);
     }
 
     /// The chores are done until then.

@@ -11,7 +11,8 @@
 //! out; it never waits for a disk or a socket. Owner and writer are jobs, not threads: two threads share them, so that
 //! a lone request need not wait until a sleeping thread has woken (see `crew`), and while one waits for the disk the
 //! other can decide. A slow disk fills the writer's backlog, at whose bound the owner takes
-//! no more requests, so the edges stop reading their sockets. A slow reader fills its own outbox and nobody else's.
+//! no more requests, so the edges stop reading their sockets. A slow reader fills its own outbox and nobody else's. A
+//! monitor beside them tells what a slow commit waits for, and when the disk has no room.
 //!
 //! What it does not do: it parses no frames and knows no sockets (the server does), it decides nothing (the engine
 //! does), it knows no database (the store port does).
@@ -19,7 +20,6 @@
 //! Start with [`Runtime::start`], then [`Handle`].
 
 mod boot;
-mod clock;
 mod crew;
 mod dispatch;
 mod handle;
@@ -27,20 +27,22 @@ mod health;
 mod inbox;
 mod link;
 mod metrics;
+mod monitor;
 mod notes;
 mod outbox;
 mod owner;
 mod readers;
 mod runtime;
+mod schemas;
 mod settings;
 mod watcher;
 mod writer;
 
-pub use clock::SystemClock;
 pub use handle::{Call, Ended, Handle};
-pub use health::Health;
+pub use health::{Health, Stall};
 pub use link::Link;
 pub use metrics::{HistogramView, ShellView};
+pub use millrace_shell::SystemClock;
 pub use outbox::{Item, Taken};
 pub use runtime::{Runtime, StartError, StopOutcome};
 pub use settings::RuntimeSettings;

@@ -1,8 +1,9 @@
 //! A connection's end of the runtime: requests in, items out.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request};
+use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
 use millrace_model::{Namespace, Op};
 use tokio::sync::oneshot;
 
@@ -17,9 +18,9 @@ const ASK_UNITS_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) enum Asked {
     Open { conn: ConnId, namespace: Namespace, outbox: Arc<Outbox> },
-    Request { to: ReplyTo, by: By, request: Request },
-    Call { answer: oneshot::Sender<Reply>, by: By, request: Request },
-    Close { conn: ConnId },
+    Request { to: ReplyTo, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
+    Call { answer: oneshot::Sender<Reply>, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
+    Close { conn: ConnId, evicted: bool },
     Stop { stopped: oneshot::Sender<()> },
 }
 
@@ -42,6 +43,7 @@ pub struct Link {
     shared: Arc<Shared>,
     outbox: Arc<Outbox>,
     may_commit: bool,
+    evicted: AtomicBool,
 }
 
 impl Link {
@@ -54,7 +56,7 @@ impl Link {
     ) -> Result<Link, Ended> {
         let outbox = Arc::new(outbox);
         shared.inbox.tell(Asked::Open { conn, namespace, outbox: outbox.clone() })?;
-        Ok(Link { conn, shared, outbox, may_commit })
+        Ok(Link { conn, shared, outbox, may_commit, evicted: AtomicBool::new(false) })
     }
 
     pub fn conn(&self) -> ConnId {
@@ -80,12 +82,17 @@ impl Link {
                 }
                 (count, total) = (count + 1, sum);
             }
+            // Before the room of the inbox is taken: nobody else waits while these are checked.
+            let mut checked = Vec::with_capacity(count);
+            for (_, request) in &requests[..count] {
+                checked.push(self.shared.schemas.check(request).await);
+            }
             self.shared.inbox.reserve(total).await?;
             let conn = self.conn;
-            let asked = requests.drain(..count).map(|(number, request)| {
+            let asked = requests.drain(..count).zip(checked).map(|((number, request), checked)| {
                 let units = units(&request);
                 let to = ReplyTo::Conn { conn, request: number };
-                (Asked::Request { to, by: by.clone(), request }, units)
+                (Asked::Request { to, by: by.clone(), request, checked }, units)
             });
             // What already waits to be written must not wait for a sync.
             let attended = self.outbox.attend();
@@ -116,6 +123,12 @@ impl Link {
         self.outbox.relieved().await;
     }
 
+    /// The server closes the connection, not its client: when this is dropped, what it holds is given back without an
+    /// attempt.
+    pub fn evict(&self) {
+        self.evicted.store(true, Relaxed);
+    }
+
     pub fn congested(&self) -> bool {
         self.outbox.congested()
     }
@@ -125,6 +138,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.outbox.close();
         // When the runtime has ended there is nobody left to tell.
-        let _ = self.shared.inbox.tell(Asked::Close { conn: self.conn });
+        let evicted = self.evicted.load(Relaxed);
+        let _ = self.shared.inbox.tell(Asked::Close { conn: self.conn, evicted });
     }
 }

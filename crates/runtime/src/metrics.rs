@@ -12,6 +12,7 @@ const SIZE_BUCKETS: &[u64] = &[0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) commits: AtomicU64,
+    pub(crate) commits_retried: AtomicU64,
     pub(crate) commit_batches: AtomicU64,
     pub(crate) commit_events: AtomicU64,
     pub(crate) sync: Histogram,
@@ -32,6 +33,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Metrics {
             commits: AtomicU64::default(),
+            commits_retried: AtomicU64::default(),
             commit_batches: AtomicU64::default(),
             commit_events: AtomicU64::default(),
             sync: Histogram::of(SYNC_BUCKETS_US),
@@ -110,6 +112,8 @@ pub struct ShellView {
     /// Rounds of the owner.
     pub turns: u64,
     pub commits: u64,
+    /// Attempts that left nothing, after which the same commit was tried again.
+    pub commits_retried: u64,
     pub commit_batches: u64,
     pub commit_events: u64,
     /// In microseconds.
@@ -127,6 +131,8 @@ pub struct ShellView {
     pub damaged: u64,
     /// Connections dropped because they did not read.
     pub dropped_slow: u64,
+    /// Steps of the wall clock by more than a minute.
+    pub clock_steps: u64,
     /// What the log and the audit missed because they could not keep up.
     pub notes_dropped: u64,
     /// Waiting to be written to connections, all together.
@@ -137,6 +143,7 @@ pub(crate) fn view(metrics: &Metrics) -> ShellView {
     ShellView {
         turns: metrics.turns.load(Relaxed),
         commits: metrics.commits.load(Relaxed),
+        commits_retried: metrics.commits_retried.load(Relaxed),
         commit_batches: metrics.commit_batches.load(Relaxed),
         commit_events: metrics.commit_events.load(Relaxed),
         sync: metrics.sync.view(),

@@ -47,6 +47,9 @@ impl Owner {
         }
         let mut feedback = std::mem::take(&mut self.feedback);
         self.dispatch.hand_over(&mut feedback);
+        if self.shared.health.storage_failed().is_some() {
+            self.shared.health.set_failure_told();
+        }
         let wait = if feedback.is_empty() { self.wait() } else { Duration::ZERO };
         for news in feedback.drain(..) {
             self.feedback(now, news);
@@ -76,15 +79,18 @@ impl Owner {
 
     fn asked(&mut self, now: Now, asked: Asked) {
         let input = match asked {
-            Asked::Request { to, by, request } => Input::Request { to, by, request },
-            Asked::Call { answer, by, request } => {
-                Input::Request { to: self.dispatch.expect(answer), by, request }
+            Asked::Request { to, by, request, checked } => Input::Request { to, by, request, checked },
+            Asked::Call { answer, by, request, checked } => {
+                Input::Request { to: self.dispatch.expect(answer), by, request, checked }
             }
             Asked::Open { conn, namespace, outbox } => {
                 self.dispatch.open(conn, outbox);
                 Input::Open { conn, namespace }
             }
-            Asked::Close { conn } if self.dispatch.close(conn) => Input::Close { conn },
+            Asked::Close { conn, evicted } if self.dispatch.close(conn) => match evicted {
+                true => Input::Evict { conn },
+                false => Input::Close { conn },
+            },
             Asked::Close { .. } => return,
             Asked::Stop { stopped } => {
                 self.dispatch.expect_stop(stopped);

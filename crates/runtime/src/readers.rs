@@ -1,29 +1,31 @@
 //! The reader threads: whatever the engine needs from the store to go on.
 //!
 //! The queue needs no bound of its own: the engine has at most one page and a few single events under way per group and
-//! partition, one retention look per partition and one scan of delayed events.
+//! partition, one retention look per partition, one scan of delayed events and one check of a new schema per topic.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use millrace_bus::{Input, ReadPage, StoredTopic, Token};
+use millrace_bus::{Compared, DueBy, Input, ReadPage, RetainedCheck, RetainedOutcome, StoredTopic, Token};
 use millrace_model::{Offset, Space, Stream, Timestamp, TopicKey, keys};
 use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
 
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
-use crate::watcher;
+use crate::{boot, watcher};
 
 #[derive(Debug)]
 pub(crate) enum Job {
     Read { token: Token, stream: Stream, from: Offset, limit: ReadLimit },
     Seek { token: Token, streams: Vec<Stream>, ts: Timestamp },
     FindStart { token: Token, stream: Stream, rule: Retention },
-    ScanDue { token: Token, rows_max: usize },
+    ScanDue { token: Token, waits: DueBy, rows_max: usize },
     ReadTopic { token: Token, topic: TopicKey },
+    CheckRetained { token: Token, check: RetainedCheck },
 }
 
 #[derive(Debug, Default)]
@@ -96,12 +98,17 @@ impl Reader {
                     let find = || Ok(vec![self.store.retention_start(&stream, rule)?]);
                     Input::Found { token, offsets: self.answer(&format_args!("retention of {stream}"), find) }
                 }
-                Job::ScanDue { token, rows_max } => {
-                    Input::DueRows { token, rows: self.answer(&"delayed events", || self.due(rows_max)) }
+                Job::ScanDue { token, waits, rows_max } => {
+                    let rows = self.answer(&"delayed events", || self.due(waits, rows_max));
+                    Input::DueRows { token, rows }
                 }
                 Job::ReadTopic { token, topic } => {
                     let found = self.answer(&format_args!("looking up {topic}"), || self.topic(&topic));
                     Input::TopicRead { token, found }
+                }
+                Job::CheckRetained { token, check } => {
+                    let what = format_args!("comparing retained events with a new schema");
+                    Input::RetainedChecked { token, outcome: self.answer(&what, || self.retained(&check)) }
                 }
             };
             self.inbox.complete([input]);
@@ -117,8 +124,27 @@ impl Reader {
         Ok(ReadPage { events: page.events, through: page.through })
     }
 
-    fn due(&self, rows_max: usize) -> Result<Vec<(String, bytes::Bytes)>, StoreError> {
-        let rows = self.store.scan(Space::Due, &KeyRange::all(), rows_max)?;
+    fn retained(&self, check: &RetainedCheck) -> Result<RetainedOutcome, StoreError> {
+        let failed = RefCell::new(None);
+        let read = |stream: &Stream, from, events_max, bytes_max| {
+            let page = self.page(stream, from, ReadLimit { events_max, bytes_max });
+            page.map_err(|error| failed.replace(Some(error))).ok()
+        };
+        let scan = |from: &str, rows_max| {
+            let rows = self.store.scan(Space::Due, &KeyRange { from: from.to_owned(), to: None }, rows_max);
+            let rows = rows.map_err(|error| failed.replace(Some(error))).ok()?;
+            Some(rows.into_iter().map(|row| (row.key, row.value)).collect())
+        };
+        let outcome = check.run(read, scan);
+        match (outcome, failed.into_inner()) {
+            (_, Some(error)) => Err(error),
+            // Without a failed read there is an outcome.
+            (outcome, None) => Ok(outcome.unwrap_or(RetainedOutcome::Match(Compared::default()))),
+        }
+    }
+
+    fn due(&self, waits: DueBy, rows_max: usize) -> Result<Vec<(String, bytes::Bytes)>, StoreError> {
+        let rows = self.store.scan(Space::Due, &boot::due_range(waits), rows_max)?;
         Ok(rows.into_iter().map(|row| (row.key, row.value)).collect())
     }
 

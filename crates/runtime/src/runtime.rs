@@ -1,17 +1,17 @@
 //! The lifecycle: start the threads, stop the engine, end the threads.
 
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use millrace_bus::{Bus, BusLimits};
 use millrace_model::RowError;
-use millrace_store::{Store, StoreError};
+use millrace_shell::SystemClock;
+use millrace_store::{Pace, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use crate::clock::SystemClock;
 use crate::crew::{self, Crew};
 use crate::dispatch::Dispatch;
 use crate::handle::{Handle, Shared};
@@ -19,6 +19,7 @@ use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::link::Asked;
 use crate::metrics::Metrics;
+use crate::monitor::{self, Monitor};
 use crate::owner::Owner;
 use crate::readers::{Jobs, Reader};
 use crate::settings::RuntimeSettings;
@@ -44,6 +45,8 @@ pub enum StopOutcome {
     Finished,
     /// The grace ran out, or the store had failed. What was confirmed is durable all the same.
     CutShort,
+    /// The grace ran out, and batches wait for the disk: whoever waits for them hears nothing.
+    Unwritten { batches: usize },
 }
 
 /// Owns the threads. Dropping it ends them without waiting for them.
@@ -51,6 +54,7 @@ pub enum StopOutcome {
 pub struct Runtime {
     shared: Arc<Shared>,
     jobs: Arc<Jobs>,
+    monitor: Arc<monitor::Control>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -61,10 +65,12 @@ impl Runtime {
         store: &Arc<dyn Store>,
         limits: BusLimits,
     ) -> Result<Runtime, StartError> {
-        let clock = SystemClock::start();
+        let clock = SystemClock::start(limits.clock_settle_ms);
         // Before the snapshot: what others commit in between is then told twice, not never.
-        let watcher = Watcher::new(&**store, Duration::from_millis(settings.watch_interval_ms))?;
-        let bus = Bus::restore(limits, boot::snapshot(&**store)?, clock.now())?;
+        let ms = Duration::from_millis;
+        let pace = Pace::new(ms(settings.watch_interval_ms), ms(settings.watch_idle_ms_max));
+        let watcher = Watcher::new(&**store, pace)?;
+        let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
         let metrics = Arc::new(Metrics::default());
         let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
         let shared = Arc::new(Shared {
@@ -74,17 +80,21 @@ impl Runtime {
             backlog: Arc::default(),
             metrics,
             notes: notes_end,
-            health: Arc::new(Health::default()),
+            schemas: Arc::default(),
+            health: Arc::new(Health::new(settings.commit_stall_ms_max)),
             conns: AtomicU64::new(1),
             ended: watch::Sender::new(false),
             settings,
         });
         let jobs = Arc::new(Jobs::default());
-        let mut runtime = Runtime { shared: shared.clone(), jobs: jobs.clone(), threads: Vec::new() };
-        let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes);
+        let monitor = Arc::default();
+        let mut runtime =
+            Runtime { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
+        let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes, shared.schemas.clone());
         let owner = Owner::new(shared, bus, dispatch);
         runtime.start_crew(store, owner, watcher)?;
         runtime.start_readers(store)?;
+        runtime.start_monitor(store)?;
         Ok(runtime)
     }
 
@@ -94,14 +104,17 @@ impl Runtime {
         owner: Owner,
         watcher: Watcher,
     ) -> Result<(), StartError> {
-        let Shared { settings, inbox, backlog, metrics, .. } = &*self.shared;
+        let Shared { settings, inbox, backlog, metrics, health, .. } = &*self.shared;
         let writer = Writer {
             store: store.clone(),
             backlog: backlog.clone(),
             inbox: inbox.clone(),
             metrics: metrics.clone(),
+            health: health.clone(),
             settings: settings.clone(),
             chores: Mutex::new(Chores::new(settings, watcher)),
+            attempts: AtomicU32::new(0),
+            monitor: self.monitor.clone(),
         };
         let owner = Mutex::new(Some(Box::new(owner)));
         let crew = Arc::new(Crew { shared: self.shared.clone(), owner, writer });
@@ -128,6 +141,19 @@ impl Runtime {
         Ok(())
     }
 
+    fn start_monitor(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
+        let Shared { settings, inbox, health, .. } = &*self.shared;
+        let monitor = Monitor {
+            store: store.clone(),
+            health: health.clone(),
+            inbox: inbox.clone(),
+            control: self.monitor.clone(),
+            disk_interval: Duration::from_millis(settings.disk_interval_ms),
+        };
+        self.threads.push(spawn("monitor", move || monitor.run())?);
+        Ok(())
+    }
+
     pub fn handle(&self) -> Handle {
         Handle::new(self.shared.clone())
     }
@@ -142,6 +168,9 @@ impl Runtime {
         }
         match tokio::time::timeout(grace, has_stopped).await {
             Ok(Ok(())) if self.shared.health.storage_failed().is_none() => StopOutcome::Finished,
+            Err(_) if self.shared.backlog.batches() > 0 => {
+                StopOutcome::Unwritten { batches: self.shared.backlog.batches() }
+            }
             _ => StopOutcome::CutShort,
         }
     }
@@ -160,6 +189,7 @@ impl Runtime {
         self.shared.inbox.end();
         self.shared.backlog.end();
         self.jobs.end();
+        self.monitor.end();
     }
 }
 

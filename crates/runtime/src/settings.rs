@@ -16,8 +16,18 @@ pub struct RuntimeSettings {
     pub maintain_rows_max: usize,
     /// Pause between looks for housekeeping when the last one left nothing to do.
     pub maintain_interval_ms: u64,
-    /// How often the store is asked what other processes have committed.
+    /// A commit that left nothing, because the disk is full or another program has locked the store, is tried again
+    /// after a pause that doubles up to this.
+    pub commit_retry_ms_max: u64,
+    /// A commit that takes longer makes the server not ready.
+    pub commit_stall_ms_max: u64,
+    /// How often the file system is asked how much room it has.
+    pub disk_interval_ms: u64,
+    /// How often the store is asked what other processes have committed, while others have it open.
     pub watch_interval_ms: u64,
+    /// How often while nobody else has it open: so late, at most, is the first commit of a process noticed that has just
+    /// opened the store.
+    pub watch_idle_ms_max: u64,
     /// Threads that read.
     pub readers: usize,
     /// Bytes waiting in one connection's outbox: above, the engine sends it nothing but answers and the edge stops
@@ -42,7 +52,11 @@ impl Default for RuntimeSettings {
             commit_bytes_max: 16 << 20,
             maintain_rows_max: 512,
             maintain_interval_ms: 250,
+            commit_retry_ms_max: 1000,
+            commit_stall_ms_max: 10_000,
+            disk_interval_ms: 1000,
             watch_interval_ms: 10,
+            watch_idle_ms_max: 100,
             readers: 2,
             outbox_soft_bytes: 1 << 20,
             outbox_hard_bytes: 8 << 20,

@@ -4,10 +4,12 @@
 //! the next batches gather, so the busier it is the more each sync carries; an idle writer commits a single batch at
 //! once. It never waits for company.
 //!
-//! A batch larger than a store must take is refused alone, in its turn: it is the one failure that harms nobody else.
+//! A batch larger than a store must take is refused alone, in its turn. A commit that left nothing (the disk is full, or
+//! another program has locked the store) goes back to the head of the queue and is tried again after a pause; nobody is
+//! answered meanwhile. Every other failure ends the writing.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,14 +17,18 @@ use millrace_bus::{Input, Token};
 use millrace_model::{BATCH_BYTES_MAX, Batch, Op};
 use millrace_store::{Store, StoreError};
 
+use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
+use crate::monitor;
 use crate::settings::RuntimeSettings;
-use crate::watcher::Watcher;
+use crate::watcher::{News, Watcher};
 
 /// While batches wait, housekeeping pauses this many times as long as its last slice took: it gets a fifth of the
 /// writer's time, enough not to fall behind for good, and a batch waits for one slice at most.
 const BUSY_PAUSE: u32 = 4;
+/// Before a commit that left nothing is tried for the second time. The pause doubles from one attempt to the next.
+const RETRY_MS_MIN: u64 = 20;
 
 /// Batches on their way to the disk. Bounded by the owner, which takes no requests while it is over its bounds.
 #[derive(Debug, Default)]
@@ -92,6 +98,17 @@ impl Backlog {
         self.lock().ended = true;
     }
 
+    /// What was taken and left nothing is the first to be taken again. False after the end: then nobody waits for it.
+    fn put_back(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>) -> bool {
+        let mut queue = self.lock();
+        for (token, batch) in tokens.drain(..).zip(batches.drain(..)).rev() {
+            let bytes = batch.bytes();
+            queue.waiting.push_front((token, batch, bytes));
+        }
+        self.waiting.store(queue.waiting.len(), Relaxed);
+        !queue.ended
+    }
+
     fn abandon(&self) {
         let mut queue = self.lock();
         queue.ended = true;
@@ -112,21 +129,36 @@ pub(crate) struct Writer {
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
     pub(crate) settings: RuntimeSettings,
     /// Never contended: one thread at a time is the writer.
     pub(crate) chores: Mutex<Chores>,
+    /// Attempts of the commit at the head of the queue that left nothing.
+    pub(crate) attempts: AtomicU32,
+    pub(crate) monitor: Arc<monitor::Control>,
+}
+
+/// How an attempt to commit ended.
+pub(crate) enum Wrote {
+    Done,
+    /// Nothing was written. The batches wait at the head of the queue until then.
+    Again(Instant),
+    /// Nothing can be written any more.
+    Never,
 }
 
 /// What the writer does besides commits, and when.
 pub(crate) struct Chores {
     maintain_at: Instant,
     watcher: Watcher,
+    /// The last slice of housekeeping could not be written.
+    failing: bool,
 }
 
 impl Chores {
     pub(crate) fn new(settings: &RuntimeSettings, watcher: Watcher) -> Chores {
         let interval = Duration::from_millis(settings.maintain_interval_ms);
-        Chores { maintain_at: Instant::now() + interval, watcher }
+        Chores { maintain_at: Instant::now() + interval, watcher, failing: false }
     }
 }
 
@@ -139,33 +171,63 @@ enum Next {
 }
 
 impl Writer {
-    /// Commits as much of what is queued as one commit may hold. False when nothing can be written any more.
-    pub(crate) fn commit_queued(&self) -> bool {
-        self.guarded(|writer| {
-            let (mut tokens, mut batches) = (Vec::new(), Vec::new());
+    /// Commits as much of what is queued as one commit may hold.
+    pub(crate) fn commit_queued(&self) -> Wrote {
+        let (mut tokens, mut batches) = (Vec::new(), Vec::new());
+        let committed = self.guarded(|writer| {
             match writer.take(&mut tokens, &mut batches) {
-                Next::Commit(_) if batches.is_empty() => Ok(()),
-                Next::Commit(bytes) => writer.commit(&mut tokens, &mut batches, bytes),
-                Next::Refuse(token, bytes) => {
-                    writer.refuse(token, bytes, bytes);
-                    Ok(())
-                }
+                Next::Commit(_) if batches.is_empty() => {}
+                Next::Commit(bytes) => match writer.commit(&mut tokens, &mut batches, bytes) {
+                    Err(error) if error.wrote_nothing() => {
+                        writer.health.set_retrying(&error);
+                        return Ok(Some(error));
+                    }
+                    committed => committed?,
+                },
+                Next::Refuse(token, bytes) => writer.refuse(token, bytes, bytes),
             }
-        })
-        .is_some()
+            Ok(None)
+        });
+        match committed {
+            None => Wrote::Never,
+            Some(None) => {
+                self.attempts.store(0, Relaxed);
+                self.health.set_written();
+                Wrote::Done
+            }
+            Some(Some(error)) => self.put_back(&mut tokens, &mut batches, &error),
+        }
+    }
+
+    /// Keeps the batches of a commit that left nothing, unless the runtime has ended.
+    fn put_back(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>, error: &StoreError) -> Wrote {
+        self.metrics.commits_retried.fetch_add(1, Relaxed);
+        if !self.backlog.put_back(tokens, batches) {
+            let batches = self.backlog.batches();
+            tracing::error!(target: "millrace::store", %error, batches, "not written before the end; nobody was told that it was");
+            self.backlog.abandon();
+            return Wrote::Done;
+        }
+        let attempt = self.attempts.fetch_add(1, Relaxed);
+        if attempt == 0 {
+            tracing::warn!(target: "millrace::store", %error, "a commit is kept and tried again");
+        }
+        let pause =
+            RETRY_MS_MIN.checked_shl(attempt).unwrap_or(u64::MAX).min(self.settings.commit_retry_ms_max);
+        Wrote::Again(Instant::now() + Duration::from_millis(pause))
     }
 
     /// Does what is due, and tells when something will be again. `None` when nothing can be written any more.
     pub(crate) fn chores(&self) -> Option<Instant> {
         let mut chores = self.chores.lock().unwrap_or_else(PoisonError::into_inner);
-        let Chores { maintain_at, watcher } = &mut *chores;
+        let Chores { maintain_at, watcher, failing } = &mut *chores;
         self.guarded(|writer| {
             if Instant::now() >= watcher.look_at {
                 writer.look_around(watcher);
             }
             let started = Instant::now();
             if started >= *maintain_at {
-                let pause = match (writer.maintain()?, writer.backlog.batches()) {
+                let pause = match (writer.maintain(failing)?, writer.backlog.batches()) {
                     (false, _) => Duration::from_millis(writer.settings.maintain_interval_ms),
                     (true, 0) => Duration::ZERO,
                     (true, _) => started.elapsed() * BUSY_PAUSE,
@@ -179,6 +241,7 @@ impl Writer {
     /// Should the store fail, or panic, the engine must learn that nothing is written any more.
     fn guarded<T>(&self, work: impl FnOnce(&Writer) -> Result<T, StoreError>) -> Option<T> {
         let mut report = Report { writer: self, reason: "the writer ended unexpectedly".to_owned() };
+        let _writing = self.health.writing();
         let (reason, done) = match work(self) {
             Ok(done) => (String::new(), Some(done)),
             Err(error) => (error.to_string(), None),
@@ -231,6 +294,9 @@ impl Writer {
         self.backlog.batches.fetch_sub(batches.len(), Relaxed);
         self.backlog.bytes.fetch_sub(bytes, Relaxed);
         batches.clear();
+        if self.health.add_committed(bytes as u64) {
+            self.monitor.look();
+        }
         let outcomes = tokens.drain(..).zip(outcomes);
         self.inbox.complete_own(outcomes.map(|(token, outcome)| Input::Committed { token, outcome }));
         Ok(())
@@ -250,9 +316,18 @@ impl Writer {
             self.refuse(token, bytes, found);
             return Ok(());
         }
-        for (token, batch) in tokens.drain(..).zip(batches.drain(..)) {
+        let mut rest: VecDeque<(Token, Batch)> = tokens.drain(..).zip(batches.drain(..)).collect();
+        while let Some((token, batch)) = rest.pop_front() {
             let bytes = batch.bytes();
-            self.commit(&mut vec![token], &mut vec![batch], bytes)?;
+            tokens.push(token);
+            batches.push(batch);
+            if let Err(error) = self.commit(tokens, batches, bytes) {
+                // What was not committed is the caller's again.
+                let (more_tokens, more_batches): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
+                tokens.extend(more_tokens);
+                batches.extend(more_batches);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -268,8 +343,10 @@ impl Writer {
     /// Behind the reports of this writer's own commits, so that only what others did is news to the engine.
     fn look_around(&self, watcher: &mut Watcher) {
         match watcher.look(&*self.store) {
-            Ok(reaches) if reaches.is_empty() => {}
-            Ok(reaches) => self.inbox.complete_own([Input::Elsewhere { reaches }]),
+            Ok(news) if news.is_empty() => {}
+            Ok(News { reaches, delayed }) => {
+                self.inbox.complete_own([Input::Elsewhere { reaches, delayed }]);
+            }
             Err(error) => {
                 tracing::warn!(%error, "what others committed could not be read, it will be tried again");
             }
@@ -277,14 +354,27 @@ impl Writer {
     }
 
     /// Whether there is more to do.
-    fn maintain(&self) -> Result<bool, StoreError> {
+    fn maintain(&self, failing: &mut bool) -> Result<bool, StoreError> {
         match self.store.maintain(self.settings.maintain_rows_max) {
             Ok(done) => {
+                // Nothing to do is no success: the next slice may fail as the last one did.
+                *failing &= done.rows == 0;
                 self.metrics.maintained_rows.fetch_add(done.rows as u64, Relaxed);
                 Ok(done.more)
             }
             Err(StoreError::Unreadable(reason)) => {
                 tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
+                Ok(false)
+            }
+            Err(error) if error.wrote_nothing() => {
+                // Once, not four times a second.
+                if !std::mem::replace(failing, true) {
+                    tracing::warn!(target: "millrace::store", %error, "housekeeping is tried again");
+                }
+                if self.backlog.is_waiting() {
+                    // A commit has waited behind this, and will meet the same: its wait is not over.
+                    self.health.set_retrying(&error);
+                }
                 Ok(false)
             }
             Err(error) => Err(error),

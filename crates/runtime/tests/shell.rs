@@ -22,6 +22,8 @@ struct Disk {
     shut: Mutex<bool>,
     opened: Condvar,
     fails: AtomicBool,
+    /// Commits leave nothing.
+    full: AtomicBool,
     panics: AtomicBool,
     commits: AtomicUsize,
     /// Commits by threads that are not the crew's.
@@ -38,6 +40,7 @@ impl Disk {
             shut: Mutex::new(false),
             opened: Condvar::new(),
             fails: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             panics: AtomicBool::new(false),
             commits: AtomicUsize::new(0),
             by_helpers: AtomicUsize::new(0),
@@ -58,6 +61,9 @@ impl Store for Disk {
         assert!(!self.panics.load(SeqCst), "a bug in the store");
         if self.fails.load(SeqCst) {
             return Err(StoreError::Poisoned("disk full".to_owned()));
+        }
+        if self.full.load(SeqCst) {
+            return Err(StoreError::NoSpace("just now".to_owned()));
         }
         let max = self.bytes_max.load(SeqCst);
         if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
@@ -118,7 +124,8 @@ fn subscribe() -> Request {
         from: Some(From::Earliest),
         reset: false,
         max_inflight: Some(1000),
-        ack_mode: millrace_bus::AckMode::default(),
+        ack_mode: None,
+        sticky: false,
         filter: Filter::default(),
     })
 }
@@ -283,6 +290,108 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     let started = Instant::now();
     assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::CutShort);
     assert!(started.elapsed() < Duration::from_secs(1), "there is nothing to wait for");
+    runtime.end();
+}
+
+/// Waits for something that comes by itself.
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn goes_through_in_the_end() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    disk.full.store(true, SeqCst);
+    let link = open(&handle);
+    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    until(|| handle.metrics().commits_retried > 3).await;
+    let health = handle.health();
+    assert!(health.retrying().unwrap().contains("just now") && !health.ready());
+    assert!(health.commit_age() > Duration::ZERO && health.storage_failed().is_none());
+    // What was let in before the engine learned of it waits; then it is refused at once. What only looks is answered.
+    let mut calls = tokio::task::JoinSet::new();
+    let refused = loop {
+        let caller = handle.clone();
+        calls.spawn(async move { caller.call(publish(10)).await });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if let Some(answered) = calls.try_join_next() {
+            break answered.unwrap();
+        }
+    };
+    assert!(matches!(refused, Ok(Reply::Refused(BusError::NoSpace(_)))), "{refused:?}");
+    let looked = handle.call(Request::DescribeTopic { topic: topic() }).await;
+    assert!(!matches!(looked, Err(_) | Ok(Reply::Refused(_))), "{looked:?}");
+
+    disk.full.store(false, SeqCst);
+    let answer = items(&link, 1).await;
+    assert!(
+        matches!(&answer[0], Item::Reply { reply: Reply::Published { at: Some((_, Offset(2))), .. }, .. }),
+        "the first one that waited is the first one stored: {answer:?}"
+    );
+    let mut stored = 2;
+    while let Some(answered) = calls.join_next().await {
+        match answered.unwrap() {
+            Ok(Reply::Published { .. }) => stored += 1,
+            Ok(Reply::Refused(BusError::NoSpace(_))) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    until(|| health.ready() && health.no_space().is_none()).await;
+    let last = loop {
+        match handle.call(publish(1)).await {
+            Ok(Reply::Published { at: Some((_, offset)), .. }) => break offset,
+            Ok(Reply::Refused(BusError::NoSpace(_))) => tokio::task::yield_now().await,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(last.0, stored + 1, "each of them is there once");
+    assert_eq!(handle.metrics().backlog_batches, 0);
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_left_nothing_is_tried_again_until_it_comes_through() {
+    goes_through_in_the_end().await;
+}
+
+/// The task that asks commits by itself at first, and hands over what left nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lone_publisher_whose_commit_left_nothing_hands_it_over() {
+    goes_through_in_the_end().await;
+}
+
+#[tokio::test]
+async fn a_runtime_whose_disk_is_full_can_be_ended() {
+    let disk = Disk::new();
+    let runtime = start(RuntimeSettings::default(), &disk);
+    let handle = runtime.handle();
+    disk.full.store(true, SeqCst);
+    let link = open(&handle);
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    until(|| handle.metrics().commits_retried > 0).await;
+    assert_eq!(runtime.stop(Duration::from_millis(20)).await, StopOutcome::Unwritten { batches: 1 });
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
+}
+
+#[tokio::test]
+async fn a_stuck_commit_makes_the_shell_not_ready_until_it_moves() {
+    let disk = Disk::new();
+    let settings = RuntimeSettings { commit_stall_ms_max: 1, ..RuntimeSettings::default() };
+    let runtime = start(settings, &disk);
+    let handle = runtime.handle();
+    disk.shut(true);
+    let link = open(&handle);
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    until(|| handle.health().stall().is_some()).await;
+    assert!(!handle.health().ready());
+    disk.shut(false);
+    items(&link, 1).await;
+    until(|| handle.health().ready()).await;
     runtime.end();
 }
 

@@ -1,5 +1,5 @@
-//! Accepting connections, each with its share of the bound and limits on how long a request may take to arrive and an
-//! answer to be read. When all places are taken, one that only waits for a request makes room.
+//! Accepting connections, each with a place and limits on how long a request may take to arrive and an answer to be
+//! read. Accepting never waits for a place: see `crowd/places.rs` for who has to go when all are taken.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -8,24 +8,27 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
-use crate::access::Peer;
+use crate::access::{Peer, PresentedNames};
+use crate::app::App;
+use crate::crowd::{CallerKey, Pace, Place, PlaceBounds, Places, share_of};
 use crate::settings::ServerSettings;
 use crate::socket::{PatientSocket, Stream};
 use crate::tls::Certificate;
-use crate::waiting::{Place, Waiting};
 
 /// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
 const ACCEPT_RETRY_MS: u64 = 100;
-/// How long one that was told to make room may take, before the next one is told too: it may have an answer to finish.
-const MAKE_ROOM_MS: u64 = 50;
+/// How long a connection that was sent away may take to write what is left of its last answer.
+const LEAVE_MS: u64 = 1000;
+/// Connections that were sent away and have not gone yet: above, accepting waits for them.
+const LEAVING_MAX: usize = 256;
 
 /// What a connection is read from and written to; an upgrade gets it back.
 pub(crate) type Io = TokioIo<PatientSocket>;
@@ -35,20 +38,43 @@ pub(crate) struct Accept {
     pub(crate) router: Router,
     pub(crate) tls: Option<Arc<Certificate>>,
     pub(crate) settings: ServerSettings,
+    places: Arc<Places>,
+    /// Connections there may be at any moment.
+    sockets_max: usize,
+}
+
+impl Accept {
+    /// With `max` places of their own.
+    pub(crate) fn new(app: &App, router: Router, tls: Option<Arc<Certificate>>, max: usize) -> Accept {
+        let settings = app.settings.clone();
+        let (max, waiting_max) = (max.max(1), settings.http_connections_waiting_max);
+        let bounds = PlaceBounds {
+            max,
+            waiting_max,
+            caller_max: share_of(max, settings.caller_share_percent),
+            pace: Pace {
+                patience_ms: settings.crowd_patience_ms,
+                bytes_per_second: settings.crowd_bytes_per_second,
+            },
+        };
+        let places = Places::new(bounds, app.evictions.clone());
+        Accept { router, tls, settings, places, sockets_max: http_sockets_max(max, waiting_max) }
+    }
+}
+
+/// With a place, without one, and on their way out.
+pub(crate) fn http_sockets_max(max: usize, waiting_max: usize) -> usize {
+    max.saturating_add(waiting_max).saturating_add(LEAVING_MAX)
 }
 
 /// Accepts until told to stop, then lets requests in hand finish.
 pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: watch::Receiver<bool>) {
-    let connections_max = accept.settings.http_connections_max.max(1);
-    let room = Arc::new(Semaphore::new(connections_max));
-    let waiting = Arc::new(Waiting::default());
+    let sockets = Arc::new(Semaphore::new(accept.sockets_max));
     let each = Arc::new(accept);
     loop {
         let accept = async {
-            let accepted = listener.accept().await;
-            // One more than the bound, for as long as it takes to make room for it.
-            let permit = if accepted.is_ok() { make_room(&room, &waiting).await } else { None };
-            (accepted, permit)
+            let permit = sockets.clone().acquire_owned().await;
+            (listener.accept().await, permit)
         };
         let (accepted, permit) = tokio::select! {
             accepted = accept => accepted,
@@ -57,9 +83,11 @@ pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: wat
         match accepted {
             Ok((socket, addr)) => {
                 let (each, stopping) = (each.clone(), stopping.clone());
-                let place = Arc::new(waiting.arrive(addr.ip()));
+                let place = each.places.arrive(CallerKey::of_address(addr.ip()));
                 tokio::spawn(async move {
-                    connection(&each, socket, addr, place, stopping).await;
+                    connection(&each, socket, addr, place.clone(), stopping).await;
+                    // Not when it is dropped: a WebSocket that came of it knows its peer, and has a place of its own.
+                    place.leave();
                     drop(permit);
                 });
             }
@@ -71,22 +99,7 @@ pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: wat
     }
     drop(listener);
     // All permits back means that every connection has ended or become a WebSocket.
-    let _ = room.acquire_many(u32::try_from(connections_max).unwrap_or(u32::MAX)).await;
-}
-
-/// A place, if need be that of somebody who only waits for a request. Where all are being served it takes until one is
-/// done. `None` only if the semaphore were closed.
-async fn make_room(room: &Arc<Semaphore>, waiting: &Waiting) -> Option<OwnedSemaphorePermit> {
-    loop {
-        if let Ok(permit) = room.clone().try_acquire_owned() {
-            return Some(permit);
-        }
-        waiting.send_one_away();
-        let soon = Duration::from_millis(MAKE_ROOM_MS);
-        if let Ok(permit) = tokio::time::timeout(soon, room.clone().acquire_owned()).await {
-            return permit.ok();
-        }
-    }
+    let _ = sockets.acquire_many(u32::try_from(each.sockets_max).unwrap_or(u32::MAX)).await;
 }
 
 async fn connection(
@@ -101,15 +114,20 @@ async fn connection(
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let Some(tls) = &each.tls else {
-        return serve(each, Stream::Plain(socket), addr, place, stopping).await;
+        let peer = Peer::new(addr, PresentedNames::default(), place.clone(), each.settings.connection_rate);
+        return serve(each, Stream::Plain(socket), peer, place, stopping).await;
     };
     let limit = Duration::from_millis(each.settings.request_read_ms_max);
     let shaken = tokio::select! {
         shaken = tokio::time::timeout(limit, tls.acceptor().accept(socket)) => shaken,
-        () = place.told_to_go() => return,
+        _ = place.sent_away() => return,
     };
     match shaken {
-        Ok(Ok(socket)) => serve(each, Stream::Tls(Box::new(socket)), addr, place, stopping).await,
+        Ok(Ok(socket)) => {
+            let names = PresentedNames::of(socket.get_ref().1.peer_certificates());
+            let peer = Peer::new(addr, names, place.clone(), each.settings.connection_rate);
+            serve(each, Stream::Tls(Box::new(socket)), peer, place, stopping).await;
+        }
         // A stranger's doing, like anything below that is not HTTP.
         Ok(Err(error)) => tracing::debug!(%addr, %error, "a TLS handshake failed"),
         Err(_) => tracing::debug!(%addr, "a TLS handshake took too long"),
@@ -119,17 +137,14 @@ async fn connection(
 async fn serve(
     each: &Accept,
     stream: Stream,
-    addr: SocketAddr,
+    peer: Peer,
     place: Arc<Place>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let patience = Duration::from_millis(each.settings.response_write_ms_max);
-    let io: Io = TokioIo::new(PatientSocket::new(stream, patience));
-    let service = WithPeer {
-        peer: Peer::new(addr, each.settings.connection_rate),
-        router: TowerToHyperService::new(each.router.clone()),
-        place: place.clone(),
-    };
+    let io: Io = TokioIo::new(PatientSocket::new(stream, patience, place.clone()));
+    let service =
+        WithPeer { peer, router: TowerToHyperService::new(each.router.clone()), place: place.clone() };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(each.settings.request_read_ms_max))
@@ -142,13 +157,16 @@ async fn serve(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-        () = place.told_to_go() => {
+        _ = place.sent_away() => {
             // Nothing is owed to a connection without a request, however much of one has come.
             if !place.has_served() {
                 return;
             }
             connection.as_mut().graceful_shutdown();
-            connection.await
+            match tokio::time::timeout(Duration::from_millis(LEAVE_MS), connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
         }
     };
     // What goes wrong here is the peer's doing: it vanished, or spoke something else than HTTP.
@@ -172,12 +190,12 @@ impl Service<hyper::Request<Incoming>> for WithPeer {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
-        self.place.serve();
+        self.place.request(!request.body().is_end_stream());
         request.extensions_mut().insert(self.peer.clone());
         let (answer, place) = (self.router.call(request), self.place.clone());
         Box::pin(async move {
             let answer = answer.await;
-            place.wait();
+            place.answered();
             answer
         })
     }

@@ -12,6 +12,8 @@ use millrace_wire::http::TopicDefaults;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
+use crate::crowd::{Evictions, Frames, Room, SeatRule, Seats, share_of};
+use crate::http::handlers::Figures;
 use crate::observe::{Asker, Done, Trail, publish_trace};
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
@@ -32,13 +34,20 @@ pub(crate) struct App {
     /// Changes when tokens were replaced, for connections to look whether theirs still counts.
     pub(crate) reloads: watch::Sender<u64>,
     pub(crate) trail: Trail,
-    /// One permit per WebSocket.
-    pub(crate) connections: Arc<Semaphore>,
-    /// One permit per KiB of a body that is being read.
-    pub(crate) bodies: Semaphore,
+    /// WebSockets whose caller is known, or need not be.
+    pub(crate) seats: Arc<Seats>,
+    /// WebSockets that have not shown a token yet.
+    pub(crate) unauthenticated: Arc<Seats>,
+    pub(crate) evictions: Arc<Evictions>,
+    /// For WebSocket frames that are not complete.
+    pub(crate) frames: Arc<Frames>,
+    /// For bodies that are being read.
+    pub(crate) bodies: Arc<Room>,
+    /// What was last seen of durable handlers.
+    pub(crate) handlers: Figures,
     reads: Semaphore,
-    /// One permit per KiB of a page that is being made or waits for its reader.
-    pub(crate) pages: Arc<Semaphore>,
+    /// For pages that are being made or wait for their reader.
+    pub(crate) pages: Arc<Room>,
     /// True once connections are to finish what they have and close.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -51,9 +60,6 @@ pub(crate) struct Engines {
     pub(crate) topic_defaults: TopicDefaults,
 }
 
-/// Bodies and pages are accounted for in units of this size.
-pub(crate) const BODY_UNIT: usize = 1024;
-
 impl App {
     pub(crate) fn new(
         settings: ServerSettings,
@@ -64,11 +70,18 @@ impl App {
         closing: watch::Receiver<bool>,
     ) -> App {
         let Engines { runtime, os, store, topic_defaults } = engines;
+        let evictions = Arc::new(Evictions::default());
+        let room = |bytes_max| Room::new(bytes_max, share_of(bytes_max, settings.caller_share_percent));
+        let seats = |max, rule| Seats::new(max, rule, evictions.clone());
         App {
-            connections: Arc::new(Semaphore::new(settings.connections_max)),
-            bodies: Semaphore::new(settings.bodies_bytes_max.div_ceil(BODY_UNIT)),
+            seats: seats(settings.connections_max, SeatRule::FairShare),
+            unauthenticated: seats(settings.unauthenticated_connections_max, SeatRule::Oldest),
+            frames: Frames::new(settings.frames_bytes_max, evictions.clone()),
+            bodies: room(settings.bodies_bytes_max),
+            pages: room(settings.pages_bytes_max),
+            handlers: Figures::default(),
             reads: Semaphore::new(settings.reads_max),
-            pages: Arc::new(Semaphore::new(settings.pages_bytes_max.div_ceil(BODY_UNIT))),
+            evictions: evictions.clone(),
             os,
             tokens,
             audit: Audit::default(),
@@ -114,7 +127,7 @@ impl App {
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let _turn = self.reads.acquire().await;
+        let _turn = Asker::wait_for(self.reads.acquire()).await?;
         let store = self.store.clone();
         let failed = |reason: String| Refusal::new(ErrorCode::StorageFailed, reason);
         match tokio::task::spawn_blocking(move || read(&*store)).await {

@@ -5,79 +5,92 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use millrace_wire::{ErrorCode, FrameError, http::body_text};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::app::{App, BODY_UNIT};
-use crate::refusal::Refusal;
+use crate::app::App;
+use crate::crowd::RoomShare;
+use crate::observe::Asker;
+use crate::refusal::{Refusal, crowded};
 
-/// A body and its share of what all bodies together may take. Keep it until the request is answered.
-pub(crate) struct BodyText<'a> {
+/// A body and its room in memory. Keep it until the request is answered.
+pub(crate) struct BodyText {
     pub(crate) text: String,
-    share: Share<'a>,
-}
-
-/// What a body takes of the bound; `None` only if the semaphore were closed.
-pub(crate) type Share<'a> = Option<SemaphorePermit<'a>>;
-
-impl<'a> BodyText<'a> {
-    pub(crate) fn into_share(self) -> Share<'a> {
-        self.share
-    }
+    pub(crate) share: RoomShare,
 }
 
 /// The same for a body that need not be text.
-pub(crate) struct BodyBytes<'a> {
+pub(crate) struct BodyBytes {
     pub(crate) bytes: Bytes,
-    pub(crate) share: Share<'a>,
+    pub(crate) share: RoomShare,
 }
 
-/// The text of a body of at most `bytes_max`. Waits for its share.
-pub(crate) async fn read_text(app: &App, body: Body, bytes_max: usize) -> Result<BodyText<'_>, Refusal> {
+/// The text of a body of at most `bytes_max`. Waits for its room.
+pub(crate) async fn read_text(app: &App, body: Body, bytes_max: usize) -> Result<BodyText, Refusal> {
     let BodyBytes { bytes, share } = read_bytes(app, body, bytes_max).await?;
     Ok(BodyText { text: body_text(&bytes)?.to_owned(), share })
 }
 
-pub(crate) async fn read_bytes(
-    app: &App,
-    mut body: Body,
-    bytes_max: usize,
-) -> Result<BodyBytes<'_>, Refusal> {
+pub(crate) async fn read_bytes(app: &App, body: Body, bytes_max: usize) -> Result<BodyBytes, Refusal> {
     // A body that does not say how long it is may become as long as it is allowed to.
     let expected = body.size_hint().upper().unwrap_or(bytes_max as u64);
     if expected > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
-    let Some(share) = share_of(&app.bodies, app.settings.bodies_bytes_max, expected as usize, limit).await
-    else {
-        return Err(crowded(limit));
+    let asker = Asker::current();
+    let place = asker.as_ref().and_then(|asker| asker.place.clone());
+    let Some(caller) = asker.as_ref().and_then(|asker| asker.caller.get().cloned()) else {
+        return Err(Refusal::new(ErrorCode::Unauthorized, "the request was not checked"));
     };
-    match tokio::time::timeout(limit, Limited::new(&mut body, bytes_max).collect()).await {
-        Ok(Ok(whole)) => Ok(BodyBytes { bytes: whole.to_bytes(), share }),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
-        Ok(Err(error)) => Err(broke_off(&*error)),
+    let room = Asker::wait_for(app.bodies.reserve(caller, place.clone(), expected as usize));
+    let share = match tokio::time::timeout(limit, room).await {
+        Ok(share) => share?,
         Err(_) => {
-            let detail = format!("the body did not arrive within {} ms", limit.as_millis());
-            Err(Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::REQUEST_TIMEOUT))
+            let detail = format!("other bodies left no room for this one within {} ms", limit.as_millis());
+            return Err(crowded(detail));
         }
+    };
+    let sent_away = async {
+        match &place {
+            Some(place) => place.sent_away().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        read = tokio::time::timeout(limit, collect(body, bytes_max, &share)) => match read {
+            Ok(bytes) => Ok(BodyBytes { bytes: bytes?, share }),
+            Err(_) => {
+                let detail = format!("the body did not arrive within {} ms", limit.as_millis());
+                Err(Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::REQUEST_TIMEOUT))
+            }
+        },
+        sent_away = sent_away => Err(sent_away.into()),
     }
 }
 
-/// `None` if it was not free in time. A body above the bound for all of them is read alone: to wait for more than there
-/// is would hold up everyone behind it.
-async fn share_of(bodies: &Semaphore, all: usize, expected: usize, limit: Duration) -> Option<Share<'_>> {
-    let units = expected.min(all).div_ceil(BODY_UNIT);
-    let share = bodies.acquire_many(u32::try_from(units).unwrap_or(u32::MAX));
-    // The semaphore is never closed.
-    tokio::time::timeout(limit, share).await.ok().map(Result::ok)
-}
-
-fn crowded(limit: Duration) -> Refusal {
-    let detail = format!("other bodies left no room for this one within {} ms: try again", limit.as_millis());
-    Refusal::new(ErrorCode::LimitReached, detail).status(StatusCode::SERVICE_UNAVAILABLE)
+/// Each piece is accounted for before the next one is read.
+async fn collect(body: Body, bytes_max: usize, share: &RoomShare) -> Result<Bytes, Refusal> {
+    let mut body = Limited::new(body, bytes_max);
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+            true => too_large(bytes_max),
+            false => broke_off(&*error),
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.is_empty() && body.is_end_stream() {
+            // All of it in one piece: nothing is copied.
+            Asker::wait_for(share.fill(data.len())).await?;
+            share.settle(data.len());
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
+        Asker::wait_for(share.fill(whole.len())).await?;
+    }
+    share.settle(whole.len());
+    Ok(whole.freeze())
 }
 
 fn too_large(bytes_max: usize) -> Refusal {
@@ -86,20 +99,4 @@ fn too_large(bytes_max: usize) -> Refusal {
 
 fn broke_off(error: &dyn Error) -> Refusal {
     Refusal::new(ErrorCode::BadFrame, format!("the body broke off: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_share_is_never_more_than_there_is_and_is_not_waited_for_without_end() {
-        let bodies = Semaphore::new(2);
-        let long = Duration::from_secs(24 * 3600);
-        let all = share_of(&bodies, 1025, usize::MAX, long).await.unwrap();
-        assert_eq!(all.as_ref().map(SemaphorePermit::num_permits), Some(2));
-        assert!(share_of(&bodies, 1025, 1, Duration::from_millis(1)).await.is_none());
-        drop(all);
-        assert!(share_of(&bodies, 1025, 1, long).await.is_some());
-    }
 }

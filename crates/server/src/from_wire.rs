@@ -47,10 +47,8 @@ pub(crate) fn request(topics: &mut Topics, frame: ClientRequest, confirm: bool) 
             from: subscribe.from.map(from),
             reset: subscribe.reset,
             max_inflight: subscribe.max_inflight,
-            ack_mode: match subscribe.ack_mode {
-                wire::AckMode::Cumulative => bus::AckMode::Cumulative,
-                wire::AckMode::Individual => bus::AckMode::Individual,
-            },
+            ack_mode: subscribe.ack_mode,
+            sticky: subscribe.sticky,
             filter: subscribe.filter,
         }),
         ClientRequest::Unsubscribe(unsubscribe) => {

@@ -13,6 +13,7 @@ mod accept;
 mod access;
 mod app;
 mod body;
+mod crowd;
 mod from_wire;
 mod host;
 mod http;
@@ -29,10 +30,11 @@ mod socket;
 mod tls;
 mod to_wire;
 mod unread;
-mod waiting;
 mod ws;
 
-pub use access::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
+pub use access::{
+    CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
+};
 pub use http::openapi::document as openapi;
 pub use millrace_actors::{
     Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
@@ -42,5 +44,5 @@ pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};
 pub use server::{ServeError, Server};
-pub use settings::{ServerSettings, TlsFiles};
+pub use settings::{ClientAuthority, ServerSettings, TlsFiles};
 pub use tls::TlsError;

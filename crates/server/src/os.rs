@@ -1,15 +1,18 @@
 //! The CQRS loop beside the bus: what it gets of the store, of the bus and of access control.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_actors::{
     Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen, Shelf,
-    TokenError, Watch, bus as bus_capability, memory,
+    TokenError, Vouch, Watch, bus as bus_capability, memory,
 };
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
-use millrace_model::{EventBody, JsonText, NewEvent, Op, Space, TRACE_TOPIC, TopicKey};
+use millrace_model::{
+    EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
+};
 use millrace_router::TIMER_PREFIX;
 use millrace_runtime::Handle;
 use millrace_store::{KeyRange, Store, StoreError, each_row};
@@ -17,7 +20,7 @@ use millrace_wire::ErrorCode;
 use rand::RngCore;
 use tokio::sync::mpsc;
 
-use crate::access::{Grant, Refused, Scope, Tokens};
+use crate::access::{Grant, NotAccepted, Refused, Scope, Tokens};
 use crate::app::App;
 use crate::observe::Done;
 use crate::server::ServeError;
@@ -49,11 +52,13 @@ pub(crate) async fn start(
     let parts = LoopParts {
         settings: settings.os.clone(),
         nonce: rand::rng().next_u64(),
+        clock: bus.clock().clone(),
         runtime,
         commit: Some(commit(bus.clone())),
         timers,
         bus_feed: Some(feeds.bus_feed()),
         check_token: (!tokens.is_open()).then(|| check_token(tokens.clone())),
+        vouch: (!tokens.is_open()).then(|| vouch(tokens.clone())),
         watch: Some(watch(hears)),
         records: settings.trace_store.then(|| keep_trace(bus.clone(), settings.trace_records_waiting_max)),
     };
@@ -73,20 +78,27 @@ pub(crate) async fn children(settings: &ServerSettings, os: &LoopHandle) -> Resu
     Ok(children)
 }
 
-/// Records go to the topic of the trace, many in one commit. The task ends with the loop.
-fn keep_trace(bus: Handle, waiting_max: usize) -> mpsc::Sender<JsonText> {
+/// Records go to the topic of the trace of their namespace, many in one commit. The task ends with the loop.
+fn keep_trace(bus: Handle, waiting_max: usize) -> mpsc::Sender<(Namespace, JsonText)> {
     let (records_in, mut records) = mpsc::channel(waiting_max.max(1));
     tokio::spawn(async move {
-        let Ok(topic) = TopicKey::parse(&format!("default/{TRACE_TOPIC}")) else { return };
-        let mut taken = Vec::new();
+        let Ok(topic) = TopicName::new(TRACE_TOPIC) else { return };
+        let mut taken: Vec<(Namespace, JsonText)> = Vec::new();
         while records.recv_many(&mut taken, TRACE_RECORDS_PER_COMMIT_MAX).await > 0 {
-            let event = |payload| NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
-            let events = taken.drain(..).map(event).collect();
-            let request = Request::Record(PublishBatch { topic: topic.clone(), events });
-            match bus.call(request).await {
-                Ok(Reply::PublishedBatch { .. }) => {}
-                Ok(other) => tracing::warn!(answer = ?other, "records of the loop's trace could not be kept"),
-                Err(_) => return,
+            let mut by_namespace: BTreeMap<Namespace, Vec<NewEvent>> = BTreeMap::new();
+            for (namespace, payload) in taken.drain(..) {
+                let event = NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
+                by_namespace.entry(namespace).or_default().push(event);
+            }
+            for (namespace, events) in by_namespace {
+                let topic = TopicKey::new(&namespace, &topic);
+                match bus.call(Request::Record(PublishBatch { topic, events })).await {
+                    Ok(Reply::PublishedBatch { .. }) => {}
+                    Ok(other) => {
+                        tracing::warn!(answer = ?other, "records of the loop's trace could not be kept");
+                    }
+                    Err(_) => return,
+                }
             }
         }
     });
@@ -120,13 +132,19 @@ fn commit(bus: Handle) -> Commit {
 
 fn timers(store: &dyn Store) -> Result<Vec<(String, Bytes)>, StoreError> {
     let mut found = Vec::new();
-    each_row(store, Space::Kv, KeyRange::prefix(TIMER_PREFIX), |row| found.push((row.key, row.value)))?;
+    // The row of the loop's elapsed time is the only one that begins with its key.
+    for prefix in [TIMER_PREFIX, keys::ROUTER_ELAPSED] {
+        each_row(store, Space::Kv, KeyRange::prefix(prefix), |row| found.push((row.key, row.value)))?;
+    }
     Ok(found)
 }
 
 /// A token of the bus counts for the loop if it has the scope.
 fn grant(tokens: &Tokens, token: &str) -> Result<Arc<Grant>, TokenError> {
-    let grant = tokens.find(token).ok_or(TokenError::Unknown)?;
+    let grant = tokens.find(token).map_err(|not_accepted| match not_accepted {
+        NotAccepted::Unknown => TokenError::Unknown,
+        NotAccepted::Expired => TokenError::Expired,
+    })?;
     if !grant.has(Scope::Os) {
         let agent = grant.principal.agent.to_string();
         return Err(TokenError::NoScope { agent, scope: Scope::Os.as_str() });
@@ -138,8 +156,13 @@ fn check_token(tokens: Arc<Tokens>) -> CheckToken {
     Arc::new(move |token| {
         let grant = grant(&tokens, token)?;
         let (by, rights) = (grant.principal.clone(), grant.rights.clone());
-        Ok(Credentials { by, rights, valid: Arc::new(move || !grant.is_revoked()) })
+        Ok(Credentials { by, rights, valid: Arc::new(move || grant.ended().is_none()) })
     })
+}
+
+/// A timer acts with what its agent may do when it is due, by whichever of the agent's tokens is good then.
+fn vouch(tokens: Arc<Tokens>) -> Vouch {
+    Arc::new(move |by, message| tokens.stand_for(&by.agent, message))
 }
 
 impl App {
@@ -173,7 +196,9 @@ impl App {
             Seen::Bus { by, what, reply: Reply::Refused(error), trace } => {
                 let error = error.why();
                 let (namespace, topic) = match error {
-                    BusError::Forbidden { topic, .. } => (Some(topic.namespace()), Some(topic.topic())),
+                    BusError::Forbidden { topic, .. } | BusError::GroupForbidden { topic, .. } => {
+                        (Some(topic.namespace()), Some(topic.topic()))
+                    }
                     _ => (None, None),
                 };
                 let (code, agent) = (to_wire::code(error), by.as_deref().map(|by| by.agent.as_str()));

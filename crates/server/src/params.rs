@@ -41,6 +41,18 @@ impl Params {
         })
     }
 
+    /// False unless it is `true`.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Refusal> {
+        match self.text(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(text) => {
+                let detail = format!("{name} is {text:.40?}: it must be true or false");
+                Err(Refusal::new(ErrorCode::BadFrame, detail))
+            }
+        }
+    }
+
     pub(crate) fn topic(&self, name: &str) -> Result<Option<TopicName>, Refusal> {
         let named = self.text(name).map(TopicName::new).transpose();
         named.map_err(|error| bad_name(ErrorCode::BadTopic, &error))

@@ -3,11 +3,16 @@
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_bus::{BusError, Reply};
+use millrace_model::{Offset, Partition};
 use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
 use millrace_wire::{ErrorCode, FrameError};
 
 use crate::access::{Reason, TooSoon};
+use crate::crowd::SentAway;
 use crate::to_wire;
+
+/// When to come again after a crowd; nobody knows how long one lasts.
+const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// Boxed, because it travels in the error side of every handler's result.
 #[derive(Debug)]
@@ -19,6 +24,8 @@ struct Answer {
     header: Option<(HeaderName, HeaderValue)>,
     /// For the audit, where it is not what the caller is told.
     why: Option<Reason>,
+    /// Which event of a batch does not match the schema.
+    mismatch: Option<usize>,
 }
 
 impl Refusal {
@@ -31,9 +38,21 @@ impl Refusal {
         self
     }
 
+    pub(crate) fn is(&self, code: ErrorCode) -> bool {
+        self.0.problem.code == code.as_str()
+    }
+
     /// What the status asks for beside itself: a challenge, a time to wait.
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
         self.0.header = Some((name, value));
+        self
+    }
+
+    /// A replay was cut short: says what was done before and where to go on, so that nothing is lost or doubled.
+    pub(crate) fn in_replay(mut self, replayed: u64, duplicates: u64, next: Offset) -> Refusal {
+        let problem = &mut self.0.problem;
+        problem.detail += &format!(" (letters replayed before this: {replayed}; go on at offset {next})");
+        (problem.replayed, problem.duplicates, problem.next) = (Some(replayed), Some(duplicates), Some(next));
         self
     }
 
@@ -43,7 +62,25 @@ impl Refusal {
         if let BusError::Hidden { why, .. } = error {
             refusal.0.why = Some(Reason { code: to_wire::code(why), why: why.to_string().into() });
         }
+        if let BusError::SchemaMismatch { index, .. } = error {
+            refusal.0.mismatch = *index;
+        }
         refusal
+    }
+
+    /// The place in its batch of the event that does not match the topic's schema, if that is what it is about.
+    pub(crate) fn schema_mismatch(&self) -> Option<usize> {
+        self.0.mismatch
+    }
+
+    /// Says which stored event it is about.
+    pub(crate) fn at(mut self, partition: Partition, offset: Offset) -> Refusal {
+        let problem = &mut self.0.problem;
+        (problem.partition, problem.offset) = (Some(partition), Some(offset));
+        problem.detail += &format!(
+            "; it is the dead letter at partition {partition}, offset {offset}, and those before it were replayed"
+        );
+        self
     }
 
     /// The engine answered something that no answer to this request can be.
@@ -56,7 +93,7 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Refusal(Box::new(Answer { problem, header: None, why: None }))
+        Refusal(Box::new(Answer { problem, header: None, why: None, mismatch: None }))
     }
 }
 
@@ -74,9 +111,22 @@ impl From<TooSoon> for Refusal {
     }
 }
 
+impl From<SentAway> for Refusal {
+    fn from(_: SentAway) -> Refusal {
+        crowded("others need the place of this connection, which kept the server waiting: try again")
+    }
+}
+
+/// The server is short of something. Trying again later helps.
+pub(crate) fn crowded(detail: impl Into<String>) -> Refusal {
+    Refusal::new(ErrorCode::LimitReached, detail)
+        .status(StatusCode::SERVICE_UNAVAILABLE)
+        .header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Answer { problem, header, why } = *self.0;
+        let Answer { problem, header, why, .. } = *self.0;
         let mut text = String::new();
         problem.write(&mut text);
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

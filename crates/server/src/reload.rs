@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_actors::{Changed, ChildSettings, Children};
 use tokio::sync::Mutex;
 
-use crate::access::TokenSettings;
+use crate::access::{TokenSettings, warn_of_expired};
 use crate::app::SharedApp;
 use crate::settings::TlsFiles;
 use crate::tls::{Certificate, TlsError};
@@ -84,6 +84,7 @@ impl Reloader {
         if let Some((shown, certificate)) = certificate {
             shown.replace(certificate);
         }
+        warn_of_expired(&to.tokens, self.app.runtime.clock());
         let revoked = self.app.tokens.replace(&to.tokens);
         self.app.reloads.send_modify(|reloads| *reloads += 1);
         Ok(Reloaded { tokens: to.tokens.len(), revoked, capabilities })

@@ -7,18 +7,19 @@ use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
-use crate::http::{dead_letters, events, groups, metrics, openapi, topics, watch};
+use crate::http::{dead_letters, events, groups, metrics, openapi, schemas, topics, watch};
 use crate::refusal::Refusal;
 use crate::{access, origin, unread, ws};
 
 pub(crate) fn router(app: SharedApp) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/", get(ws::root))
         .route("/ws", get(ws::upgrade))
         .route("/os", get(ws::os::upgrade))
         .route("/topics", get(topics::list).post(topics::create))
         .route("/topics/{topic}", get(topics::show).patch(topics::patch).delete(topics::delete))
         .route("/topics/{topic}/offsets", get(topics::offsets))
+        .route("/topics/{topic}/schemas", get(schemas::list))
         .route("/topics/{topic}/events", get(events::read).post(events::publish))
         .route("/topics/{topic}/groups", get(groups::list))
         .route("/topics/{topic}/groups/{group}", delete(groups::delete))
@@ -30,7 +31,22 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/healthz", get(watch::healthz))
         .route("/readyz", get(watch::readyz))
         .route("/openapi.json", get(openapi::openapi))
-        .route("/asyncapi.json", get(openapi::asyncapi))
+        .route("/asyncapi.json", get(openapi::asyncapi));
+    checked(routes, app)
+}
+
+/// What is served at the address for probes.
+pub(crate) fn probes(app: SharedApp) -> Router {
+    let routes = Router::new()
+        .route("/metrics", get(metrics::metrics))
+        .route("/healthz", get(watch::healthz))
+        .route("/readyz", get(watch::readyz));
+    checked(routes, app)
+}
+
+/// Everything that stands before the handlers.
+fn checked(routes: Router<SharedApp>, app: SharedApp) -> Router {
+    routes
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), access::check))

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use millrace_actors::{
     Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketPlace,
 };
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::Accept;
-use crate::access::Tokens;
+use crate::access::{Tokens, warn_of_expired};
 use crate::app::{App, Engines, SharedApp};
 use crate::observe::{AuditKind, Trail};
 use crate::reload::Reloader;
@@ -50,8 +50,20 @@ pub enum ServeError {
     /// Not everything in hand could be finished. Nothing that was confirmed is lost.
     #[error("the server could not finish what it had in hand within {grace_ms} ms")]
     CutShort { grace_ms: u64 },
-    /// The store failed while the server ran: the reason was logged and `/readyz` said so.
-    #[error("the store had failed: {0}")]
+    /// The grace was over before commits were through. Whoever waited for them was not answered.
+    #[error(
+        "the server could not write what it had in hand within {grace_ms} ms: {batches} batches wait for {waits_for}. Nobody was \
+         told that they were written, and nothing confirmed is lost"
+    )]
+    Unwritten { grace_ms: u64, batches: usize, waits_for: String },
+    /// The store's files were moved or removed while the server ran. Everybody who waited was told.
+    #[error("the files of the store have lost their names, so the server has stopped: {0}")]
+    LostNames(String),
+    /// The store failed while the server ran. Everybody who waited was told, and nothing confirmed is lost.
+    #[error(
+        "the store failed and this process can write nothing more: {0}; everything confirmed is on disk: look at the \
+         disk and start the server again (a supervisor may restart it)"
+    )]
     StorageFailed(String),
 }
 
@@ -63,7 +75,7 @@ pub struct Server {
     runtime: Runtime,
     closing: watch::Sender<bool>,
     stop_accepting: watch::Sender<bool>,
-    accepting: JoinHandle<()>,
+    accepting: Vec<JoinHandle<()>>,
     /// What the loop's own commands ask for.
     asked: mpsc::Receiver<Asked>,
     on_reload: Option<OnReload>,
@@ -101,7 +113,8 @@ impl Server {
             warn_of_idle_lists(&handle).await;
         }
         observe::make_topics(&handle).await;
-        let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate));
+        warn_of_expired(&settings.tokens, handle.clock());
+        let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate, handle.clock().clone()));
         let hears = os::Hears::default();
         let (os, asked) = os::start(&settings, &store, &handle, &tokens, &hears).await?;
         let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
@@ -115,8 +128,8 @@ impl Server {
         app.os.begin().await.map_err(|_| ServeError::Fallen)?;
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
-        let accept = Accept { router, tls: tls.clone(), settings: app.settings.clone() };
-        let accepting = tokio::spawn(accept::run(listener, accept, stopped));
+        let accept = Accept::new(&app, router, tls.clone(), app.settings.http_connections_max);
+        let accepting = vec![tokio::spawn(accept::run(listener, accept, stopped))];
         let (on_reload, socket) = (None, None);
         Ok(Server {
             addr,
@@ -142,6 +155,12 @@ impl Server {
         self.runtime.handle().from_anywhere()
     }
 
+    /// Returns what tells how many WebSockets there are, also after the server was handed to [`Server::run_until`].
+    pub fn connections(&self) -> impl Fn() -> usize + Send + 'static {
+        let app = Arc::downgrade(&self.app);
+        move || app.upgrade().map_or(0, |app| app.seats.taken() + app.unauthenticated.taken())
+    }
+
     /// The CQRS loop, for adding capabilities to it.
     pub fn os(&self) -> &LoopHandle {
         &self.app.os
@@ -160,6 +179,16 @@ impl Server {
         Ok(())
     }
 
+    /// Serves the probes and `/metrics` at an address of their own, where no crowd of others stands.
+    pub fn listen_probes(&mut self, listener: TcpListener) -> Result<SocketAddr, ServeError> {
+        let addr = listener.local_addr().map_err(ServeError::Listener)?;
+        let router = routes::probes(self.app.clone());
+        let max = self.app.settings.probe_connections_max;
+        let accept = Accept::new(&self.app, router, self.tls.clone(), max);
+        self.accepting.push(tokio::spawn(accept::run(listener, accept, self.stop_accepting.subscribe())));
+        Ok(addr)
+    }
+
     /// What `Syscall.Reload` does; without it, it is refused.
     pub fn on_reload(
         &mut self,
@@ -173,14 +202,15 @@ impl Server {
         Reloader::new(self.app.clone(), self.tls.clone(), self.children.clone())
     }
 
-    /// Serves until `shutdown` is ready, then stops. Also ends if the engine falls over a bug: a fresh process serves
-    /// everything that was confirmed, this one can serve nothing.
+    /// Serves until `shutdown` is ready, then stops. Also ends if the engine falls over a bug or the store has failed for
+    /// good: a fresh process serves everything that was confirmed, this one can write nothing.
     /// `Syscall.Shutdown` stops it too.
     pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (handle, os) = (self.handle(), self.app.os.clone());
         tokio::select! {
             () = shutdown => self.stop().await,
             () = asked_to_stop(&mut self.asked, self.on_reload.as_ref()) => self.stop().await,
+            () = handle.health().failure_told() => self.stop().await,
             () = handle.ended() => Err(ServeError::Fallen),
             () = os.ended() => Err(ServeError::Fallen),
         }
@@ -196,20 +226,32 @@ impl Server {
         drop(self.socket);
         let stopped = self.runtime.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
-        // All permits back means that every connection has ended.
-        let connections = u32::try_from(self.app.settings.connections_max).unwrap_or(u32::MAX);
-        let all_closed = timeout_at(deadline, self.app.connections.acquire_many(connections)).await.is_ok();
-        let all_answered = timeout_at(deadline, self.accepting).await.is_ok();
-        let storage_failed = self.app.runtime.health().storage_failed().map(str::to_owned);
+        let all_left = async {
+            self.app.unauthenticated.all_left().await;
+            self.app.seats.all_left().await;
+        };
+        let all_closed = timeout_at(deadline, all_left).await.is_ok();
+        let all_answered = timeout_at(deadline, join_all(self.accepting)).await.is_ok();
+        let health = self.app.runtime.health();
+        if let StopOutcome::Unwritten { batches } = stopped
+            && health.lost_names().is_none()
+        {
+            // The threads that wait for the disk are left behind: ending now is as good as a kill, for which the store
+            // is made.
+            let waits_for = health.stall().map_or_else(|| "the store".to_owned(), |stall| stall.waits_for);
+            return Err(ServeError::Unwritten { grace_ms, batches, waits_for });
+        }
         // The writer may be inside a sync: never leave it behind half done.
         let runtime = self.runtime;
-        let ended = timeout_at(
-            deadline.max(Instant::now() + Duration::from_millis(END_MS)),
-            tokio::task::spawn_blocking(move || runtime.end()),
-        )
-        .await
-        .is_ok();
-        match storage_failed {
+        let mut ending = tokio::task::spawn_blocking(move || runtime.end());
+        let until = deadline.max(Instant::now() + Duration::from_millis(END_MS));
+        let ended = timeout_at(until, &mut ending).await.is_ok();
+        if !ended && health.lost_names().is_some() {
+            // What the store holds is being saved. A thread that panicked has logged it.
+            let _ = ending.await;
+        }
+        match health.storage_failed().map(str::to_owned) {
+            Some(reason) if health.lost_names().is_some() => Err(ServeError::LostNames(reason)),
             Some(reason) => Err(ServeError::StorageFailed(reason)),
             None if os_stopped && stopped == StopOutcome::Finished && all_closed && all_answered && ended => {
                 Ok(())

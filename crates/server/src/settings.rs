@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use millrace_actors::{ChildLimits, ChildSettings, FeedLimits, LoopSettings, MemoryLimits};
 use millrace_runtime::RuntimeSettings;
 
+use crate::accept::http_sockets_max;
 use crate::access::{Rate, TokenSettings};
 use crate::observe::AuditKinds;
 
@@ -13,6 +14,16 @@ use crate::observe::AuditKinds;
 pub struct TlsFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
+    /// The authorities of client certificates; without it none is asked for.
+    pub client_ca: Option<ClientAuthority>,
+}
+
+/// Who signs client certificates, and whether one may come without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthority {
+    pub file: PathBuf,
+    /// A connection without a certificate is accepted, because there are tokens, too.
+    pub optional: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -32,21 +43,41 @@ pub struct ServerSettings {
     pub token_rate: Rate,
     /// A WebSocket without a token must authenticate within this time: it is closed with 1008.
     pub auth_ms_max: u64,
+    /// With tokens configured, WebSockets that have not authenticated yet. For one more, the oldest is closed with 1013, of
+    /// the address that has most of them.
+    pub unauthenticated_connections_max: usize,
+    /// One frame of such a WebSocket: `too_large`.
+    pub unauthenticated_frame_bytes_max: usize,
     /// TLS instead of plain text.
     pub tls: Option<TlsFiles>,
-    /// WebSocket connections: more are refused with 503.
+    /// WebSocket connections. For one more, the newest of the caller that has most is closed with 1013, if the newcomer's
+    /// caller has fewer; else the newcomer is refused with 503. With tokens a caller is the token's agent, without tokens
+    /// an address.
     pub connections_max: usize,
-    /// HTTP connections at a time. For one more, the one that has waited longest for a request (or in its TLS handshake)
-    /// is closed, of the address that has most of those; if all are being served, it waits. A WebSocket stops counting
-    /// here once it is one.
+    /// HTTP connections at a time. For one more, one that waits for its peer is closed: see `crowd/places.rs`. If all are
+    /// being served, its request waits. A WebSocket stops counting here once it is one.
     pub http_connections_max: usize,
+    /// HTTP connections beyond, whose requests wait for a place; probes are answered here. For one more, the one that
+    /// has waited longest gets 503, of the caller that has most of those.
+    pub http_connections_waiting_max: usize,
+    /// HTTP connections of the listener for probes, by the same rules.
+    pub probe_connections_max: usize,
+    /// The share of one caller of `bodies_bytes_max` and of `pages_bytes_max`: its further bodies and pages wait. A caller
+    /// with more than this share of `http_connections_max` is the first to lose connections.
+    pub caller_share_percent: usize,
+    /// While others wait, a peer may take this long, and beyond it as long as its bytes take at
+    /// `crowd_bytes_per_second`, to send a body or to take an answer: then it is closed, with 503 where it can be told.
+    pub crowd_patience_ms: u64,
+    pub crowd_bytes_per_second: u64,
     /// One frame, or the body of a request that is not an array of events: `too_large`.
     pub frame_bytes_max: usize,
     /// The body of a request with an array of events: `too_large`.
     pub batch_body_bytes_max: usize,
     /// Bodies being read at a time, all together: more wait, at most `request_read_ms_max` (503 `limit_reached`). A body
-    /// that may become larger than this is read alone.
+    /// that may become larger than its caller's share of this is read alone.
     pub bodies_bytes_max: usize,
+    /// WebSocket frames that have begun and are not complete, together; the caller with most of it loses a connection first.
+    pub frames_bytes_max: usize,
     /// The head or the body of a request must have arrived after this long: the connection is closed.
     pub request_read_ms_max: u64,
     /// An HTTP answer of which the peer takes nothing for this long: the connection is closed.
@@ -99,6 +130,18 @@ pub struct ServerSettings {
     pub feeds: FeedLimits,
 }
 
+impl ServerSettings {
+    /// Connections that all bounds together allow at a time: as many file descriptors are needed.
+    pub fn sockets_max(&self) -> usize {
+        let strangers = if self.tokens.is_empty() { 0 } else { self.unauthenticated_connections_max };
+        let http = http_sockets_max(self.http_connections_max, self.http_connections_waiting_max);
+        let probes = http_sockets_max(self.probe_connections_max, self.http_connections_waiting_max);
+        [self.connections_max, strangers, http, probes, self.os.connections_max]
+            .into_iter()
+            .fold(0, usize::saturating_add)
+    }
+}
+
 impl Default for ServerSettings {
     fn default() -> Self {
         ServerSettings {
@@ -107,13 +150,21 @@ impl Default for ServerSettings {
             tokens: Vec::new(),
             connection_rate: Rate { per_second: 0, burst: 200 },
             token_rate: Rate { per_second: 0, burst: 1000 },
-            auth_ms_max: 10_000,
+            auth_ms_max: 5_000,
+            unauthenticated_connections_max: 64,
+            unauthenticated_frame_bytes_max: 4096,
             tls: None,
             connections_max: 1024,
             http_connections_max: 256,
+            http_connections_waiting_max: 64,
+            probe_connections_max: 16,
+            caller_share_percent: 50,
+            crowd_patience_ms: 1000,
+            crowd_bytes_per_second: 8192,
             frame_bytes_max: 1 << 20,
             batch_body_bytes_max: 12 << 20,
             bodies_bytes_max: 64 << 20,
+            frames_bytes_max: 64 << 20,
             request_read_ms_max: 30_000,
             response_write_ms_max: 30_000,
             unanswered_max: 4096,

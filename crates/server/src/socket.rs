@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
+
+use crate::crowd::Place;
 
 /// A connection below HTTP and WebSocket. An enum and not a parameter: an upgrade must name the type it gets back.
 #[derive(Debug)]
@@ -66,18 +69,26 @@ impl AsyncWrite for Stream {
 pub(crate) struct PatientSocket {
     socket: Stream,
     patience: Duration,
+    /// Is told whether the peer takes what is written.
+    place: Arc<Place>,
     /// Runs while a write waits, so sockets that are read cost nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl PatientSocket {
-    pub(crate) fn new(socket: Stream, patience: Duration) -> PatientSocket {
-        PatientSocket { socket, patience, stalled: None }
+    pub(crate) fn new(socket: Stream, patience: Duration, place: Arc<Place>) -> PatientSocket {
+        PatientSocket { socket, patience, place, stalled: None }
     }
 
     /// The socket alone, for a protocol that looks after slow readers itself.
     pub(crate) fn into_inner(self) -> Stream {
         self.socket
+    }
+
+    fn count(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.place.written(Some(*bytes));
+        }
     }
 
     fn within_patience<T>(
@@ -86,12 +97,18 @@ impl PatientSocket {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stalled = None;
+            if self.stalled.take().is_some() {
+                self.place.written(Some(0));
+            }
             return written;
         }
+        self.place.written(None);
         let patience = self.patience;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(patience)));
-        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        stalled.as_mut().poll(cx).map(|()| {
+            self.place.answer_timed_out();
+            Err(io::ErrorKind::TimedOut.into())
+        })
     }
 }
 
@@ -108,6 +125,7 @@ impl AsyncRead for PatientSocket {
 impl AsyncWrite for PatientSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, buf);
+        self.count(&written);
         self.within_patience(cx, written)
     }
 
@@ -117,6 +135,7 @@ impl AsyncWrite for PatientSocket {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
+        self.count(&written);
         self.within_patience(cx, written)
     }
 

@@ -1,16 +1,19 @@
-//! TLS: the certificate the server shows, read at the start and again when it is told to.
+//! TLS: the certificate the server shows and whose client certificates it believes, read at the start and again when it
+//! is told to.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-use crate::settings::TlsFiles;
+use crate::settings::{ClientAuthority, TlsFiles};
 
 /// The one protocol that is spoken inside.
 const ALPN: &[u8] = b"http/1.1";
@@ -23,6 +26,8 @@ pub enum TlsError {
     Nothing { path: PathBuf, what: &'static str },
     #[error("{path} is not PEM: {reason}")]
     NotPem { path: PathBuf, reason: String },
+    #[error("{path} cannot be used as the authority of client certificates: {reason}")]
+    Authority { path: PathBuf, reason: String },
     #[error("the certificate and its key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
 }
@@ -46,20 +51,46 @@ impl Certificate {
 }
 
 fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
-    let chain = read(&files.cert)?;
-    let certs = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
-    let certs = certs.map_err(|error| bad_pem(&files.cert, "certificate", &error))?;
-    if certs.is_empty() {
-        return Err(TlsError::Nothing { path: files.cert.clone(), what: "certificate" });
-    }
+    let certs = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
         .map_err(|error| bad_pem(&files.key, "private key", &error))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(certs, key)?;
+    let provider = Arc::new(ring::default_provider());
+    let config =
+        ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+    let config = match &files.client_ca {
+        None => config.with_no_client_auth(),
+        Some(authority) => config.with_client_cert_verifier(client_verifier(authority, provider)?),
+    };
+    let mut config = config.with_single_cert(certs, key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Checks that a client's certificate was signed by one of the authorities, is in its time and is for clients.
+fn client_verifier(
+    authority: &ClientAuthority,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let path = &authority.file;
+    let mut roots = RootCertStore::empty();
+    for cert in certificates(path)? {
+        let bad =
+            |error: rustls::Error| TlsError::Authority { path: path.clone(), reason: error.to_string() };
+        roots.add(cert).map_err(bad)?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+    let builder = if authority.optional { builder.allow_unauthenticated() } else { builder };
+    builder.build().map_err(|error| TlsError::Authority { path: path.clone(), reason: error.to_string() })
+}
+
+/// At least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certs = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>();
+    let certs = certs.map_err(|error| bad_pem(path, "certificate", &error))?;
+    if certs.is_empty() {
+        return Err(TlsError::Nothing { path: path.to_owned(), what: "certificate" });
+    }
+    Ok(certs)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {

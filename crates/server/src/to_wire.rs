@@ -6,11 +6,11 @@ use millrace_model::{
 };
 use millrace_runtime::{Item, ShellView};
 use millrace_wire::http::{
-    GroupDoc, GroupList, GroupOffsets, GroupPlace, GroupStats, MetricsDoc, PartitionOffsets, Problem, Sought,
-    StatsDoc, StreamDoc, TopicDefaults, TopicDoc, TopicOffsets, TopicStats,
+    CheckedDoc, GroupDoc, GroupList, GroupOffsets, GroupPlace, GroupStats, MetricsDoc, PartitionOffsets,
+    Problem, Sought, StatsDoc, StreamDoc, TopicDefaults, TopicDoc, TopicOffsets, TopicStats,
 };
 use millrace_wire::{
-    About, ErrorCode, FrameError, Place, Position, Rid, write_message, write_ok, write_published,
+    About, ErrorCode, FrameError, Place, Position, Rid, Shown, write_message, write_ok, write_published,
     write_published_batch, write_subscribed,
 };
 
@@ -27,13 +27,13 @@ pub(crate) struct Waiting {
 }
 
 /// The frame an item becomes. `waiting` is whose answer it is: a request that did not want one leaves no frame
-/// unless it is refused.
-pub(crate) fn frame(item: Item, waiting: Option<&Waiting>) -> Option<String> {
+/// unless it is refused. With `payload_sha256` deliveries carry the digest of their payload.
+pub(crate) fn frame(item: Item, waiting: Option<&Waiting>, payload_sha256: bool) -> Option<String> {
     let mut out = String::new();
     match item {
         Item::Delivery { group, event, attempts } => {
             out.reserve(event.body.bytes() + 320);
-            write_message(&mut out, &group, &event, attempts);
+            write_message(&mut out, &group, &event, Shown { attempts, payload_sha256 });
         }
         Item::Reply { reply, .. } => {
             let rid = waiting.and_then(|waiting| waiting.rid.as_ref());
@@ -92,7 +92,12 @@ pub(crate) fn problem(error: &BusError) -> Problem {
         | BusError::TopicDeleted(_)
         | BusError::UnknownGroup { .. }
         | BusError::UnknownPartition { .. } => problem.status(404),
-        BusError::BadConfig(ConfigError::Shrinks { .. }) => problem.status(409),
+        BusError::BadConfig(ConfigError::Shrinks { .. })
+        | BusError::SchemaBreaks { .. }
+        | BusError::SchemaUncompared { .. } => problem.status(409),
+        // Sent again it would fare no better.
+        BusError::BatchTooLong { .. } => problem.status(413),
+        BusError::NoSpace(_) => problem.status(507),
         _ => problem,
     }
 }
@@ -108,6 +113,7 @@ pub(crate) fn code(error: &BusError) -> ErrorCode {
         bus::ErrorCode::GroupBusy => ErrorCode::GroupBusy,
         bus::ErrorCode::LimitReached => ErrorCode::LimitReached,
         bus::ErrorCode::TooLarge => ErrorCode::TooLarge,
+        bus::ErrorCode::SchemaMismatch => ErrorCode::SchemaMismatch,
         bus::ErrorCode::StorageFailed => ErrorCode::StorageFailed,
         bus::ErrorCode::ShuttingDown => ErrorCode::ShuttingDown,
     }
@@ -128,9 +134,22 @@ fn about(error: &BusError) -> About {
         BusError::UnknownTopic(topic)
         | BusError::NoAutoCreate(topic)
         | BusError::TopicDeleted(topic)
+        | BusError::NoSchemaHere(topic)
+        | BusError::SchemaChanging(topic)
+        | BusError::EventsUnread(topic)
+        | BusError::SchemaMismatch { topic, .. }
+        | BusError::SchemaWork { topic, .. }
+        | BusError::SchemaUncompared { topic, .. }
         | BusError::Forbidden { topic, .. } => of(topic),
+        BusError::SchemaBreaks { topic, event, .. } => match event {
+            bus::BreakingEvent::Retained(partition, offset) => {
+                About { partition: Some(*partition), offset: Some(*offset), ..of(topic) }
+            }
+            bus::BreakingEvent::Delayed | bus::BreakingEvent::Arriving => of(topic),
+        },
         BusError::UnknownGroup { topic, group }
         | BusError::NotAMember { topic, group }
+        | BusError::GroupForbidden { topic, group, .. }
         | BusError::FilterConflict { topic, group, .. }
         | BusError::GroupHasMembers { topic, group, .. }
         | BusError::GroupBusy { topic, group } => of_group(topic, group),
@@ -142,15 +161,20 @@ fn about(error: &BusError) -> About {
         }
         BusError::Hidden { shown, .. } => about(shown),
         BusError::BadConfig(_)
+        | BusError::BadSchema(_)
         | BusError::LimitReached { .. }
+        | BusError::TotalReached { .. }
         | BusError::OutOfRange { .. }
         | BusError::BatchTooLarge { .. }
+        | BusError::BatchTooLong { .. }
         | BusError::EmptyBatch
         | BusError::EmptyWrite
         | BusError::NotYourRow(_)
         | BusError::NeedsConnection
         | BusError::GroupGone
         | BusError::StorageFailed(_)
+        | BusError::Unreadable(_)
+        | BusError::NoSpace(_)
         | BusError::ShuttingDown => About::default(),
     }
 }
@@ -173,13 +197,31 @@ pub(crate) fn streams(view: &TopicView) -> Vec<StreamDoc> {
 }
 
 pub(crate) fn topic(view: TopicView) -> Result<TopicDoc, NameError> {
+    let schema_version = view.schema.as_ref().and_then(|schema| schema.version);
+    let streams = streams(&view);
+    let compared = view.schema.map(|schema| schema.checked).unwrap_or_default();
     Ok(TopicDoc {
         topic: topic_name(&view.topic)?,
-        streams: streams(&view),
+        streams,
         config: view.config,
         groups: view.groups,
+        schema_version,
+        schema_checked: compared.ranges.into_iter().map(checked).collect(),
+        schema_checked_delayed: compared.delayed,
         defaults: None,
     })
+}
+
+fn checked(range: bus::CheckedRange) -> CheckedDoc {
+    let bus::CheckedRange { partition, from, through } = range;
+    CheckedDoc { partition, from, through }
+}
+
+/// For lists, which say only which version is in force: a schema may be longer than everything else together.
+pub(crate) fn topic_in_list(view: TopicView) -> Result<TopicDoc, NameError> {
+    let mut doc = topic(view)?;
+    doc.config.schema = None;
+    Ok(doc)
 }
 
 pub(crate) fn topic_defaults(limits: &BusLimits) -> TopicDefaults {
@@ -188,17 +230,13 @@ pub(crate) fn topic_defaults(limits: &BusLimits) -> TopicDefaults {
         ack_timeout_ms: limits.ack_timeout_ms,
         dedupe_window_ms: limits.dedupe_window_ms,
         durability: limits.durability,
+        ack_mode: limits.ack_mode,
     }
 }
 
 pub(crate) fn offsets(view: OffsetsView) -> Result<TopicOffsets, NameError> {
-    let group = |view: bus::GroupView| GroupOffsets {
-        committed: view.committed,
-        lag: view.lag,
-        inflight: view.inflight,
-    };
     let partition = |(view, groups): (PartitionView, std::collections::BTreeMap<Group, bus::GroupView>)| {
-        let groups = groups.into_iter().map(|(name, view)| (name, group(view))).collect();
+        let groups = groups.into_iter().map(|(name, view)| (name, group_offsets(view))).collect();
         PartitionOffsets { partition: view.partition, start: view.start, next: view.next, groups }
     };
     Ok(TopicOffsets {
@@ -207,11 +245,14 @@ pub(crate) fn offsets(view: OffsetsView) -> Result<TopicOffsets, NameError> {
     })
 }
 
+fn group_offsets(view: bus::GroupView) -> GroupOffsets {
+    let bus::GroupView { committed, updated, lag, inflight } = view;
+    GroupOffsets { committed, updated, lag, inflight }
+}
+
 pub(crate) fn groups(view: bus::GroupsView) -> Result<GroupList, NameError> {
-    let place = |(partition, view): (Partition, bus::GroupView)| GroupPlace {
-        partition,
-        at: GroupOffsets { committed: view.committed, lag: view.lag, inflight: view.inflight },
-    };
+    let place =
+        |(partition, view): (Partition, bus::GroupView)| GroupPlace { partition, at: group_offsets(view) };
     let group = |detail: bus::GroupDetail| GroupDoc {
         group: detail.group,
         members: detail.members as u64,

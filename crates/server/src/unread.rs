@@ -15,6 +15,9 @@ use axum::response::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 
+use crate::access::Peer;
+use crate::crowd::Place;
+
 /// The rest of a body is waited for this long and read up to this size: most are on their way already.
 const DISCARD_MS: u64 = 500;
 const DISCARD_BYTES_MAX: usize = 64 << 20;
@@ -25,8 +28,9 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let asks_first = asks_first(request.headers());
+    let place = request.extensions().get::<Peer>().map(|peer| peer.place.clone());
     let (parts, body) = request.into_parts();
-    let shared = Shared(Arc::new(Mutex::new(Half { body, begun: false, ended: false })));
+    let shared = Shared(Arc::new(Mutex::new(Half { body, begun: false, ended: false, place })));
     let request = Request::from_parts(parts, Body::new(shared.clone()));
     let mut response = next.run(request).await;
     if !shared.is_passed(asks_first, response.status()).await {
@@ -48,6 +52,8 @@ struct Half {
     body: Body,
     begun: bool,
     ended: bool,
+    /// Is told how the body is coming.
+    place: Option<Arc<Place>>,
 }
 
 impl Shared {
@@ -61,8 +67,12 @@ impl Shared {
             let half = self.lock();
             (half.begun, half.ended || half.body.is_end_stream())
         };
-        // To read the body of one that asks first would be to ask for it. One that took too long had its time.
-        if ended || asks_first && !begun || status == StatusCode::REQUEST_TIMEOUT {
+        // To read the body of one that asks first would be to ask for it. One that took too long had its time, and in a
+        // crowd nobody waits for it.
+        if ended
+            || asks_first && !begun
+            || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE)
+        {
             return ended;
         }
         let mut rest = self.clone();
@@ -89,6 +99,16 @@ impl HttpBody for Shared {
         half.begun = true;
         let polled = Pin::new(&mut half.body).poll_frame(cx);
         half.ended |= matches!(polled, Poll::Ready(None));
+        if let (Some(place), Poll::Ready(frame)) = (&half.place, &polled) {
+            match frame {
+                Some(Ok(frame)) => place.came(frame.data_ref().map_or(0, Bytes::len)),
+                Some(Err(_)) => {}
+                None => place.work(),
+            }
+            if half.body.is_end_stream() {
+                place.work();
+            }
+        }
         polled
     }
 

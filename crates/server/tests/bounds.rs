@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt, StreamExt};
 use millrace_bus::BusLimits;
 use millrace_model::Actor;
-use millrace_server::{NamespaceRule, Scope, ServerSettings, TokenDigest, TokenSettings};
+use millrace_server::{NamespaceRule, Proof, Scope, ServerSettings, TokenDigest, TokenSettings};
 use serde_json::json;
 use support::{Client, PATIENCE, http, http_with, start, start_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,6 +74,7 @@ async fn pages_that_nobody_takes_are_bounded_together() {
     let settings = ServerSettings {
         pages_bytes_max: 10 << 20,
         response_write_ms_max: 3_600_000,
+        crowd_patience_ms: 3_600_000,
         ..ServerSettings::default()
     };
     let server = start_with(settings, BusLimits::default()).await;
@@ -166,12 +167,13 @@ async fn a_host_that_is_not_this_server_is_refused_at_both_doors() {
 
     // With tokens the name does not matter: who has none is a stranger under any.
     let token = TokenSettings {
-        digest: TokenDigest::of("secret"),
+        proof: Proof::Token(TokenDigest::of("secret")),
         agent: Actor::new("a").unwrap(),
         roles: Vec::new(),
         scopes: vec![Scope::Subscribe],
         namespaces: NamespaceRule::All,
         rate: None,
+        expires: None,
     };
     let settings = ServerSettings { tokens: vec![token], ..ServerSettings::default() };
     let server = start_with(settings, BusLimits::default()).await;

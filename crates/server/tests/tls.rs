@@ -38,7 +38,7 @@ impl Desk {
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("cert.pem"), cert.pem()).unwrap();
         std::fs::write(path("key.pem"), signing_key.serialize_pem()).unwrap();
-        let tls = Some(TlsFiles { cert: path("cert.pem"), key: path("key.pem") });
+        let tls = Some(TlsFiles { cert: path("cert.pem"), key: path("key.pem"), client_ca: None });
         let server = start_with(ServerSettings { tls, ..settings }, BusLimits::default()).await;
         Desk { server, cert: cert.der().clone(), _folder: folder }
     }

@@ -1,20 +1,25 @@
 //! What a handler holds while it works on one event.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use millrace_claims::{CommitError, OutEvent, Run, RunError, RunId, StateChanges};
-use millrace_model::{EventId, Headers, Lineage, Offset, Partition, Priority, Space, Timestamp, keys};
+use millrace_claims::{CommitError, Input, OutEvent, PLANNED_AT, Run, RunError, RunId, StateChanges};
+use millrace_model::{
+    EventId, Headers, Identity, Lineage, Offset, Partition, Priority, Space, StateCommit, Timestamp, keys,
+};
 
+use crate::draft::Draft;
 use crate::error::{Result, SessionError};
-use crate::imperative::{META_NAMESPACE, SCHEMA_TRIES, out_event};
+use crate::imperative::out_event;
 use crate::session::Session;
 use crate::shell::simulated::{ActorId, World};
 use crate::shell::{Mail, Mailbox};
-use crate::state::{Pending, Query, State, Stored};
+use crate::state::{Pending, Query, State, StateError, Stored};
 use crate::typed::{
-    Declared, Entity, Event, Handler, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful,
+    Declared, Entity, Event, Handler, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to,
+    entity_identity, relation_identity,
 };
 
 /// What is known about an event besides its fields.
@@ -35,6 +40,9 @@ pub struct EventMeta {
     pub offset: Offset,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
+    /// The moment a schedule's fire was planned for; `created_at` is later by jitter and by whatever kept the session from
+    /// firing. `None` for events that come from no schedule.
+    pub planned_at: Option<Timestamp>,
     /// 1 for the first try.
     pub attempt: u32,
     /// The handler that is called.
@@ -45,6 +53,7 @@ impl EventMeta {
     fn of(run: &Run, handler: &str) -> EventMeta {
         let event = &run.event;
         let Lineage { root, depth, causation, correlation } = event.body.lineage.clone();
+        let headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
         EventMeta {
             id: event.id.clone(),
             event_type: event.stream.topic.topic().to_owned(),
@@ -57,7 +66,8 @@ impl EventMeta {
             partition: event.stream.partition,
             offset: event.offset,
             key: event.body.key.as_deref().map(str::to_owned),
-            headers: event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default(),
+            planned_at: headers.get(PLANNED_AT).and_then(|ms| ms.parse().ok()).map(Timestamp),
+            headers,
             attempt: run.attempt,
             handler: handler.to_owned(),
         }
@@ -76,6 +86,8 @@ pub(crate) enum Link {
 #[derive(Debug)]
 pub struct Core {
     session: Session,
+    /// Remembers what this run reads.
+    state: State,
     link: Link,
     run: RunId,
     meta: EventMeta,
@@ -85,11 +97,16 @@ pub struct Core {
     emitted: Vec<Outgoing>,
     /// A commit failed in a way that ends this try, whatever the handler makes of it.
     failed: Option<String>,
+    /// That was a conflict: the run has read what does not stand any more, so nothing more of it may be written.
+    conflict: Option<Identity>,
+    /// The last commit has been made.
+    acked: bool,
 }
 
 impl Core {
     pub(crate) fn new(session: Session, handler: &Handler, run: &Run, link: Link) -> Core {
         Core {
+            state: session.state().tracked(),
             session,
             link,
             run: run.run,
@@ -99,6 +116,8 @@ impl Core {
             commit_meta: BTreeMap::new(),
             emitted: Vec::new(),
             failed: None,
+            conflict: None,
+            acked: false,
         }
     }
 
@@ -119,7 +138,32 @@ impl Core {
         Ok(())
     }
 
+    /// Nothing is declared, emitted or committed for an event that is acknowledged.
+    fn allow_more(&self) -> Result<()> {
+        if self.acked { Err(SessionError::Acknowledged) } else { Ok(()) }
+    }
+
+    fn declare(&mut self, declared: Declared) -> Result<()> {
+        self.allow_more()?;
+        Ok(self.pending.push(declared)?)
+    }
+
+    fn update<T, R>(
+        &mut self,
+        identity: Identity,
+        change: impl Fn(Option<T>) -> R + Send + Sync + 'static,
+    ) -> Result<()>
+    where
+        T: Stateful,
+        R: Into<Option<T>>,
+    {
+        self.allow_more()?;
+        let apply = apply_to(identity.clone(), change)?;
+        Ok(self.pending.update(&T::schema(), identity, apply)?)
+    }
+
     fn emit(&mut self, event: Outgoing) -> Result<()> {
+        self.allow_more()?;
         self.session.know_event(event.name)?;
         if let Err(error) = self.allow_event() {
             return Err(self.fail(error));
@@ -128,64 +172,69 @@ impl Core {
         Ok(())
     }
 
-    fn commit(&mut self, event: Option<&Outgoing>) -> Result<Option<u64>> {
+    fn commit(&mut self, event: Option<&Outgoing>, last: bool) -> Result<Option<u64>> {
+        self.allow_more()?;
+        if let Some(identity) = &self.conflict {
+            return Err(SessionError::Conflict { identity: identity.clone() });
+        }
         // With renewal only the engine knows how long the lease holds.
         if !self.session.settings().lease_renewal && self.session.now() >= self.lease_until {
             return Err(self.fail(SessionError::LeaseExpired));
         }
-        if self.pending.is_empty() && event.is_none() {
+        if self.pending.is_empty() && event.is_none() && !last {
             return Ok(None);
         }
-        match self.write(event) {
+        match self.write(event, last) {
             Ok(commit) => {
                 self.pending.clear();
                 self.commit_meta.clear();
-                Ok(commit)
+                if last {
+                    self.emitted.clear();
+                    self.acked = true;
+                }
+                Ok(commit.map(|commit| commit.0))
             }
-            // Nothing is lost: the handler may split it.
-            Err(error @ (SessionError::BatchSizeExceeded { .. } | SessionError::TooLarge { .. })) => {
-                Err(error)
-            }
+            // Nothing is lost: the handler may split it, or read again what was forgotten.
+            Err(
+                error @ (SessionError::BatchSizeExceeded { .. }
+                | SessionError::TooLarge { .. }
+                | SessionError::State(StateError::ReadForgotten { .. })),
+            ) => Err(error),
             Err(error) => Err(self.fail(error)),
         }
     }
 
-    fn write(&mut self, event: Option<&Outgoing>) -> Result<Option<u64>> {
-        for _ in 0..SCHEMA_TRIES {
-            let admitted = self.session.book().admit(self.session.state(), &self.pending)?;
-            let mut meta = self.commit_meta.clone();
-            meta.insert(META_NAMESPACE.to_owned(), self.session.namespace_name().to_string());
-            let changes = StateChanges {
-                intents: admitted.intents,
-                meta,
-                checks: admitted.checks,
-                ops: admitted.ops,
-                event: event.cloned().map(out_event),
-            };
-            match self.ask(changes) {
-                Ok(commit) => return Ok(commit.map(|commit| commit.0)),
-                // The only checks of ours are those on schemas.
-                Err(CommitError::Refused { .. }) => self.session.book().forget(),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(SessionError::SchemaChanging)
+    fn write(&self, event: Option<&Outgoing>, last: bool) -> Result<Option<StateCommit>> {
+        let Core { session, state, pending, commit_meta: meta, .. } = self;
+        Draft { session, state, pending, meta, event }
+            .commit(|changes| Ok(self.ask(self.input(changes, last))?))
     }
 
-    fn ask(&self, changes: StateChanges) -> Result<Option<millrace_model::StateCommit>, CommitError> {
+    fn input(&self, commit: StateChanges, last: bool) -> Input {
+        let run = self.run;
+        if !last {
+            return Input::Commit { run, commit };
+        }
+        Input::CommitAndAck { run, commit, emitted: self.emitted.iter().cloned().map(out_event).collect() }
+    }
+
+    fn ask(&self, input: Input) -> Result<Option<StateCommit>, CommitError> {
         match &self.link {
             Link::Loop(mailbox) => {
                 let (reply, answer) = sync_channel(1);
-                mailbox.push(Mail::Commit { run: self.run, changes, reply });
+                mailbox.push(Mail::Commit { run: self.run, input, reply });
                 answer.recv().unwrap_or(Err(CommitError::Stopped))
             }
-            Link::World(world, worker) => world.handler_commit(*worker, self.run, changes),
+            Link::World(world, worker) => world.handler_commit(*worker, self.run, input),
         }
     }
 
     /// The try is over, whatever the handler returns: what it emitted goes with it.
     fn fail(&mut self, error: SessionError) -> SessionError {
         self.failed = Some(error.to_string());
+        if let SessionError::Conflict { identity } = &error {
+            self.conflict = Some(identity.clone());
+        }
         self.pending.clear();
         self.emitted.clear();
         error
@@ -211,12 +260,12 @@ impl<E: Event> HandlerContext<E> {
     /// Declares the full state of an entity or relation, or of many. Nothing is written before `commit`, and what is
     /// not committed when the handler returns is dropped.
     pub fn ensure<How>(&mut self, state: impl IntoIntents<How>) -> Result<()> {
-        Ok(self.core.pending.push(state.into_intents()?)?)
+        self.core.declare(state.into_intents()?)
     }
 
     /// Declares that there is no such entity. Its history stays.
     pub fn retract<T: Entity>(&mut self, key: impl Key) -> Result<()> {
-        Ok(self.core.pending.push(Declared::without_entity::<T>(key)?)?)
+        self.core.declare(Declared::without_entity::<T>(key)?)
     }
 
     /// Declares that there is no such relation. The instance key is `""` for types that declare none.
@@ -226,12 +275,53 @@ impl<E: Event> HandlerContext<E> {
         right: impl Key,
         instance: impl Key,
     ) -> Result<()> {
-        Ok(self.core.pending.push(Declared::without_relation::<R>(left, right, instance)?)?)
+        self.core.declare(Declared::without_relation::<R>(left, right, instance)?)
+    }
+
+    /// Declares what an entity becomes, as a function of what it is: `None` if there is none. The function gives back
+    /// the new state, or an `Option` of it to retract the entity with `None`.
+    ///
+    /// It is called by the commit, on what stands then, and again if somebody else was faster (at most
+    /// `update_retries_max` times), so no change of others is lost. Changes declared before for the same entity come
+    /// first.
+    ///
+    /// ```
+    /// # use millrace_session::{Entity, Event, HandlerContext, Result};
+    /// # fn count<E: Event, Counter: Entity>(ctx: &mut HandlerContext<E>, next: fn(Option<Counter>) -> Counter) -> Result<()> {
+    /// ctx.update("visits", move |old: Option<Counter>| next(old))?;
+    /// ctx.commit_and_ack()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn update<T, R>(
+        &mut self,
+        key: impl Key,
+        change: impl Fn(Option<T>) -> R + Send + Sync + 'static,
+    ) -> Result<()>
+    where
+        T: Entity,
+        R: Into<Option<T>>,
+    {
+        self.core.update(entity_identity::<T>(key), change)
+    }
+
+    /// The same for a relation. The instance key is `""` for types that declare none.
+    pub fn update_relation<R, N>(
+        &mut self,
+        left: impl Key,
+        right: impl Key,
+        instance: impl Key,
+        change: impl Fn(Option<R>) -> N + Send + Sync + 'static,
+    ) -> Result<()>
+    where
+        R: Relation,
+        N: Into<Option<R>>,
+    {
+        self.core.update(relation_identity::<R>(left, right, instance), change)
     }
 
     /// Enqueues the event if and when the handler succeeds, together with the acknowledgement.
     pub fn emit(&mut self, event: impl IntoOutgoing) -> Result<()> {
-        let event = event.into_outgoing()?;
+        let event = event.into_outgoing()?.without_own_id()?;
         self.core.emit(event)
     }
 
@@ -242,27 +332,44 @@ impl<E: Event> HandlerContext<E> {
 
     /// Makes what was declared durable. The number of the commit, or `None` when nothing differs from what is stored.
     ///
+    /// If this run has read what it declares and somebody else has changed it since, nothing is written: the answer is
+    /// [`SessionError::Conflict`], and the event is run again without that counting as an attempt.
+    ///
     /// After an error the try is over, whatever the handler returns, and what it emitted is dropped; except when the
     /// commit was too large, which leaves everything queued.
+    ///
+    /// A run that fails after this is repeated, and its commits with it. Where that would count something twice, use
+    /// [`HandlerContext::commit_and_ack`].
     pub fn commit(&mut self) -> Result<Option<u64>> {
-        self.core.commit(None)
+        self.core.commit(None, false)
     }
 
     /// The same together with an event: both are stored, or neither. A retry does not store the event again.
     pub fn commit_with(&mut self, event: impl IntoOutgoing) -> Result<Option<u64>> {
-        let event = event.into_outgoing()?;
+        let event = event.into_outgoing()?.without_own_id()?;
+        self.core.allow_more()?;
         self.core.session.know_event(event.name)?;
         if let Err(error) = self.core.allow_event() {
             return Err(self.core.fail(error));
         }
-        self.core.commit(Some(&event))
+        self.core.commit(Some(&event), false)
+    }
+
+    /// The last commit: what was declared, what was emitted and the acknowledgement of the event become durable together,
+    /// or none of it does. The event is then done: it is not run again, also if the handler fails later, panics, or its
+    /// process dies.
+    ///
+    /// Afterwards nothing more can be declared, emitted or committed ([`SessionError::Acknowledged`]); an error that the
+    /// handler returns is logged.
+    pub fn commit_and_ack(&mut self) -> Result<Option<u64>> {
+        self.core.commit(None, true)
     }
 
     pub fn meta(&self) -> &EventMeta {
         &self.core.meta
     }
 
-    /// The commit of state the event was stored with by `commit_with`, if that changed anything.
+    /// The commit of state the event was stored with by `commit_with` or `commit_and_ack`, if that changed anything.
     pub fn commit_id(&self) -> Result<Option<u64>> {
         let key = keys::commit_of_event(self.state().namespace(), &self.core.meta.id);
         let Some(value) = self.state().row(Space::Kv, &key)? else { return Ok(None) };
@@ -280,14 +387,32 @@ impl<E: Event> HandlerContext<E> {
         self.core.session.now()
     }
 
+    /// The value of that type that the program gave the session by [`Session::with`]: a pool, a client, settings.
+    pub fn data<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
+        self.core.session.data()
+    }
+
     /// What is committed, to be read; what this handler has only declared is not in it.
+    ///
+    /// What is read through the context counts: a commit that declares an identity which this run has read (or found
+    /// missing, by `get`) checks that it still stands. [`State::unchecked`] reads without that.
     pub fn state(&self) -> &State {
-        self.core.session.state()
+        &self.core.state
     }
 
     /// The entity with this key as it is now.
     pub fn get<T: Entity>(&self, key: impl Key) -> Result<Option<Stored<T>>> {
         Ok(self.state().get(key)?)
+    }
+
+    /// The relation between two entities, by the keys of both. The instance key is `""` for types that declare none.
+    pub fn get_relation<R: Relation>(
+        &self,
+        left: impl Key,
+        right: impl Key,
+        instance: impl Key,
+    ) -> Result<Option<Stored<R>>> {
+        Ok(self.state().get_relation(left, right, instance)?)
     }
 
     /// Entities or relations of one type.

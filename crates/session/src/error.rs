@@ -1,7 +1,7 @@
 //! What can go wrong in a session, by what the caller has to do next.
 
 use millrace_claims::{CommitError, SpecError};
-use millrace_model::{NameError, RowError};
+use millrace_model::{Identity, NameError, RowError};
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrlError};
 
@@ -17,6 +17,9 @@ pub enum SessionError {
         "the lease on the event ran out before the commit: nothing was written, the event is tried again"
     )]
     LeaseExpired,
+    /// The handler took longer than its timeout. Return the error: the try has failed already.
+    #[error("the handler did not answer within {timeout_ms} ms: nothing was written, the try has failed")]
+    TimedOut { timeout_ms: u64 },
     /// Handlers feed one another in a circle, or the chain is longer than was foreseen.
     #[error(
         "the event would be {depth} handlers away from its root, at most {limit} are allowed: look for handlers \
@@ -33,6 +36,18 @@ pub enum SessionError {
         "{bytes} bytes at once, at most {limit} are allowed: commit more often, or put less into the event"
     )]
     TooLarge { bytes: usize, limit: usize },
+    /// Nothing was written and everything is still queued.
+    #[error("an event was to be delayed by {delay_ms} ms, at most {limit} are allowed")]
+    DelayTooLong { delay_ms: u64, limit: u64 },
+    /// Somebody else changed this identity after it was read. Nothing was written. A handler returns the error: its event
+    /// is run again, and no attempt is counted. Elsewhere: read again, decide again, commit again.
+    #[error("{identity} has changed since it was read: nothing was written; read it again")]
+    Conflict { identity: Identity },
+    /// `commit_and_ack` was the last thing to be written for this event.
+    #[error(
+        "the event is acknowledged: after commit_and_ack nothing more can be declared, emitted or committed for it"
+    )]
+    Acknowledged,
     /// Nothing was written. Try again when the migration is through.
     #[error("somebody kept changing the schema of what was to be committed: nothing was written, try again")]
     SchemaChanging,
@@ -45,6 +60,8 @@ pub enum SessionError {
     NoSuchSchedule(String),
     #[error("the schedule {0:?} was changed by others at every try: try again")]
     ScheduleBusy(String),
+    #[error("the session holds no value of type {wanted}: give it one by session.with(value) before it runs")]
+    NoData { wanted: &'static str },
     #[error("a thread could not be started: {0}")]
     Thread(#[source] std::io::Error),
     #[error("the thread of the session panicked: what it had claimed is tried again when its leases run out")]
@@ -87,11 +104,15 @@ impl From<CommitError> for SessionError {
     fn from(error: CommitError) -> SessionError {
         match error {
             CommitError::LeaseExpired => SessionError::LeaseExpired,
+            CommitError::TimedOut { timeout_ms } => SessionError::TimedOut { timeout_ms },
             CommitError::EventLoopLimit { depth, limit } => SessionError::EventLoopLimit { depth, limit },
             CommitError::BatchSizeExceeded { count, limit } => {
                 SessionError::BatchSizeExceeded { count, limit }
             }
             CommitError::TooLarge { bytes, limit } => SessionError::TooLarge { bytes, limit },
+            CommitError::DelayTooLong { delay_ms, limit } => SessionError::DelayTooLong { delay_ms, limit },
+            CommitError::Conflict { identity } => SessionError::Conflict { identity },
+            CommitError::Acknowledged => SessionError::Acknowledged,
             CommitError::Refused { .. } => SessionError::SchemaChanging,
             CommitError::StorageFailed { reason } => SessionError::Store(StoreError::Poisoned(reason)),
             CommitError::Stopped => SessionError::Stopped,

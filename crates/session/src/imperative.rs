@@ -1,33 +1,40 @@
 //! What a program does outside of handlers: declare state, commit it, publish events.
 
-use millrace_claims::{OutEvent, StateChanges, imperative};
-use millrace_model::{Appended, Batch, Done, Durability, EventId, Offset, Outcome, Partition};
+use millrace_claims::{CommitChecks, OutEvent, OwnEvent, StateChanges, imperative_events};
+use millrace_model::{
+    Appended, Batch, DeliverAt, Durability, Elapsed, EventId, Offset, Outcome, Partition, StateCommit,
+    Timestamp,
+};
 use millrace_store::StoreError;
 
+use crate::draft::Draft;
 use crate::error::{Result, SessionError};
 use crate::session::{Commits, Queued, Session};
-use crate::state::{Migrated, Migration, Query, Stored};
-use crate::typed::{Declared, Entity, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful};
+use crate::state::{Migrated, Migration, Query, State, Stored};
+use crate::typed::{
+    Declared, Entity, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to, entity_identity,
+};
 
-/// How often a commit is tried again when somebody else changed a schema in between.
-pub(crate) const SCHEMA_TRIES: usize = 8;
 /// What a commit's metadata always holds.
 pub(crate) const META_NAMESPACE: &str = "namespace";
 
-/// Where a published event is.
+/// Where a published event is, or when it will be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     pub id: EventId,
     pub partition: Partition,
+    /// Zero, which no event has, while the event waits.
     pub offset: Offset,
     /// An event with this id was there already; this one was not stored.
     pub duplicate: bool,
+    /// The event of this id waits, and is stored at this time if the wall clock does not step.
+    pub due: Option<Timestamp>,
 }
 
 impl From<&Appended> for Published {
     fn from(appended: &Appended) -> Published {
-        let Appended { partition, offset, ref id, duplicate, .. } = *appended;
-        Published { id: id.clone(), partition, offset, duplicate }
+        let Appended { partition, offset, ref id, duplicate, due, .. } = *appended;
+        Published { id: id.clone(), partition, offset, duplicate, due }
     }
 }
 
@@ -54,6 +61,25 @@ impl Session {
         Ok(self.queued().pending.push(declared)?)
     }
 
+    /// Declares what an entity becomes, as a function of what it is: `None` if there is none. The function gives back
+    /// the new state, or an `Option` of it to retract the entity with `None`.
+    ///
+    /// It is called by the commit, on what stands then, and again if somebody else was faster (at most
+    /// `update_retries_max` times, then the commit is [`SessionError::Conflict`]), so no change of others is lost.
+    pub fn update<T, R>(
+        &self,
+        key: impl Key,
+        change: impl Fn(Option<T>) -> R + Send + Sync + 'static,
+    ) -> Result<()>
+    where
+        T: Entity,
+        R: Into<Option<T>>,
+    {
+        let identity = entity_identity::<T>(key);
+        let apply = apply_to(identity.clone(), change)?;
+        Ok(self.queued().pending.update(&T::schema(), identity, apply)?)
+    }
+
     /// Attaches text to the next commit.
     pub fn add_commit_meta(&self, name: impl Into<String>, value: impl Into<String>) {
         self.queued().meta.insert(name.into(), value.into());
@@ -61,17 +87,38 @@ impl Session {
 
     /// Makes what is queued durable. The number of the commit, or `None` when nothing differs from what is stored.
     ///
-    /// When it fails, everything is still queued.
+    /// When it fails, everything is still queued. What the session has read is not checked: clones of it share the queue,
+    /// and nobody knows whose read a declaration comes from. For that there are [`Session::update`] and
+    /// [`Session::transaction`].
     pub fn commit(&self) -> Result<Option<u64>> {
-        self.commit_queued(None)
+        self.commit_queued(&[])
     }
 
     /// The same together with an event: both are stored, or neither. The event is stored even if no state changes.
     pub fn commit_with(&self, event: impl IntoOutgoing) -> Result<Option<u64>> {
-        self.commit_queued(Some(&event.into_outgoing()?))
+        self.commit_queued(&[event.into_outgoing()?])
     }
 
-    /// Stores an event, and nothing of what is queued. Durable when this returns.
+    /// The same with many events: state and events are stored together, or nothing is. Events of different types go into
+    /// one list as [`Outgoing`]:
+    ///
+    /// ```
+    /// # use millrace_session::{Event, IntoOutgoing, Result, Session};
+    /// # fn commit(session: &Session, placed: impl IntoOutgoing, mailed: impl IntoOutgoing) -> Result<()> {
+    /// session.commit_with_all([placed.into_outgoing()?, mailed.into_outgoing()?])?;
+    /// # Ok(()) }
+    /// ```
+    pub fn commit_with_all<E: IntoOutgoing>(
+        &self,
+        events: impl IntoIterator<Item = E>,
+    ) -> Result<Option<u64>> {
+        let events = events.into_iter().map(IntoOutgoing::into_outgoing);
+        self.commit_queued(&events.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Stores an event, and nothing of what is queued. Durable when this returns. An event with an id of its own
+    /// ([`Event::with_id`](crate::Event::with_id)) that is stored already is not stored again: `duplicate` says so. One that is
+    /// delayed ([`Event::with_delay`](crate::Event::with_delay)) waits durably: `due` says until when.
     pub fn publish(&self, event: impl IntoOutgoing) -> Result<Published> {
         let batch = self.event_batch(event.into_outgoing()?)?;
         published(self.commit_batch(batch)?)
@@ -128,63 +175,68 @@ impl Session {
     }
 
     fn event_batch(&self, event: Outgoing) -> Result<Batch> {
-        self.batch(&Queued::default(), Some(event))
+        self.know_event(event.name)?;
+        let mut changes = StateChanges::default();
+        changes.meta.insert(META_NAMESPACE.to_owned(), self.namespace_name().to_string());
+        self.batch(changes, &[event])
     }
 
-    fn commit_queued(&self, event: Option<&Outgoing>) -> Result<Option<u64>> {
+    fn commit_queued(&self, events: &[Outgoing]) -> Result<Option<u64>> {
         // Taken out, so that others may queue meanwhile; given back if it is not written.
         let taken = std::mem::take(&mut *self.queued());
-        let written = self.write(&taken, event);
+        let written = self.write(self.state(), &taken, events);
         if written.is_err() {
             let mut queued = self.queued();
             let newer = std::mem::replace(&mut *queued, taken);
             queued.meta.extend(newer.meta);
             queued.pending.append(newer.pending)?;
         }
-        Ok(written?.and_then(|done| done.state).map(|commit| commit.0))
+        Ok(written?.map(|commit| commit.0))
     }
 
-    fn write(&self, queued: &Queued, event: Option<&Outgoing>) -> Result<Option<Done>> {
-        if queued.pending.is_empty() && event.is_none() {
+    pub(crate) fn write(
+        &self,
+        state: &State,
+        queued: &Queued,
+        events: &[Outgoing],
+    ) -> Result<Option<StateCommit>> {
+        if queued.pending.is_empty() && events.is_empty() {
             if !queued.meta.is_empty() {
                 // For the next commit that is one.
                 self.queued().meta.extend(queued.meta.clone());
             }
             return Ok(None);
         }
-        for _ in 0..SCHEMA_TRIES {
-            let batch = self.batch(queued, event.cloned())?;
-            match self.commit_batch(batch)? {
-                Outcome::Done(done) => return Ok(Some(done)),
-                // The only checks are those on schemas.
-                Outcome::Refused(_) => self.book().forget(),
-            }
-        }
-        Err(SessionError::SchemaChanging)
-    }
-
-    fn batch(&self, queued: &Queued, event: Option<Outgoing>) -> Result<Batch> {
-        if let Some(event) = &event {
+        for event in events {
             self.know_event(event.name)?;
         }
-        let admitted = self.book().admit(self.state(), &queued.pending)?;
-        let mut meta = queued.meta.clone();
-        meta.insert(META_NAMESPACE.to_owned(), self.namespace_name().to_string());
-        let changes = StateChanges {
-            intents: admitted.intents,
-            meta,
-            checks: admitted.checks,
-            ops: admitted.ops,
-            event: event.map(out_event),
-        };
-        let (topics, now) = (self.topics()?, self.now());
-        Ok(imperative(self.settings(), self.namespace_name(), &topics, changes, now, self.draw())?)
+        // Its events are not of the draft: they may be many, and have ids of their own.
+        Draft { session: self, state, pending: &queued.pending, meta: &queued.meta, event: None }
+            .commit(|changes| self.send(changes, events))
+    }
+
+    /// One attempt.
+    fn send(&self, changes: StateChanges, events: &[Outgoing]) -> Result<Option<StateCommit>> {
+        let checks = CommitChecks::of(&changes);
+        match self.commit_batch(self.batch(changes, events)?)? {
+            Outcome::Done(done) => Ok(done.state),
+            Outcome::Refused(refusal) => Err(checks.error(refusal).into()),
+        }
+    }
+
+    fn batch(&self, changes: StateChanges, events: &[Outgoing]) -> Result<Batch> {
+        let own = |event: &Outgoing| OwnEvent { id: event.id.clone(), event: out_event(event.clone()) };
+        let for_a_while = |event: &Outgoing| matches!(event.deliver_at, Some(DeliverAt::AfterMs(_)));
+        let mut elapsed = if events.iter().any(for_a_while) { self.elapsed()? } else { Elapsed::default() };
+        let (topics, events) = (self.topics()?, events.iter().map(own).collect());
+        let (namespace, clock) = (self.namespace_name(), (self.clock().now(), &mut elapsed));
+        Ok(imperative_events(self.settings(), namespace, &topics, changes, events, clock, self.draw())?)
     }
 }
 
 pub(crate) fn out_event(event: Outgoing) -> OutEvent {
-    let Outgoing { topic, priority, payload, key, headers, .. } = event;
-    OutEvent { topic, payload, priority, key, headers: (!headers.is_empty()).then_some(headers) }
+    let Outgoing { topic, priority, payload, key, headers, deliver_at, .. } = event;
+    OutEvent { topic, payload, priority, key, headers: (!headers.is_empty()).then_some(headers), deliver_at }
 }
 
 fn published(outcome: Outcome) -> Result<Published> {

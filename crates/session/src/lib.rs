@@ -13,13 +13,18 @@
 
 pub mod admin;
 mod context;
+mod data;
+mod draft;
 mod error;
 mod imperative;
 mod roster;
+#[cfg(feature = "wasm")]
+pub mod sandbox;
 mod schedule;
 mod session;
 mod shell;
 pub mod state;
+mod transaction;
 pub mod typed;
 
 /// The words that the public types are made of.
@@ -27,7 +32,8 @@ pub use millrace_model as model;
 
 /// Every bound and interval of a session, with its default.
 pub use millrace_claims::WorkerConfig as Config;
-pub use millrace_claims::{CatchUp, SpecError};
+pub use millrace_claims::{CatchUp, HandlerSettings, SpecError};
+pub use millrace_model::HandlerOrder;
 
 pub use context::{Core, EventMeta, HandlerContext};
 pub use error::{Result, SessionError};
@@ -37,9 +43,10 @@ pub use schedule::Schedule;
 pub use session::Session;
 pub use shell::{Running, Simulation, StopHandle, VirtualClock};
 pub use state::{State, StateError};
+pub use transaction::Transaction;
 pub use typed::{
     Called, DeadLettered, Declared, Entity, Event, EventError, EventName, EventOptions, Field, Filter,
-    Handler, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key,
-    LocalFuture, NumberField, Operand, Order, OrderedField, Outgoing, Relation, Schema, Start, Stateful,
-    TextField, WithOptions,
+    Handler, HandlerError, HandlerOutcome, HandlerResult, HandlerSpec, IntoHandlerResult, IntoIntents,
+    IntoOutgoing, Key, LocalFuture, NumberField, Operand, Order, OrderedField, OutcomeExt, Outgoing,
+    Relation, Schema, SchemaField, Start, Stateful, TextField, WithOptions,
 };

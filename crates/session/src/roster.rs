@@ -3,6 +3,7 @@
 use millrace_model::{DeadLetterRow, HandlerId, SessionId, SessionRow, Space, TopicName};
 use millrace_store::KeyRange;
 
+use crate::admin::replaying;
 use crate::error::Result;
 use crate::session::Session;
 use crate::typed::{Handler, Start};
@@ -11,10 +12,15 @@ use crate::typed::{Handler, Start};
 pub const LIST_MAX: usize = 10_000;
 
 impl Session {
-    /// Events that handlers of this namespace gave up on, the oldest first.
+    /// Events that handlers of this namespace gave up on, the oldest first. Those that are being replayed are not among
+    /// them.
     pub fn dead_letters(&self) -> Result<Vec<DeadLetterRow>> {
+        let replaying = replaying(self.store(), &format!("{}/", self.namespace_name()))?;
         let rows = self.rows(Space::DeadLetters)?;
-        rows.iter().map(|row| Ok(DeadLetterRow::decode(&row.key, &row.value)?)).collect()
+        rows.iter()
+            .filter(|row| !replaying.contains(&row.key))
+            .map(|row| Ok(DeadLetterRow::decode(&row.key, &row.value)?))
+            .collect()
     }
 
     /// Every session of this namespace that has run. One whose heartbeat is older than `session_ttl_ms` and that has
@@ -45,6 +51,7 @@ impl Handler {
                 Start::Earliest => millrace_claims::From::Backlog,
                 Start::Now => millrace_claims::From::Now,
             },
+            settings: self.settings.clone(),
         })
     }
 }

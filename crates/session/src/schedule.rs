@@ -22,9 +22,13 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Five fields: minute, hour, day of month, month, weekday. In UTC, unless [`Schedule::zone`] says otherwise.
+    /// Five fields (minute, hour, day of month, month, weekday), a nickname (`@hourly`, `@daily`, `@weekly`, `@monthly`,
+    /// `@yearly`), or an interval (`@every 90s`, `@every 1h30m`). In UTC, unless [`Schedule::zone`] says otherwise.
+    ///
+    /// An interval fires at whole multiples of itself since the beginning of 1970, UTC: all sessions agree on the
+    /// moments, and a restart moves nothing.
     pub fn cron(cron: &str, event: impl IntoOutgoing) -> Result<Schedule> {
-        let event = event.into_outgoing()?;
+        let event = event.into_outgoing()?.without_own_id()?.without_delay()?;
         let name = format!("{} {cron}", event.topic);
         let zone = "UTC".to_owned();
         Times::parse(&name, cron, &zone)?;

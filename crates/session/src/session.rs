@@ -1,12 +1,16 @@
 //! The session: a program's way into one namespace of a store.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_claims::{Topics, WorkerIdentity};
-use millrace_model::{Batch, EventId, Namespace, Outcome, SessionId, Space, Timestamp};
-use millrace_runtime::SystemClock;
+use millrace_model::{
+    Batch, CLOCK_SETTLE_MS, Elapsed, ElapsedRow, EventId, Namespace, Outcome, SessionId, Space, Timestamp,
+    keys,
+};
+use millrace_shell::SystemClock;
 use millrace_store::{KeyRange, Store, StoreError};
 use millrace_store_sqlite::SqliteOptions;
 use millrace_stores::{StoreUrl, open_shared};
@@ -14,6 +18,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Config;
+use crate::data::Data;
 use crate::error::{Result, SessionError};
 use crate::shell::simulated::Ground;
 use crate::shell::{Clock, Committer};
@@ -39,6 +44,7 @@ struct Inner {
     namespace: Namespace,
     config: Config,
     metadata: BTreeMap<String, String>,
+    data: Data,
     id: SessionId,
     state: State,
     queued: Mutex<Queued>,
@@ -86,13 +92,18 @@ impl Session {
         let store = opened.store.clone();
         let committer = Committer::start(opened).map_err(SessionError::Thread)?;
         let commits = Commits::Threaded(Arc::new(committer));
-        Ok(Session::on(store, Clock::System(SystemClock::start()), commits, rand::rng().random()))
+        Ok(Session::on(
+            store,
+            Clock::System(SystemClock::start(CLOCK_SETTLE_MS)),
+            commits,
+            rand::rng().random(),
+        ))
     }
 
     pub(crate) fn on(store: Arc<dyn Store>, clock: Clock, commits: Commits, seed: u64) -> Session {
         let draws = Mutex::new(SmallRng::seed_from_u64(seed));
         let shared = Arc::new(Shared { store, clock, commits, draws, names: EventNames::default() });
-        Session::make(shared, None, Config::default(), BTreeMap::new())
+        Session::make(shared, None, Config::default(), BTreeMap::new(), Data::default())
     }
 
     fn make(
@@ -100,6 +111,7 @@ impl Session {
         chosen: Option<Namespace>,
         config: Config,
         metadata: BTreeMap<String, String>,
+        data: Data,
     ) -> Session {
         let namespace = chosen.clone().unwrap_or_else(|| config.default_namespace.clone());
         let (state, id) = (State::new(shared.store.clone(), namespace.clone()), shared.new_id());
@@ -109,6 +121,7 @@ impl Session {
             namespace,
             config,
             metadata,
+            data,
             id,
             state,
             queued: Mutex::default(),
@@ -120,32 +133,45 @@ impl Session {
 
     /// A new session in that namespace, on the same store. Nothing is queued in it.
     pub fn namespace(&self, namespace: &str) -> Result<Session> {
-        let Inner { shared, config, metadata, .. } = &*self.inner;
+        let Inner { shared, config, metadata, data, .. } = &*self.inner;
         let namespace = Namespace::new(namespace)?;
-        Ok(Session::make(shared.clone(), Some(namespace), config.clone(), metadata.clone()))
+        Ok(Session::make(shared.clone(), Some(namespace), config.clone(), metadata.clone(), data.clone()))
     }
 
     /// A new session with that configuration, on the same store. Nothing is queued in it.
     #[must_use]
     pub fn config(&self, config: Config) -> Session {
-        let Inner { shared, chosen, metadata, .. } = &*self.inner;
-        Session::make(shared.clone(), chosen.clone(), config, metadata.clone())
+        let Inner { shared, chosen, metadata, data, .. } = &*self.inner;
+        Session::make(shared.clone(), chosen.clone(), config, metadata.clone(), data.clone())
     }
 
     /// A new session that says this about itself, besides host, process and namespace. Nothing is queued in it.
     #[must_use]
     pub fn metadata(&self, name: &str, value: &str) -> Session {
-        let Inner { shared, chosen, config, metadata, .. } = &*self.inner;
+        let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
         let mut metadata = metadata.clone();
         metadata.insert(name.to_owned(), value.to_owned());
-        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata)
+        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata, data.clone())
+    }
+
+    /// A new session whose handlers get this value by `ctx.data()`: a pool, a client, settings. One value per type. Nothing
+    /// is queued in it.
+    #[must_use]
+    pub fn with<T: Any + Send + Sync>(&self, value: T) -> Session {
+        let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
+        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata.clone(), data.with(value))
+    }
+
+    /// The value of that type that [`Session::with`] was given.
+    pub fn data<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
+        self.inner.data.get()
     }
 
     /// A new session like this one.
     #[must_use]
     pub fn beside(&self) -> Session {
-        let Inner { shared, chosen, config, metadata, .. } = &*self.inner;
-        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata.clone())
+        let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
+        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata.clone(), data.clone())
     }
 
     pub fn id(&self) -> &SessionId {
@@ -214,6 +240,14 @@ impl Session {
         }
     }
 
+    /// What a delay that begins now is counted on. Read from the store each time: whoever will move the event has written it
+    /// there, or goes on from what is written with this event.
+    pub(crate) fn elapsed(&self) -> Result<Elapsed> {
+        let row = self.state().row(Space::Kv, keys::ELAPSED)?;
+        let row = row.map(|row| ElapsedRow::decode(keys::ELAPSED, &row)).transpose()?;
+        Ok(Elapsed::restore(row, self.clock().boot(), self.clock().now()))
+    }
+
     /// As they were at most `refresh_interval_ms` ago.
     pub(crate) fn topics(&self) -> Result<Arc<Topics>> {
         let now = self.clock().now().mono.0;
@@ -238,7 +272,8 @@ impl Session {
             ("namespace".to_owned(), self.inner.namespace.to_string()),
         ]);
         metadata.extend(self.inner.metadata.clone());
-        WorkerIdentity { namespace: self.inner.namespace.clone(), session: self.inner.id.clone(), metadata }
+        let (namespace, session) = (self.inner.namespace.clone(), self.inner.id.clone());
+        WorkerIdentity { namespace, session, metadata, boot: self.clock().boot() }
     }
 }
 

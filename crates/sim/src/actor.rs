@@ -20,7 +20,7 @@ pub(crate) struct Note(pub u64);
 
 #[derive(Debug)]
 pub(crate) enum Deed {
-    Tell(Input),
+    Tell(Box<Input>),
     WakeIn { ms: u64, note: Note },
     Count(Fault),
 }
@@ -67,7 +67,7 @@ impl Desk {
     }
 
     pub(crate) fn tell(&mut self, input: Input) {
-        self.do_it(Deed::Tell(input));
+        self.do_it(Deed::Tell(Box::new(input)));
     }
 
     pub(crate) fn open(&mut self) -> ConnId {
@@ -79,19 +79,24 @@ impl Desk {
 
     pub(crate) fn send(&mut self, conn: ConnId, request: Request) -> ReplyTo {
         let to = ReplyTo::Conn { conn, request: self.next_number() };
-        self.tell(Input::Request { to, by: None, request });
+        self.tell(Input::Request { to, by: None, request, checked: None });
         to
     }
 
     pub(crate) fn call(&mut self, request: Request) -> ReplyTo {
         let to = ReplyTo::Call { call: self.next_number() };
-        self.tell(Input::Request { to, by: None, request });
+        self.tell(Input::Request { to, by: None, request, checked: None });
         to
     }
 
     fn next_number(&mut self) -> u64 {
         self.next_request += 1;
         self.next_request
+    }
+
+    /// The number of the newest event.
+    pub(crate) fn newest_event(&self) -> u64 {
+        self.next_event
     }
 
     pub(crate) fn next_event(&mut self) -> u64 {

@@ -16,7 +16,9 @@ mod offsets;
 mod order;
 mod orphan;
 mod retention;
+mod schema;
 mod spin;
+mod sticky;
 mod stored_once;
 mod views;
 mod window;
@@ -65,7 +67,9 @@ impl Checkers {
             Box::new(attempts::Attempts),
             Box::new(window::Window),
             Box::new(order::Order::default()),
-            Box::new(retention::Trimmed),
+            Box::new(sticky::Sticky::default()),
+            Box::new(retention::Trimmed::default()),
+            Box::new(schema::Schemas::default()),
             Box::new(orphan::Orphans),
             Box::new(views::Views),
             Box::new(answers::Answers::default()),

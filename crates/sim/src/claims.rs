@@ -1,13 +1,15 @@
 //! The world of workers: several processes on one disk, each with its own engine of durable handlers. They are killed
 //! between any two steps, their commits fail or succeed without an answer, their handlers are slow, fail, commit and
-//! emit, the wall clock steps. After the calm everything must have ended exactly once.
+//! emit, some end their process, the wall clock steps. After the calm everything must have ended exactly once.
 
 mod commits;
+mod counter;
 mod effects;
 mod fate;
 mod plan;
 mod process;
 mod record;
+mod starts;
 mod verdict;
 
 use millrace_claims::{Input, RunId, Sabotage, Token, Worker};
@@ -18,27 +20,49 @@ use self::process::Process;
 pub(crate) use self::record::INVARIANTS;
 use self::record::{Record, violation};
 use crate::check::Violation;
-use crate::clock::Clock;
+use crate::clock::{Clock, Reader};
 use crate::dice::Dice;
 use crate::disk::Disk;
 use crate::fault::FaultCounts;
+use crate::plan::FAR_MS_MAX;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
 
-/// By then everything has ended: many times the longest backoff and lease.
-const CALM_MS_MAX: u64 = 400_000;
+/// By then everything has ended: many times the longest backoff and lease, and a lease for every crash of every event that
+/// ends its process.
+const CALM_MS_MAX: u64 = 1_000_000;
 /// Wakes in one millisecond that lead to nothing.
 const IDLE_WAKES_MAX: u32 = 20;
 
 #[derive(Debug)]
 enum Happening {
-    Start { process: usize },
-    Wake { process: usize, life: u64 },
-    CommitApplies { process: usize, life: u64, token: Token, batch: Box<Batch> },
-    Report { process: usize, life: u64, input: Box<Input> },
-    RunGoesOn { process: usize, life: u64, run: RunId },
+    Start {
+        process: usize,
+    },
+    Wake {
+        process: usize,
+        life: u64,
+    },
+    CommitApplies {
+        process: usize,
+        life: u64,
+        token: Token,
+        batch: Box<Batch>,
+    },
+    Report {
+        process: usize,
+        life: u64,
+        input: Box<Input>,
+    },
+    RunGoesOn {
+        process: usize,
+        life: u64,
+        run: RunId,
+    },
     Publish,
     Fate,
+    /// The wall clock is no longer far off.
+    ClockReturns,
 }
 
 pub(crate) struct ClaimsWorld {
@@ -122,6 +146,7 @@ impl ClaimsWorld {
             Happening::Start { process } => self.start(process)?,
             Happening::Publish => self.publish()?,
             Happening::Fate => self.fate(),
+            Happening::ClockReturns => self.clock_returns(),
             // Another one has been asked for since, if it does not say so.
             Happening::Wake { process, life }
                 if self.alive(process, life) && self.processes[process].wake_ms == Some(at_ms) =>
@@ -147,11 +172,12 @@ impl ClaimsWorld {
         process.life == life && process.worker.is_some()
     }
 
-    /// What the clock of a process says: they need not agree.
-    fn now(&self, at: usize) -> Now {
-        let now = self.clock.now();
-        let skew_ms = self.processes.get(at).map_or(0, |process| process.skew_ms);
-        Now { wall: Timestamp(now.wall.0.saturating_add_signed(skew_ms)), ..now }
+    /// What a process makes of its clock: they need not agree.
+    fn read_clock(&mut self, at: usize) -> Now {
+        let shown = self.clock.shown();
+        let process = &mut self.processes[at];
+        let wall = Timestamp(shown.wall.0.saturating_add_signed(process.skew_ms));
+        process.reader.read(Now { wall, ..shown })
     }
 
     fn note(&mut self, line: &str) {
@@ -162,13 +188,19 @@ impl ClaimsWorld {
         if self.processes[at].worker.is_some() {
             return Ok(());
         }
+        // One that starts while the clock is far off takes over what others hold, and fires what is not due: it cannot
+        // know better.
+        if self.clock.is_far_off() {
+            self.schedule.at(self.clock.world_ms + FAR_MS_MAX, Happening::Start { process: at });
+            return Ok(());
+        }
         let seed = self.dice.draw();
         let Plan { config, handlers, schedules, .. } = &self.plan;
         let process = &mut self.processes[at];
         let worker =
             Worker::new(config.clone(), process.identity(), handlers.clone(), schedules.clone(), seed)
                 .map_err(|error| violation("restores", error.to_string()))?;
-        process.begin(worker);
+        process.begin(worker, Reader::new(self.plan.config.clock_settle_ms));
         self.note(&format!("p{at} starts"));
         self.input(at, Input::Tick)
     }
@@ -190,7 +222,7 @@ impl ClaimsWorld {
     }
 
     fn input(&mut self, at: usize, input: Input) -> Result<(), Violation> {
-        let now = self.now(at);
+        let now = self.read_clock(at);
         let Some(worker) = self.processes[at].worker.as_mut() else { return Ok(()) };
         worker.handle(now, input);
         let effects = worker.drain();
@@ -212,7 +244,7 @@ impl ClaimsWorld {
 
     /// Ready work that an idle worker has not taken although it must have looked at least once since.
     fn nobody_sleeps_over_work(&mut self) -> Result<(), Violation> {
-        let (now, world_ms) = (self.now(usize::MAX), self.clock.world_ms);
+        let (now, world_ms) = (self.clock.now(), self.clock.world_ms);
         let seen_by_all = now.wall.saturating_sub(plan::SKEW_MS_MAX);
         let slack_ms = 2 * self.plan.config.event_poll_interval_ms + 200;
         let ready = process::oldest_ready(self.disk.store(), &self.plan.handlers, seen_by_all);

@@ -1,15 +1,16 @@
 //! The shared knowledge of the checkers: the ledger, the traffic, the time. Each sees it as it was before what it is shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millrace_bus::{Ack, AckMode, BusLimits, ConnId, GiveBack, Input, Nack, ReplyTo, Request};
-use millrace_model::{Batch, Event, Filter, Group, Mono, Now, Offset, Op, Outcome, TopicKey};
+use millrace_bus::{Ack, BusLimits, ConnId, GiveBack, Input, Nack, ReplyTo, Request};
+use millrace_model::{AckMode, Batch, Event, Filter, Group, Now, Offset, Op, Outcome, TopicKey};
 
 use crate::ledger::{Ledger, cursor_rows, dropped, group_rows};
 use crate::place::{Seat, Spot};
+use crate::plan::Plan;
 use crate::seen::Seen;
-use crate::traffic::{Acked, Conn, Lease, Traffic};
+use crate::traffic::{Acked, Conn, Departure, Item, Lease, Traffic};
 
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -17,9 +18,14 @@ pub(crate) struct Facts {
     pub now: Now,
     /// The latest the wall clock ever showed.
     pub wall_max_ms: u64,
+    /// Which server runs, and whether the wall clock was far off when it started.
+    pub life: u64,
+    pub began_far_off: bool,
     /// Counts the engine's turns.
     pub turn: u64,
     pub limits: BusLimits,
+    /// Groups all of whose members ask for order per key.
+    pub sticky: BTreeSet<Seat>,
     pub ledger: Ledger,
     pub traffic: Traffic,
     /// As the server that runs now found it.
@@ -36,15 +42,20 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(limits: BusLimits) -> Facts {
+    pub(crate) fn new(plan: &Plan) -> Facts {
+        let limits = plan.limits.clone();
+        let sticky = plan.groups.iter().filter(|group| group.sticky);
         Facts {
             now_ms: 0,
-            now: Now { mono: Mono(0), wall: millrace_model::Timestamp(0) },
+            now: Now::default(),
             wall_max_ms: 0,
+            life: 0,
+            began_far_off: false,
             turn: 0,
             ledger: Ledger::default(),
             traffic: Traffic { window_default: limits.max_inflight, ..Traffic::default() },
             limits,
+            sticky: sticky.map(|group| group.seat.clone()).collect(),
             ledger_at_start: Ledger::default(),
             ending: false,
             read_failed_ms: None,
@@ -58,6 +69,11 @@ impl Facts {
         self.now_ms = world_ms;
         self.now = now;
         self.wall_max_ms = self.wall_max_ms.max(now.wall.0);
+    }
+
+    pub(crate) fn begin_life(&mut self, far_off: bool) {
+        self.life += 1;
+        self.began_far_off = far_off;
     }
 
     pub(crate) fn begin_commit(&mut self) {
@@ -109,7 +125,10 @@ impl Facts {
             Seen::Answered { to, reply } => self.traffic.answer(*to, reply),
             Seen::Delivered { conn, group, event, .. } => self.delivered(*conn, group, event),
             Seen::Stopped => self.traffic.cut_short(self.now_ms),
-            Seen::Ended { .. } => self.traffic.forget_server(),
+            Seen::Ended { .. } => {
+                self.traffic.cut_short(self.now_ms);
+                self.traffic.forget_server();
+            }
             Seen::Started => {
                 self.ledger_at_start = self.ledger.clone();
                 self.ending = false;
@@ -154,7 +173,8 @@ impl Facts {
             Input::Open { conn, .. } => {
                 self.traffic.conns.insert(*conn, Conn::default());
             }
-            Input::Close { conn } => self.traffic.close(*conn, self.turn),
+            Input::Close { conn } => self.traffic.close(*conn, Departure::Lost, self.turn, self.now_ms),
+            Input::Evict { conn } => self.traffic.close(*conn, Departure::Willing, self.turn, self.now_ms),
             Input::Congested { conn } | Input::Drained { conn } => {
                 let congested = matches!(input, Input::Congested { .. });
                 self.traffic.conns.entry(*conn).or_default().congested = congested;
@@ -168,12 +188,14 @@ impl Facts {
             }
             Input::Stop | Input::StorageFailed { .. } => self.ending = true,
             Input::TooLarge { .. }
+            | Input::NoSpace { .. }
             | Input::Committed { .. }
             | Input::Page { .. }
             | Input::Found { .. }
             | Input::DueRows { .. }
             | Input::Elsewhere { .. }
-            | Input::TopicRead { .. } => {}
+            | Input::TopicRead { .. }
+            | Input::RetainedChecked { .. } => {}
         }
     }
 
@@ -193,7 +215,7 @@ impl Facts {
             }
             Request::Unsubscribe { topic, group } => {
                 let seat = Seat { topic: topic.clone(), group: group.clone() };
-                self.traffic.release(conn, Some(&seat));
+                self.traffic.release(conn, Some(&seat), Departure::Willing, self.now_ms);
                 self.traffic.conns.entry(conn).or_default().members.remove(&seat);
             }
             _ => {}
@@ -209,15 +231,27 @@ impl Facts {
         // A server that is ending may take the ack or refuse it.
         let (now_ms, ending) = (self.now_ms, self.ending);
         let Some(items) = self.traffic.items.get_mut(&seat.spot(ack.partition)) else { return };
+        let mine = |item: &Item| item.lease.is_some_and(|lease| lease.conn == conn);
         // An ack of something that is not in flight may be refused as a whole.
-        let named = items.get(&ack.offset).is_some_and(|item| item.surely_held(now_ms).is_some());
+        let named = items.get(&ack.offset).filter(|item| mine(item)).cloned();
+        let surely =
+            named.as_ref().is_some_and(|item| item.surely_held(now_ms).is_some() && !item.asked_back);
         let lowest = if member.mode == AckMode::Cumulative { Offset::ZERO } else { ack.offset };
         for (offset, item) in items.range_mut(lowest..=ack.offset) {
-            let mine = item.lease.is_some_and(|lease| lease.conn == conn);
-            if item.surely_held(now_ms).is_some() && mine && named && !ending {
+            // Of lower ones, those that came before the acked one and were not refused since.
+            let meant = *offset == ack.offset
+                || named.as_ref().is_some_and(|named| {
+                    item.order < named.order && (item.refused < named.ackable || named.asked_back)
+                });
+            let certain = item.surely_held(now_ms).is_some() && surely && !ending;
+            if meant && mine(item) && certain && (*offset == ack.offset || !item.asked_back) {
                 item.acked = Acked::Yes;
                 item.lease = None;
-            } else if (mine || *offset == ack.offset) && item.acked == Acked::No && item.sends > 0 {
+            } else if meant
+                && (mine(item) || *offset == ack.offset)
+                && item.acked == Acked::No
+                && item.sends > 0
+            {
                 item.acked = Acked::Maybe;
                 item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
             }
@@ -227,7 +261,7 @@ impl Facts {
     fn nacked(&mut self, conn: ConnId, nack: &Nack) {
         let seat = Seat { topic: nack.topic.clone(), group: nack.group.clone() };
         let is_member = self.traffic.conns.get(&conn).is_some_and(|conn| conn.members.contains_key(&seat));
-        let (now_ms, ending) = (self.now_ms, self.ending);
+        let (now_ms, ending, order) = (self.now_ms, self.ending, self.traffic.deliveries);
         let not_before_ms = now_ms + nack.delay_ms.unwrap_or(0);
         let item = self
             .traffic
@@ -238,6 +272,8 @@ impl Facts {
         if item.surely_held(now_ms).is_some_and(|lease| lease.conn == conn) && !ending {
             item.not_before_ms = not_before_ms;
             item.lease = None;
+            item.answered = true;
+            item.refused = order;
         } else {
             // It may be completed already and be asked back by this, or it may be refused.
             item.acked = Acked::Maybe;
@@ -252,8 +288,7 @@ impl Facts {
         let items = self.traffic.items.get_mut(&seat.spot(given.partition));
         let Some(item) = items.and_then(|items| items.get_mut(&given.offset)) else { return };
         if item.surely_held(now_ms).is_some_and(|lease| lease.conn == conn) && !ending {
-            item.sends_this_life = item.sends_this_life.saturating_sub(1);
-            item.lease = None;
+            item.give_back();
         } else if item.possibly_held(now_ms).is_some_and(|lease| lease.conn == conn) {
             item.miscounted = true;
             item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
@@ -267,8 +302,14 @@ impl Facts {
         let certain = !self.traffic.is_dropping(&event.stream.topic);
         let Some(to) = self.traffic.conns.get_mut(&conn) else { return };
         to.credits = to.credits.map(|credits| credits.saturating_sub(1));
+        self.traffic.deliveries += 1;
+        let order = self.traffic.deliveries;
         let reached = to.closed_in_turn.is_none() && to.members.contains_key(&spot.seat);
         let item = self.traffic.items.entry(spot).or_default().entry(event.offset).or_default();
+        if item.answered || item.last != Some(conn) {
+            item.ackable = order;
+        }
+        (item.order, item.answered, item.last) = (order, false, Some(conn));
         item.sends += 1;
         item.sends_this_life += 1;
         item.acked = Acked::No;

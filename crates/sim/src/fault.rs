@@ -16,6 +16,8 @@ pub enum Fault {
     ReadFailed,
     Stop,
     WallStep,
+    /// The wall clock was off by hours or days for a moment.
+    FarStep,
     Disconnect,
     /// A consumer took an event and never said anything about it.
     Vanished,
@@ -37,6 +39,12 @@ pub enum Fault {
     Neighbour,
     /// Retention took events while handlers ran.
     Trimmed,
+    /// A handler ended its process.
+    HandlerKill,
+    /// An effect run was cancelled.
+    Cancelled,
+    /// The engine of effect runs refused a start or an input, because a limit was reached.
+    Refused,
 }
 
 impl Fault {
@@ -50,6 +58,7 @@ impl Fault {
             Fault::ReadFailed => "read_failed",
             Fault::Stop => "stop",
             Fault::WallStep => "wall_step",
+            Fault::FarStep => "far_step",
             Fault::Disconnect => "disconnect",
             Fault::Vanished => "vanished",
             Fault::LateAck => "late_ack",
@@ -67,6 +76,9 @@ impl Fault {
             Fault::Resent => "resent",
             Fault::Neighbour => "neighbour",
             Fault::Trimmed => "trimmed",
+            Fault::HandlerKill => "handler_kill",
+            Fault::Cancelled => "cancelled",
+            Fault::Refused => "refused",
         }
     }
 }

@@ -63,7 +63,7 @@ impl Ledger {
                 }
                 Op::Delay(delay) => {
                     if appended.next().is_some_and(|done| !done.duplicate) {
-                        self.put(Space::Due, &delay.key, &delay.row);
+                        self.put(Space::Due, &delay.key, &delay.row.encode());
                     }
                 }
                 Op::Put { space, key, value } => self.put(*space, key, value),
@@ -156,10 +156,9 @@ impl Ledger {
         self.logs.get(stream).map_or((Offset::FIRST, Offset::FIRST), |log| (log.start, log.next))
     }
 
-    /// How many deliveries of the event a server that starts now would know of.
+    /// How many attempts at the event a server that starts now would know of.
     pub(crate) fn durable_attempts(&self, spot: &Spot, offset: Offset) -> u32 {
-        let implied = u32::from(offset <= self.cursor(spot).delivered);
-        self.tries.get(&(spot.clone(), offset)).map_or(implied, |row| row.attempts)
+        self.tries.get(&(spot.clone(), offset)).map_or(0, |row| row.attempts)
     }
 }
 

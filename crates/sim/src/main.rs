@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use millrace_sim::{
-    ClaimsOptions, FaultCounts, Options, Report, RouterOptions, STEPS_DEFAULT, parse_claims_sabotage,
-    parse_router_sabotage, parse_sabotage, run, run_claims, run_router,
+    ClaimsOptions, FaultCounts, Options, Report, RouterOptions, RunsOptions, STEPS_DEFAULT,
+    parse_claims_sabotage, parse_router_sabotage, parse_runs_sabotage, parse_sabotage, run, run_claims,
+    run_router, run_runs,
 };
 
 const USAGE: &str =
@@ -17,7 +18,7 @@ const USAGE: &str =
   --steps N        steps of each seed before the calm (4000)
   --trace          print every step
   --keep-going     do not stop at the first seed that fails
-  --world NAME     bus, claims or router; left out, seeds take turns
+  --world NAME     bus, claims, router or runs; left out, seeds take turns
   --sabotage NAME  break the engine on purpose, to see the checkers bite";
 
 struct Args {
@@ -30,6 +31,7 @@ struct Args {
     sabotage: Option<millrace_bus::Sabotage>,
     claims_sabotage: Option<millrace_claims::Sabotage>,
     router_sabotage: Option<millrace_router::Sabotage>,
+    runs_sabotage: Option<millrace_runs::Sabotage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,7 @@ enum World {
     Bus,
     Claims,
     Router,
+    Runs,
 }
 
 impl World {
@@ -45,22 +48,25 @@ impl World {
             World::Bus => "bus",
             World::Claims => "claims",
             World::Router => "router",
+            World::Runs => "runs",
         }
     }
 }
 
 impl Args {
     fn world_of(&self, seed: u64) -> World {
-        let by_seed = match seed % 3 {
+        let by_seed = match seed % 4 {
             1 => World::Bus,
             2 => World::Claims,
+            3 => World::Runs,
             _ => World::Router,
         };
         self.world.unwrap_or(by_seed)
     }
 
     fn run(&self, seed: u64) -> Report {
-        let &Args { steps, print_trace, sabotage, claims_sabotage, router_sabotage, .. } = self;
+        let &Args { steps, print_trace, sabotage, claims_sabotage, router_sabotage, runs_sabotage, .. } =
+            self;
         match self.world_of(seed) {
             World::Bus => run(&Options { seed, steps, print_trace, sabotage }),
             World::Claims => {
@@ -69,6 +75,7 @@ impl Args {
             World::Router => {
                 run_router(&RouterOptions { seed, steps, print_trace, sabotage: router_sabotage })
             }
+            World::Runs => run_runs(&RunsOptions { seed, steps, print_trace, sabotage: runs_sabotage }),
         }
     }
 }
@@ -124,6 +131,7 @@ fn print_failure(args: &Args, report: &Report) {
     let sabotage = args.sabotage.map(|sabotage| format!("{sabotage:?}"));
     let sabotage = sabotage.or(args.claims_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.or(args.router_sabotage.map(|sabotage| format!("{sabotage:?}")));
+    let sabotage = sabotage.or(args.runs_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.map_or(String::new(), |name| format!(" --sabotage {name}"));
     let world = args.world_of(report.seed).name();
     let (seed, steps) = (report.seed, args.steps);
@@ -143,6 +151,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         sabotage: None,
         claims_sabotage: None,
         router_sabotage: None,
+        runs_sabotage: None,
     };
     while let Some(flag) = words.next() {
         let mut value = || words.next().ok_or(format!("{flag} needs a value"));
@@ -160,10 +169,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                 args.sabotage = parse_sabotage(&name);
                 args.claims_sabotage = parse_claims_sabotage(&name);
                 args.router_sabotage = parse_router_sabotage(&name);
+                args.runs_sabotage = parse_runs_sabotage(&name);
                 args.world = match (args.sabotage, args.claims_sabotage, args.router_sabotage) {
                     (Some(_), _, _) => Some(World::Bus),
                     (_, Some(_), _) => Some(World::Claims),
                     (_, _, Some(_)) => Some(World::Router),
+                    _ if args.runs_sabotage.is_some() => Some(World::Runs),
                     _ => return Err(format!("there is no sabotage {name:?}")),
                 };
             }
@@ -172,7 +183,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                     "bus" => Some(World::Bus),
                     "claims" => Some(World::Claims),
                     "router" => Some(World::Router),
-                    other => return Err(format!("there is no world {other:?}: bus, claims or router")),
+                    "runs" => Some(World::Runs),
+                    other => return Err(format!("there is no world {other:?}: bus, claims, router or runs")),
                 };
             }
             _ => return Err(format!("{flag:?} is not a flag")),

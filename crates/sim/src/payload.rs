@@ -1,6 +1,7 @@
 //! Every event of the workload carries its own number, so that it is known again wherever it turns up.
 
 use millrace_model::{EventBody, JsonText};
+use serde_json::{Value, json};
 
 pub(crate) fn payload(number: u64) -> JsonText {
     JsonText::from_stored(format!("{{\"n\":{number}}}").into())
@@ -9,4 +10,14 @@ pub(crate) fn payload(number: u64) -> JsonText {
 /// `None` for an event that the workload did not make.
 pub(crate) fn number(body: &EventBody) -> Option<u64> {
     body.payload.as_str().strip_prefix("{\"n\":")?.strip_suffix('}')?.parse().ok()
+}
+
+/// Of a topic whose events must not have numbers with this factor.
+pub(crate) fn forbidding(factor: u64) -> Value {
+    json!({"properties": {"n": {"not": {"multipleOf": factor}}}})
+}
+
+/// The factor of a schema made by [`forbidding`].
+pub(crate) fn forbidden_factor(schema: &Value) -> Option<u64> {
+    schema.pointer("/properties/n/not/multipleOf")?.as_u64()
 }

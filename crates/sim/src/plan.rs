@@ -1,10 +1,13 @@
 //! What a seed decides before the world begins: topics, groups, limits, and how much goes wrong.
 
-use millrace_bus::{AckMode, BusLimits, Sabotage};
-use millrace_model::{Durability, Filter, Group, TopicConfig, TopicKey};
+use millrace_bus::{BusLimits, Sabotage};
+use millrace_model::{AckMode, Durability, Filter, Group, TopicConfig, TopicKey};
 
 use crate::dice::Dice;
 use crate::place::Seat;
+
+/// How long the wall clock is far off, at most. Servers believe it when it lasts longer.
+pub(crate) const FAR_MS_MAX: u64 = 1500;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -15,6 +18,8 @@ pub(crate) struct Plan {
     /// Between two events of one publisher, at most.
     pub publish_pause_ms_max: u64,
     pub rates: Rates,
+    /// How often, in permille, the admin changes a schema when it looks around: in some worlds.
+    pub schema_changes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -29,6 +34,7 @@ pub(crate) struct GroupPlan {
     pub filter: Filter,
     pub members: u64,
     pub mode: AckMode,
+    pub sticky: bool,
 }
 
 /// All in permille. Server faults are drawn at every tick of the fate, the others whenever there is occasion.
@@ -38,6 +44,7 @@ pub(crate) struct Rates {
     pub power_loss: u64,
     pub stop: u64,
     pub wall_step: u64,
+    pub far_step: u64,
     pub commit_failed: u64,
     pub commit_slow: u64,
     pub read_failed: u64,
@@ -49,14 +56,28 @@ pub(crate) struct Rates {
 }
 
 impl Plan {
+    /// How long the server's shell doubts a step of the wall clock.
+    pub(crate) fn clock_settle_ms(&self) -> u64 {
+        let believes_all = self.limits.sabotage == Some(Sabotage::BelieveEveryStep);
+        if believes_all { 0 } else { self.limits.clock_settle_ms }
+    }
+
     pub(crate) fn draw(seed: u64, sabotage: Option<Sabotage>) -> Plan {
         let mut dice = Dice::new(seed, "plan");
-        let limits = limits(&mut dice, sabotage);
+        let mut limits = limits(&mut dice, sabotage);
+        // With dice of their own, so that older seeds tell the story they told.
+        let mut waiting = Dice::new(seed, "sticky waiting");
+        limits.sticky_waiting_bodies_max = waiting.between(0, 4) as usize;
+        if waiting.chance(300) {
+            limits.sticky_waiting_total_max = waiting.between(0, 20) as usize;
+        }
         let topics: Vec<TopicPlan> = (0..dice.between(1, 3)).filter_map(|n| topic(&mut dice, n)).collect();
         let groups = topics.iter().flat_map(|topic| groups(&mut dice, topic)).collect();
         let rates = rates(&mut dice);
         let (publishers, publish_pause_ms_max) = (dice.between(1, 3), dice.between(10, 120));
-        Plan { limits, topics, groups, publishers, publish_pause_ms_max, rates }
+        let schema_changes =
+            Dice::new(seed, "schema changes").pick(&[0, 100, 600]).copied().unwrap_or_default();
+        Plan { limits, topics, groups, publishers, publish_pause_ms_max, rates, schema_changes }
     }
 }
 
@@ -70,8 +91,11 @@ fn limits(dice: &mut Dice, sabotage: Option<Sabotage>) -> BusLimits {
         fetched_bytes_total_max: if dice.chance(300) { dice.between(1, 2000) as usize } else { 1 << 20 },
         tail_bytes_total_max: dice.between(1, 32) as usize * 128,
         open_event_bytes_max: if dice.chance(500) { 0 } else { 4096 },
+        sticky_waiting_max: dice.between(1, 12) as usize,
+        sticky_keys_max: if dice.chance(300) { dice.between(1, 3) as usize } else { 1_000_000 },
         delivered_flush_ms: dice.between(10, 300),
         read_retry_ms: dice.between(20, 200),
+        clock_settle_ms: dice.between(FAR_MS_MAX + 500, 4000),
         retention_interval_ms: dice.between(200, 1000),
         due_rows_max: dice.between(1, 8) as usize,
         durability: Durability::Fsync,
@@ -91,7 +115,12 @@ fn topic(dice: &mut Dice, number: u64) -> Option<TopicPlan> {
         TopicConfig { partitions: dice.between(1, 4) as u32, durability, ..TopicConfig::default() };
     config.max_attempts = dice.chance(500).then(|| dice.between(1, 4) as u32);
     config.ack_timeout_ms = dice.chance(500).then(|| dice.between(200, 2000));
-    config.retention_ms = dice.chance(150).then(|| dice.between(500, 5000));
+    config.retention_ms = match dice.below(20) {
+        0..3 => Some(dice.between(500, 5000)),
+        // Longer than any run: nothing may go.
+        3..10 => Some(dice.between(1, 24) * 3_600_000),
+        _ => None,
+    };
     config.retention_bytes = dice.chance(100).then(|| dice.between(500, 5000));
     Some(TopicPlan { key: TopicKey::parse(&format!("default/t{number}")).ok()?, config })
 }
@@ -119,6 +148,7 @@ fn group(dice: &mut Dice, topic: TopicKey, name: &str) -> Option<GroupPlan> {
         filter,
         members: dice.between(1, 3),
         mode,
+        sticky: dice.chance(300),
     })
 }
 
@@ -134,6 +164,7 @@ fn rates(dice: &mut Dice) -> Rates {
         power_loss: rate(40),
         stop: rate(40),
         wall_step: rate(80),
+        far_step: rate(120),
         commit_failed: rate(6),
         commit_slow: rate(100),
         read_failed: rate(150),

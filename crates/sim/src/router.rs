@@ -191,7 +191,7 @@ impl RouterWorld {
         let manifests = self.actors.iter().map(Actor::manifest).collect();
         let ids = self.router.install(now, manifests).unwrap_or_default();
         self.by_id = ids.into_iter().zip(0..).collect();
-        self.router.restore(now, self.rows.clone().into_iter().collect());
+        self.router.restore(now, None, self.rows.clone().into_iter().collect());
         for client in 0..self.clients.len() {
             self.connect(client);
         }

@@ -3,10 +3,14 @@
 use millrace_bus::Sabotage;
 use millrace_claims::Sabotage as ClaimsSabotage;
 use millrace_router::Sabotage as RouterSabotage;
+use millrace_runs::Sabotage as RunsSabotage;
 
-pub const ALL: [Sabotage; 9] = [
+pub const ALL: [Sabotage; 16] = [
     Sabotage::AnswerBeforeCommit,
     Sabotage::CommitPassesHole,
+    Sabotage::AckCompletesLaterDelivery,
+    Sabotage::ForgetKeys,
+    Sabotage::BlameAll,
     Sabotage::KeepLeasesOfClosed,
     Sabotage::IgnoreWindow,
     Sabotage::DoubleLease,
@@ -14,6 +18,10 @@ pub const ALL: [Sabotage; 9] = [
     Sabotage::CountTooHigh,
     Sabotage::NoWakeOnAck,
     Sabotage::LoseTail,
+    Sabotage::SlipPastSchema,
+    Sabotage::TrustEveryAge,
+    Sabotage::DelayByWall,
+    Sabotage::BelieveEveryStep,
 ];
 
 /// Whichever of them comes first in a seed is reported.
@@ -21,6 +29,9 @@ pub fn expected(sabotage: Sabotage) -> &'static [&'static str] {
     match sabotage {
         Sabotage::AnswerBeforeCommit => &["durable_first"],
         Sabotage::CommitPassesHole => &["commit_passes_finished_only"],
+        Sabotage::AckCompletesLaterDelivery => &["commit_passes_finished_only"],
+        Sabotage::ForgetKeys => &["keys_in_order"],
+        Sabotage::BlameAll => &["attempts_true"],
         Sabotage::KeepLeasesOfClosed => &["no_ready_work_asleep"],
         Sabotage::IgnoreWindow => &["window_and_credits"],
         Sabotage::DoubleLease => &["one_lease"],
@@ -28,6 +39,10 @@ pub fn expected(sabotage: Sabotage) -> &'static [&'static str] {
         Sabotage::CountTooHigh => &["attempts_true"],
         Sabotage::NoWakeOnAck => &["no_ready_work_asleep"],
         Sabotage::LoseTail => &["no_ready_work_asleep", "all_finished"],
+        Sabotage::SlipPastSchema => &["schema_kept"],
+        Sabotage::TrustEveryAge => &["trimmed_by_rule"],
+        Sabotage::DelayByWall => &["delayed_on_time", "one_lease", "all_finished"],
+        Sabotage::BelieveEveryStep => &["stored_once", "trimmed_by_rule"],
     }
 }
 
@@ -35,13 +50,16 @@ pub fn parse(name: &str) -> Option<Sabotage> {
     ALL.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }
 
-pub const CLAIMS: [ClaimsSabotage; 6] = [
+pub const CLAIMS: [ClaimsSabotage; 9] = [
     ClaimsSabotage::AckWithoutFence,
     ClaimsSabotage::NeverGiveUp,
     ClaimsSabotage::EmitBeforeAck,
     ClaimsSabotage::ForgetSteps,
     ClaimsSabotage::FireWithoutFence,
     ClaimsSabotage::TrimUnfinished,
+    ClaimsSabotage::CountUnstarted,
+    ClaimsSabotage::TrustSuspects,
+    ClaimsSabotage::ForgetOrder,
 ];
 
 pub fn expected_of_claims(sabotage: ClaimsSabotage) -> &'static [&'static str] {
@@ -52,6 +70,10 @@ pub fn expected_of_claims(sabotage: ClaimsSabotage) -> &'static [&'static str] {
         ClaimsSabotage::ForgetSteps => &["stored_once"],
         ClaimsSabotage::FireWithoutFence => &["fired_once", "stored_once"],
         ClaimsSabotage::TrimUnfinished => &["trims_finished_only"],
+        ClaimsSabotage::CountUnstarted => &["attempts_are_runs"],
+        // What ends its process is never counted, and never ends.
+        ClaimsSabotage::TrustSuspects => &["nothing_lost"],
+        ClaimsSabotage::ForgetOrder => &["order_per_key"],
     }
 }
 
@@ -83,4 +105,30 @@ pub fn expected_of_router(sabotage: RouterSabotage) -> &'static [&'static str] {
 
 pub fn parse_router(name: &str) -> Option<RouterSabotage> {
     ROUTER.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
+}
+
+pub const RUNS: [RunsSabotage; 7] = [
+    RunsSabotage::AnyStep,
+    RunsSabotage::WakeEarly,
+    RunsSabotage::PushFront,
+    RunsSabotage::KeepTimers,
+    RunsSabotage::IgnoreBudget,
+    RunsSabotage::IgnoreCancel,
+    RunsSabotage::ForgetRelease,
+];
+
+pub fn expected_of_runs(sabotage: RunsSabotage) -> &'static [&'static str] {
+    match sabotage {
+        RunsSabotage::AnyStep => &["late_dropped"],
+        RunsSabotage::WakeEarly => &["timer_never_early"],
+        RunsSabotage::PushFront => &["turns_taken"],
+        RunsSabotage::KeepTimers => &["engine_consistent"],
+        RunsSabotage::IgnoreBudget => &["budget_kept"],
+        RunsSabotage::IgnoreCancel => &["late_dropped"],
+        RunsSabotage::ForgetRelease => &["released_once"],
+    }
+}
+
+pub fn parse_runs(name: &str) -> Option<RunsSabotage> {
+    RUNS.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }

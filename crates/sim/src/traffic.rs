@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_bus::{AckMode, ConnId, Reply, ReplyTo, Request, Subscribe};
-use millrace_model::{Offset, TopicKey};
+use millrace_bus::{ConnId, Reply, ReplyTo, Request, Subscribe};
+use millrace_model::{AckMode, Offset, TopicKey};
 
 use crate::place::{Seat, Spot};
 
@@ -60,9 +60,39 @@ pub(crate) struct Item {
     pub asked_back: bool,
     /// It was given back when its lease had, perhaps, already ended: that delivery counts or not.
     pub miscounted: bool,
+    /// Deliveries ever that were given back and so were no attempts.
+    pub given_back: u32,
+    /// Of all deliveries of the world: the number of its latest one, of the oldest one to `last` that is not answered, and
+    /// of the newest one of any event when it was last refused.
+    pub order: u64,
+    pub ackable: u64,
+    pub refused: u64,
+    pub answered: bool,
+    pub last: Option<ConnId>,
+}
+
+/// How a connection leaves a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    Lost,
+    Willing,
 }
 
 impl Item {
+    /// Its delivery under way was no attempt.
+    pub(crate) fn give_back(&mut self) {
+        self.sends_this_life = self.sends_this_life.saturating_sub(1);
+        self.given_back += 1;
+        self.lease = None;
+        self.answered = true;
+    }
+
+    /// Attempts that may have ended by now: not those given back, not the one under way.
+    pub(crate) fn attempts_ended_max(&self, now_ms: u64) -> u32 {
+        let under_way = self.surely_held(now_ms).is_some() && self.acked == Acked::No;
+        self.sends.saturating_sub(self.given_back + u32::from(under_way))
+    }
+
     pub(crate) fn surely_held(&self, now_ms: u64) -> Option<Lease> {
         self.lease.filter(|lease| lease.certain && now_ms < lease.until_ms)
     }
@@ -75,6 +105,7 @@ impl Item {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic {
     pub conns: BTreeMap<ConnId, Conn>,
+    pub deliveries: u64,
     pub items: BTreeMap<Spot, BTreeMap<Offset, Item>>,
     /// Requests that are not answered yet.
     pub asked: BTreeMap<ReplyTo, Request>,
@@ -115,7 +146,7 @@ impl Traffic {
     pub(crate) fn forget_topic(&mut self, topic: &TopicKey) {
         let items = self.items.iter_mut().filter(|(spot, _)| spot.seat.topic == *topic);
         for item in items.flat_map(|(_, items)| items.values_mut()) {
-            *item = Item { sends: item.sends, ..Item::default() };
+            *item = Item { sends: item.sends, given_back: item.given_back, ..Item::default() };
         }
         for conn in self.conns.values_mut() {
             conn.members.retain(|seat, _| seat.topic != *topic);
@@ -133,7 +164,8 @@ impl Traffic {
 
     fn ask_subscribe(&mut self, conn: ConnId, subscribe: &Subscribe) {
         let window = subscribe.max_inflight.unwrap_or(self.window_default);
-        let new = Member { window_min: window, window_max: window, mode: subscribe.ack_mode, active: false };
+        let mode = subscribe.ack_mode.unwrap_or_default();
+        let new = Member { window_min: window, window_max: window, mode, active: false };
         let members = &mut self.conns.entry(conn).or_default().members;
         let member = members.entry(seat_of(subscribe)).or_insert(new);
         member.window_min = member.window_min.min(window);
@@ -148,7 +180,7 @@ impl Traffic {
             let window = subscribe.max_inflight.unwrap_or(self.window_default);
             let Some(members) = self.conns.get_mut(&conn).map(|conn| &mut conn.members) else { return };
             if !refused {
-                let mode = subscribe.ack_mode;
+                let mode = subscribe.ack_mode.unwrap_or_default();
                 members.insert(seat, Member { window_min: window, window_max: window, mode, active: true });
             } else if members.get(&seat).is_some_and(|member| !member.active) {
                 members.remove(&seat);
@@ -162,27 +194,39 @@ impl Traffic {
             item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
             item.acked = Acked::No;
             item.not_before_ms = 0;
+            (item.last, item.refused) = (None, 0);
         }
         self.moved.insert(spot.seat.clone());
     }
 
-    pub(crate) fn close(&mut self, conn: ConnId, turn: u64) {
+    pub(crate) fn close(&mut self, conn: ConnId, departure: Departure, turn: u64, now_ms: u64) {
         if let Some(found) = self.conns.get_mut(&conn) {
             found.closed_in_turn = Some(turn);
         }
-        self.release(conn, None);
+        self.release(conn, None, departure, now_ms);
         self.asked.retain(|to, request| {
             // A move that was begun may still be carried out.
             !matches!(to, ReplyTo::Conn { conn: of, .. } if *of == conn) || moves(request).is_some()
         });
     }
 
-    /// What the connection held is free, on one seat or on all.
-    pub(crate) fn release(&mut self, conn: ConnId, seat: Option<&Seat>) {
+    /// What the connection held is free, on one seat or on all. Of a lost one the lowest event of each partition was an
+    /// attempt, all others are given back.
+    pub(crate) fn release(&mut self, conn: ConnId, seat: Option<&Seat>, departure: Departure, now_ms: u64) {
         for (_, items) in self.items.iter_mut().filter(|(spot, _)| seat.is_none_or(|seat| spot.seat == *seat))
         {
+            let (mut blamed, mut unclear) = (departure == Departure::Willing, false);
             for item in items.values_mut().filter(|item| item.lease.is_some_and(|lease| lease.conn == conn)) {
+                let surely = item.surely_held(now_ms).is_some();
+                if surely && blamed && !unclear {
+                    item.give_back();
+                } else if !surely || unclear {
+                    // Whether it was still held, or the lowest that was, is the engine's to say.
+                    item.miscounted = true;
+                    unclear = departure == Departure::Lost;
+                }
                 item.lease = None;
+                blamed = true;
             }
         }
     }
@@ -193,7 +237,8 @@ impl Traffic {
         self.asked.clear();
         self.moved.clear();
         for item in self.items.values_mut().flat_map(BTreeMap::values_mut) {
-            *item = Item { sends: item.sends, cut_short: item.cut_short, ..Item::default() };
+            let Item { sends, given_back, cut_short, .. } = *item;
+            *item = Item { sends, given_back, cut_short, ..Item::default() };
         }
     }
 
@@ -204,7 +249,7 @@ impl Traffic {
     /// A stop does not count the deliveries that it cut short.
     pub(crate) fn cut_short(&mut self, now_ms: u64) {
         for item in self.items.values_mut().flat_map(BTreeMap::values_mut) {
-            item.cut_short = item.surely_held(now_ms).is_some() && item.acked == Acked::No;
+            item.cut_short |= item.surely_held(now_ms).is_some() && item.acked == Acked::No;
         }
     }
 }

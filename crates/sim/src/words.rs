@@ -9,12 +9,14 @@ pub(crate) fn input(input: &Input) -> String {
     match input {
         Input::Open { conn, .. } => format!("> open {}", conn.0),
         Input::Close { conn } => format!("> close {}", conn.0),
+        Input::Evict { conn } => format!("> evict {}", conn.0),
         Input::Congested { conn } => format!("> congested {}", conn.0),
         Input::Drained { conn } => format!("> drained {}", conn.0),
         Input::Request { to, request: what, .. } => format!("> {} {}", to_whom(*to), request(what)),
         Input::Committed { token, outcome } => format!("> committed {} {outcome:?}", token.0),
         Input::TooLarge { token, bytes } => format!("> too large {} {bytes}", token.0),
         Input::StorageFailed { reason } => format!("> storage failed: {reason}"),
+        Input::NoSpace { reason } => format!("> no space: {reason:?}"),
         Input::Page { token, page: None } => format!("> page {} unreadable", token.0),
         Input::Page { token, page: Some(page) } => {
             let offsets: Vec<u64> = page.events.iter().map(|event| event.offset.0).collect();
@@ -22,11 +24,13 @@ pub(crate) fn input(input: &Input) -> String {
         }
         Input::Found { token, offsets } => format!("> found {} {offsets:?}", token.0),
         Input::DueRows { token, rows } => format!("> due rows {} {:?}", token.0, rows.as_ref().map(Vec::len)),
-        Input::Elsewhere { reaches } => {
+        Input::Elsewhere { reaches, delayed } => {
             let reaches: Vec<String> =
                 reaches.iter().map(|at| format!("{} {}", at.stream, at.next)).collect();
-            format!("> elsewhere {}", reaches.join(", "))
+            let delayed = if delayed.is_some() { ", delayed events" } else { "" };
+            format!("> elsewhere {}{delayed}", reaches.join(", "))
         }
+        Input::RetainedChecked { token, outcome } => format!("> retained checked {} {outcome:?}", token.0),
         Input::TopicRead { token, found } => format!("> topic read {} {found:?}", token.0),
         Input::Stop => "> stop".to_owned(),
     }

@@ -38,6 +38,8 @@ enum Happening {
     },
     /// Draw what goes wrong next.
     Fate,
+    /// The wall clock is no longer far off.
+    ClockReturns,
     /// Somebody else writes to the store.
     Neighbour,
     /// The server starts.
@@ -58,7 +60,7 @@ enum Happening {
     ReadEnds {
         life: u64,
         effect: Box<Effect>,
-        early: Option<Input>,
+        early: Option<Box<Input>>,
     },
     End {
         life: u64,
@@ -118,12 +120,17 @@ impl World {
             life: 0,
             watched: CommitNumber(0),
             desk: Desk::new(),
-            admin: Admin::new(Dice::new(seed, "admin"), Dice::new(seed, "rows"), plan.clone()),
+            admin: Admin::new(
+                Dice::new(seed, "admin"),
+                Dice::new(seed, "rows"),
+                Dice::new(seed, "schemas"),
+                plan.clone(),
+            ),
             publishers: (0..plan.publishers).map(publisher).collect(),
             consumers: Vec::new(),
             callers: BTreeMap::new(),
             owners: BTreeMap::new(),
-            facts: Facts::new(plan.limits.clone()),
+            facts: Facts::new(&plan),
             checkers: Checkers::all(),
             trace: Trace::new(print),
             faults: FaultCounts::default(),
@@ -177,6 +184,7 @@ impl World {
         match happening {
             Happening::Wake { actor, note } => self.wake(actor, note),
             Happening::Fate => self.fate(),
+            Happening::ClockReturns => self.clock_returns(),
             Happening::Neighbour => return self.neighbour(),
             Happening::Start => return self.start(),
             Happening::Turn { life } if alive(&life) => return self.turn(),

@@ -30,6 +30,7 @@ fn no_invariant_is_violated() {
         Fault::WallStep,
         Fault::Vanished,
         Fault::Trimmed,
+        Fault::HandlerKill,
     ] {
         assert!(faults.of(fault) > 0, "{fault:?} never happened: {faults}");
     }

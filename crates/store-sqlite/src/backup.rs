@@ -6,22 +6,21 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use crate::folder;
-use crate::locks;
+use crate::file_error::FileError;
 use crate::look::{self, LookError};
+use crate::restore::{REPLACED, RESTORING};
 use crate::schema::{self, MIGRATIONS, Refused};
+use crate::{folder, locks, private, real_path};
 
 /// What SQLite may have put beside a database.
 pub(crate) const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Those that SQLite would copy into whatever database stands beside them.
-const LOGS: [&str; 2] = ["-wal", "-journal"];
-/// A backup may be kept read-only; a copy of it is written to.
-const OWNER_MAY_WRITE: u32 = 0o600;
+pub(crate) const LOGS: [&str; 2] = ["-wal", "-journal"];
 
 /// What to do with a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +39,8 @@ pub struct Copied {
 pub enum BackupError {
     #[error(transparent)]
     Look(#[from] LookError),
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("{} cannot be copied: {why}", .path.display())]
     NoStore { path: PathBuf, why: String },
     #[error("{} is there already: --force replaces it", .0.display())]
@@ -50,8 +51,21 @@ pub enum BackupError {
     Part { path: PathBuf, of: PathBuf },
     #[error("{} has a log of its own, {}, which would get into the copy: choose another file", .path.display(), .log.display())]
     HasLog { path: PathBuf, log: PathBuf },
+    #[error("{} belongs to somebody else, or is no plain file: remove it, or choose another name", .0.display())]
+    Foreign(PathBuf),
     #[error("another process is writing {}: wait for it, or choose another file", .0.display())]
     Busy(PathBuf),
+    #[error(
+        "{} is missing, and its log {} is there: put the store's file back, or move the log away; --force deletes it",
+        .store.display(), .log.display()
+    )]
+    OrphanedLog { store: PathBuf, log: PathBuf },
+    #[error(
+        "the log of {} cannot be copied into it ({source}), so it was not replaced, and stays as it is: see to that and try \
+         again, or move the store and its -wal away",
+        .path.display()
+    )]
+    OldStore { path: PathBuf, source: rusqlite::Error },
     #[error("{0}")]
     InUse(String),
     #[error("{} cannot be copied: {source}; `millrace doctor` says what is wrong with it", .path.display())]
@@ -66,9 +80,10 @@ impl BackupError {
     }
 }
 
-/// Copies the store at `database` to `target`.
+/// Copies the store at `database` to `target`. Where either is a link, the file it leads to is meant.
 pub fn backup(database: &Path, target: &Path, existing: Existing) -> Result<Copied, BackupError> {
-    let conn = open_source(database)?;
+    let (named, database, target) = (database, &real_path::of(database)?, &real_path::of(target)?);
+    let conn = open_source(named)?;
     let partial = locks::beside(target, ".partial");
     refuse_part(database, target)?;
     refuse_part(database, &partial)?;
@@ -97,7 +112,6 @@ pub(crate) fn open_source(path: &Path) -> Result<Connection, BackupError> {
 }
 
 pub(crate) fn refuse_existing(target: &Path, existing: Existing) -> Result<(), BackupError> {
-    // A link that leads nowhere is something, too.
     let there = target.symlink_metadata().is_ok();
     if there && (existing == Existing::Keep || target.is_dir()) {
         return Err(BackupError::Exists(target.to_owned()));
@@ -116,7 +130,8 @@ fn refuse_part(database: &Path, target: &Path) -> Result<(), BackupError> {
         return Err(part(database));
     }
     let name = target.to_string_lossy();
-    let mut bases = COMPANIONS.iter().filter_map(|companion| name.strip_suffix(companion)).map(Path::new);
+    let parts = COMPANIONS.iter().chain(&[REPLACED, RESTORING]);
+    let mut bases = parts.filter_map(|companion| name.strip_suffix(companion)).map(Path::new);
     bases.find(|base| base.is_file()).map_or(Ok(()), |base| Err(part(base)))
 }
 
@@ -144,15 +159,17 @@ pub(crate) struct Partial {
 impl Partial {
     pub(crate) fn claim(path: &Path) -> Result<Partial, BackupError> {
         let io = BackupError::io(path);
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(&io)?;
+        let file = match private::options().create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => take_over(path)?,
+            made => made.map_err(&io)?,
+        };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(BackupError::Busy(path.to_owned())),
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
         // What a crash left: SQLite copies only into an empty file, and its journal must not be rolled back into ours.
-        file.set_len(0).map_err(&io)?;
+        file.set_len(0).and_then(|()| private::make_private(&file)).map_err(&io)?;
         remove_if_there(&locks::beside(path, "-journal"))?;
         Ok(Partial { path: path.to_owned(), file, placed: false })
     }
@@ -164,10 +181,6 @@ impl Partial {
     /// Copies everything `source` holds and syncs it.
     pub(crate) fn fill(&self, source: &Connection, of: &Path) -> Result<Copied, BackupError> {
         let io = BackupError::io(&self.path);
-        // As readable as what it is a copy of, and no more; before there is anything in it.
-        let mut permissions = fs::metadata(of).map_err(BackupError::io(of))?.permissions();
-        permissions.set_mode(permissions.mode() | OWNER_MAY_WRITE);
-        self.file.set_permissions(permissions).map_err(&io)?;
         let failed = |source| BackupError::Sqlite { path: of.to_owned(), source };
         let name = self.path.to_str().ok_or_else(|| {
             io(io::Error::new(io::ErrorKind::InvalidInput, "the path of a copy must be UTF-8"))
@@ -207,6 +220,17 @@ impl Drop for Partial {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Opens the copy that a crash left. In a folder that others can write to, somebody may have put a file or a link there, to
+/// get at what is copied.
+fn take_over(path: &Path) -> Result<File, BackupError> {
+    let io = BackupError::io(path);
+    let found = path.symlink_metadata().map_err(&io)?;
+    if !found.is_file() || found.nlink() > 1 || found.uid() != private::user() {
+        return Err(BackupError::Foreign(path.to_owned()));
+    }
+    private::options().open(path).map_err(&io)
 }
 
 fn count_events(path: &Path) -> rusqlite::Result<u64> {

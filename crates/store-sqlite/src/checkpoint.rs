@@ -4,11 +4,14 @@
 //! was appended meanwhile, with its turn, so that the next commit starts the WAL over at its beginning. A WAL that reaches
 //! `CHECKPOINT_OVERDUE_TIMES` that size is more than the disk can take: then the writer waits for the checkpointer.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use millrace_model::Durability;
 use millrace_store::StoreError;
 
 use crate::checkpointer::{self, Stage};
 use crate::error::{Attempt, Fault};
+use crate::progress::Step;
 use crate::store::SqliteStore;
 use crate::write::Writer;
 
@@ -24,7 +27,12 @@ impl SqliteStore {
             return Ok(());
         }
         let overdue = writer.wal_bytes >= wal_bytes.saturating_mul(CHECKPOINT_OVERDUE_TIMES);
-        let stage = if overdue { self.checkpointer.finished() } else { self.checkpointer.stage() };
+        let stage = if overdue {
+            let _working = self.progress.begin(Step::Copying);
+            self.checkpointer.finished()
+        } else {
+            self.checkpointer.stage()
+        };
         match stage {
             Stage::Asked => return Ok(()),
             Stage::Idle if !overdue && self.checkpointer.ask() => return Ok(()),
@@ -32,20 +40,30 @@ impl SqliteStore {
         }
         let checkpointed = self.checkpoint(writer);
         self.checkpointer.rest();
-        checkpointed.map_err(|fault| self.poison(writer, &fault))
+        checkpointed.map_err(|fault| match fault.wrote_nothing() {
+            Some(error) => {
+                // All of the log is still there. The next attempt comes when it has grown as much again.
+                writer.wal_bytes /= 2;
+                error
+            }
+            None => self.poison(writer, &fault),
+        })
     }
 
     /// With the writer's turn, so that nobody appends meanwhile and the WAL can start over at its beginning. Readers are
     /// not waited for: what one of them still needs stays for the next time.
     fn checkpoint(&self, writer: &mut Writer) -> Attempt<()> {
+        let _working = self.progress.begin(Step::Turn);
         let _turn = self.locks.turn().map_err(Fault::from)?;
+        self.progress.set(Step::Checkpoint);
         if self.locks.poisoned().is_some() {
             return Ok(());
         }
-        // With syncs off, SQLite would overwrite the database before the WAL is safe.
+        // At this level SQLite syncs the WAL before it is copied, and the database before the WAL may be overwritten.
         writer.sync_level(Durability::Fsync)?;
         let pass = checkpointer::pass(&writer.conn)?;
         let emptied = !pass.busy && pass.copied == pass.frames;
+        self.wal_held.store(!pass.busy && pass.copied < pass.frames, Relaxed);
         writer.wal_bytes = if emptied { 0 } else { writer.wal_bytes / 2 };
         Ok(())
     }
@@ -57,7 +75,7 @@ impl Drop for SqliteStore {
         self.checkpointer.end();
         let poisoned = self.locks.poisoned().is_some();
         let writer = self.writer.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Without syncs, what was confirmed would go from the WAL into a database that nobody has synced.
+        // Closing copies the WAL into the database and removes it: only with the syncs of a checkpoint.
         if poisoned || writer.sync_level(Durability::Fsync).is_err() {
             writer.leave_the_wal();
         }

@@ -14,7 +14,13 @@ pub(crate) struct Record {
     pub(crate) runs: Vec<(i64, Run)>,
     /// Streams whose row in `streams` changed.
     pub(crate) touched: Vec<i64>,
+    /// Rows of delayed events were written.
+    pub(crate) delayed: bool,
 }
+
+/// Stands among the touched streams of a record for rows of delayed events. No stream has this id, so a build that does not
+/// know the mark finds nothing under it.
+const DELAYED: u64 = 0;
 
 /// LEB128: seven bits a byte, lowest first.
 fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -85,9 +91,12 @@ pub(crate) fn encode_record(c: u64, seq: u64, record: &Record) -> Vec<u8> {
         put(&mut out, run.first_ts - base_ts);
         put(&mut out, run.last_ts - run.first_ts);
     }
-    put(&mut out, record.touched.len() as u64);
+    put(&mut out, record.touched.len() as u64 + u64::from(record.delayed));
     for stream in &record.touched {
         put(&mut out, *stream as u64);
+    }
+    if record.delayed {
+        put(&mut out, DELAYED);
     }
     seal(&mut out, &[c, seq]);
     out
@@ -107,7 +116,10 @@ pub(crate) fn decode_record(c: u64, mut seq: u64, bytes: &[u8]) -> Result<Record
         seq = seq.checked_add(count).ok_or(Malformed)?;
     }
     for _ in 0..take(&mut bytes)? {
-        record.touched.push(take(&mut bytes)? as i64);
+        match take(&mut bytes)? {
+            DELAYED => record.delayed = true,
+            stream => record.touched.push(stream as i64),
+        }
     }
     Ok(record)
 }
@@ -182,12 +194,14 @@ mod tests {
         Record {
             runs: vec![(1, run(7, 100, 3, 1_723_140_000_000)), (900, run(1, 103, 1, 9))],
             touched: vec![900],
+            delayed: false,
         }
     }
 
     #[test]
     fn records_come_back() {
-        for given in [record(), Record::default()] {
+        let delayed = Record { delayed: true, ..Record::default() };
+        for given in [record(), Record { delayed: true, ..record() }, delayed, Record::default()] {
             let bytes = encode_record(5, 100, &given);
             assert_eq!(decode_record(5, 100, &bytes), Ok(given));
         }

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use millrace_model::{
-    BATCH_BYTES_MAX, Batch, Check, Done, Durability, Offset, Op, Outcome, Refusal, Space, keys, lane_of,
+    BATCH_BYTES_MAX, Batch, Check, Done, Durability, Offset, Op, Outcome, Refusal, Space, TopicRow, keys,
+    lane_of,
 };
 use millrace_store::{StoreError, resolve};
 use rusqlite::{Connection, params};
@@ -30,29 +31,45 @@ impl SqliteStore {
         let Some(level) = batches.iter().map(|batch| batch.durability).max() else { return Ok(Vec::new()) };
         let mut writer = self.writer();
         let mut remembered = Vec::new();
-        let outcomes = self.transact(&mut writer, level, |writer| {
+        let (outcomes, next_seq) = self.transact(&mut writer, level, |writer| {
             self.dedupe_catch_up(writer)?;
             let appends = batches.iter().map(|batch| batch.ops.len()).sum();
             let mut stage = Stage::new(appends, self.options.dedupe_window_ms_max);
             let outcomes: Attempt<Vec<Outcome>> =
                 batches.iter().map(|batch| self.resolve(writer, &mut stage, batch)).collect();
-            let change = self.insert(writer, stage, &mut remembered)?;
-            Ok((outcomes?, change))
+            let (change, next_seq) = self.insert(writer, stage, &mut remembered)?;
+            Ok(((outcomes?, next_seq), change))
         })?;
+        #[cfg(test)]
+        if let Some(meanwhile) = self.after_turn.lock().ok().and_then(|mut hook| hook.take()) {
+            meanwhile();
+        }
         keep_last_of_each(&mut remembered);
         for (_, hash, seq) in remembered {
             writer.dedupe.remember(hash, seq);
         }
-        writer.dedupe.next_seq = self.index().next_seq;
+        // Not the index's: since the turn was given back, readers may have added to it what other processes committed,
+        // and their ids are still to be read.
+        writer.dedupe.next_seq = next_seq;
         writer.wal_bytes += WAL_BYTES_PER_COMMIT;
-        self.upkeep_after_commit(&mut writer)?;
-        Ok(outcomes)
+        match self.upkeep_after_commit(&mut writer) {
+            // The batches are durable. Upkeep that found no room is due again with the next commit, and `maintain` tells.
+            Err(error) if !error.wrote_nothing() => Err(error),
+            _ => Ok(outcomes),
+        }
     }
 
     /// Checks first, so that a refused batch has nothing to undo.
     fn resolve<'a>(&self, writer: &mut Writer, stage: &mut Stage<'a>, batch: &'a Batch) -> Attempt<Outcome> {
         for (at, check) in batch.checks.iter().enumerate() {
-            if let Some(found) = failing(&writer.conn, check)? {
+            let failed = match check {
+                Check::IdTaken(id) => (!stage.is_taken(self, writer, batch.now, id)?).then_some(None),
+                Check::Absent { .. }
+                | Check::Present { .. }
+                | Check::Equals { .. }
+                | Check::Incarnation { .. } => failing(&writer.conn, check)?,
+            };
+            if let Some(found) = failed {
                 return Ok(Outcome::Refused(Refusal { check: at, found }));
             }
         }
@@ -64,6 +81,9 @@ impl SqliteStore {
                     done.appended.push(stage.append(self, writer, batch, append, ordinal)?);
                 }
                 Op::Delay(delay) => done.appended.push(stage.delay(self, writer, batch.now, delay)?),
+                Op::Put { space: Space::Topics, key, value } => {
+                    done.incarnation_kept |= put_topic(writer, key, value)?;
+                }
                 Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => small::write(writer, op)?,
                 Op::Claim(claim) => {
                     let look = &mut Looking { store: self, writer, stage };
@@ -92,15 +112,16 @@ impl SqliteStore {
         Ok(Outcome::Done(done))
     }
 
-    /// `remembered` receives ordinal, hash and place of every brought id.
+    /// `remembered` receives ordinal, hash and place of every brought id. Returns the place of the next event as well.
     fn insert(
         &self,
         writer: &mut Writer,
         mut stage: Stage<'_>,
         remembered: &mut Vec<(usize, u64, u64)>,
-    ) -> Attempt<Change> {
+    ) -> Attempt<(Change, u64)> {
         let Writer { conn, scratch, wal_bytes, .. } = writer;
         let mut change = Change::default();
+        change.record.delayed = stage.delayed;
         for staged in &mut stage.streams {
             write_stream(conn, staged, &mut change)?;
         }
@@ -142,8 +163,17 @@ impl SqliteStore {
             *wal_bytes += staged.run.bytes + staged.run.count * WAL_BYTES_PER_EVENT;
             change.record.runs.push((staged.row.id, staged.run));
         }
-        Ok(change)
+        Ok((change, seq))
     }
+}
+
+/// Returns whether the row that stood was of another incarnation, which it keeps.
+fn put_topic(writer: &mut Writer, key: &str, value: &Bytes) -> Attempt<bool> {
+    let standing = small::get(&writer.conn, Space::Topics, key)?;
+    let kept = standing.and_then(|row| resolve::keep_incarnation(key, &row, value));
+    let (is_kept, value) = (kept.is_some(), kept.unwrap_or_else(|| value.clone()));
+    small::write(writer, &Op::Put { space: Space::Topics, key: key.to_owned(), value })?;
+    Ok(is_kept)
 }
 
 fn write_all(writer: &mut Writer, ops: &[Op]) -> Attempt<()> {
@@ -199,9 +229,50 @@ fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
             let holds = found.as_ref() == Some(value);
             (found, holds)
         }
+        Check::Incarnation { topic, made } => {
+            let found = small::get(conn, Space::Topics, &keys::topic(topic))?;
+            let holds = found.as_ref().and_then(|row| TopicRow::made_of(row)) == Some(*made);
+            (found, holds)
+        }
+        // About no row: `resolve` asks the ids.
+        Check::IdTaken(_) => (None, false),
     };
     Ok((!holds).then_some(found))
 }
 
 /// Housekeeping is as durable as it gets without waiting: losing its tail loses nothing that was confirmed.
 pub(crate) const HOUSEKEEPING: Durability = Durability::Os;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use millrace_store::Store;
+    use millrace_store::conformance::build::{DAY_MS, append_id, batch, stream};
+
+    use super::*;
+    use crate::SqliteOptions;
+
+    /// The other handle has its turn right behind ours, and a reader tells our index of it before we remember our ids.
+    #[test]
+    fn ids_that_another_handle_brings_right_behind_a_commit_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let open = || Arc::new(SqliteStore::open(&path, SqliteOptions::default()).unwrap());
+        let (one, other) = (open(), open());
+        let bring = |id: &str| [batch(1, vec![append_id(&stream("t", 0), id, "x", DAY_MS)])];
+        let (reader, theirs) = (one.clone(), bring("theirs"));
+        *one.after_turn.lock().unwrap() = Some(Box::new(move || {
+            other.commit(&theirs).unwrap();
+            assert_eq!(reader.streams().unwrap()[0].next, Offset(3), "our index knows of it");
+        }));
+        one.commit(&bring("ours")).unwrap();
+        for id in ["ours", "theirs"] {
+            let outcomes = one.commit(&bring(id)).unwrap();
+            assert!(
+                matches!(&outcomes[0], Outcome::Done(done) if done.appended[0].duplicate),
+                "{id}: {outcomes:?}"
+            );
+        }
+    }
+}

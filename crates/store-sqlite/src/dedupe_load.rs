@@ -1,19 +1,24 @@
 //! The dedupe window across restarts: hashes are saved when events are folded, and read back when a store is opened.
 //! Only what is not folded yet, or what another process wrote, is read from the events themselves.
+//!
+//! The newest `dedupe_ids_max` ids are remembered, whatever the times of their events say. Times decide only at an append,
+//! which brings its own: one event from a clock that was a month ahead must not make the store forget the ids of a day.
 
+use millrace_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::codec;
+use crate::commit::HOUSEKEEPING;
 use crate::dedupe::Dedupe;
 use crate::error::{Attempt, Fault};
-use crate::gone::{self, Since};
+use crate::gone;
 use crate::hash::HashKey;
 use crate::index::Index;
 use crate::loc::Loc;
 use crate::options::SqliteOptions;
 use crate::row;
 use crate::store::SqliteStore;
-use crate::write::Writer;
+use crate::write::{Change, Writer};
 
 /// The store's key, drawn when it is asked for the first time. Must run where writing is allowed.
 pub(crate) fn hash_key(conn: &Connection) -> Attempt<HashKey> {
@@ -39,12 +44,6 @@ pub(crate) fn stored_key(conn: &Connection) -> Attempt<Option<HashKey>> {
     }
 }
 
-/// Where the window begins. The store has no clock: the newest event stands for now.
-fn horizon(index: &Index, options: &SqliteOptions) -> u64 {
-    let newest = index.all().map(|state| state.last_ts).max().unwrap_or(0);
-    newest.saturating_sub(options.dedupe_window_ms_max)
-}
-
 pub(crate) fn load(
     conn: &Connection,
     key: HashKey,
@@ -52,9 +51,8 @@ pub(crate) fn load(
     options: &SqliteOptions,
 ) -> Attempt<Dedupe> {
     let mut dedupe = Dedupe::new(key, options.dedupe_ids_max);
-    let horizon = horizon(index, options);
-    let mut ids = saved_ids(conn, horizon)?;
-    for (first, last) in unfolded_stretches(index, horizon) {
+    let mut ids = saved_ids(conn)?;
+    for (first, last) in unfolded_stretches(index) {
         read_ids(conn, index, &dedupe, first, last, &mut ids)?;
     }
     ids.sort_unstable_by_key(|(_, seq)| *seq);
@@ -68,12 +66,10 @@ pub(crate) fn load(
 }
 
 /// Places of unfolded events among which there are brought ids, as few ranges as possible: streams interleave.
-fn unfolded_stretches(index: &Index, horizon: u64) -> Vec<(u64, u64)> {
+fn unfolded_stretches(index: &Index) -> Vec<(u64, u64)> {
     let runs = index.live().flat_map(|state| &state.runs);
-    let mut ranges: Vec<(u64, u64)> = runs
-        .filter(|run| run.brought > 0 && run.last_ts >= horizon)
-        .map(|run| (run.seq, run.seq + run.count - 1))
-        .collect();
+    let mut ranges: Vec<(u64, u64)> =
+        runs.filter(|run| run.brought > 0).map(|run| (run.seq, run.seq + run.count - 1)).collect();
     ranges.sort_unstable();
     ranges.dedup_by(|next, merged| {
         let touches = next.0 <= merged.1 + 1;
@@ -86,10 +82,10 @@ fn unfolded_stretches(index: &Index, horizon: u64) -> Vec<(u64, u64)> {
 }
 
 /// A row that fails its checksum is passed over: without it an id may be stored twice, with it the store would not open.
-fn saved_ids(conn: &Connection, horizon: u64) -> Attempt<Vec<(u64, u64)>> {
+fn saved_ids(conn: &Connection) -> Attempt<Vec<(u64, u64)>> {
     let mut ids = Vec::new();
-    let mut select = conn.prepare("SELECT last_ts, hashes FROM ids WHERE last_ts >= ?1")?;
-    let mut rows = select.query([horizon as i64])?;
+    let mut select = conn.prepare("SELECT last_ts, hashes FROM ids")?;
+    let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let before = ids.len();
         let bytes = row.get_ref(1)?.as_blob().unwrap_or_default();
@@ -195,7 +191,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Saved hashes that are too old or too many, inside a write transaction.
+    /// Saved hashes that are too many, inside a write transaction.
     pub(crate) fn forget_old_ids(&self, writer: &Writer) -> Attempt<()> {
         let mut select = writer.conn.prepare_cached("SELECT n, count FROM ids ORDER BY n DESC")?;
         let mut rows = select.query([])?;
@@ -208,14 +204,21 @@ impl SqliteStore {
             ids += row.get::<_, i64>(1)? as usize;
         }
         drop(rows);
-        let horizon = horizon(&self.index(), &self.options);
-        let mut delete = writer.conn.prepare_cached("DELETE FROM ids WHERE n < ?1 OR last_ts < ?2")?;
-        delete.execute(params![last_kept, horizon as i64])?;
-        gone::forget(&writer.conn, self.remembers_since(writer))
+        writer.conn.prepare_cached("DELETE FROM ids WHERE n < ?1")?.execute([last_kept])?;
+        Ok(())
     }
 
-    /// What must not be forgotten when an event goes.
-    pub(crate) fn remembers_since(&self, writer: &Writer) -> Since {
-        Since { ts: horizon(&self.index(), &self.options), seq: writer.dedupe.first_seq() }
+    /// One slice of the ids whose events are gone and that nothing leads to any more. Answers with the rows deleted.
+    pub(crate) fn forget_gone_slice(
+        &self,
+        writer: &mut Writer,
+        rows_max: usize,
+    ) -> Result<usize, StoreError> {
+        let rows = self.transact(writer, HOUSEKEEPING, |writer| {
+            let rows = gone::forget(&writer.conn, writer.dedupe.first_seq(), rows_max)?;
+            Ok((rows, Change::default()))
+        })?;
+        writer.forgets_gone = rows == rows_max;
+        Ok(rows)
     }
 }

@@ -21,6 +21,14 @@ pub(crate) enum Fault {
 
 pub(crate) type Attempt<T> = Result<T, Fault>;
 
+/// What to say of a store that cannot be opened because another program has locked it.
+pub(crate) fn locked(path: &Path, error: &rusqlite::Error) -> String {
+    format!(
+        "{} is locked by another program ({error}): end it, or its transaction, and try again",
+        path.display()
+    )
+}
+
 impl Fault {
     pub(crate) fn malformed(table: &'static str, key: u64) -> impl FnOnce(Malformed) -> Fault {
         move |Malformed| Fault::Malformed(table, key)
@@ -31,7 +39,50 @@ impl Fault {
     }
 
     pub(crate) fn unusable(self, path: &Path) -> StoreError {
-        StoreError::Unusable(format!("{}: {self}", path.display()))
+        StoreError::Unusable(match &self {
+            Fault::Sqlite(error) if Fault::is_locked(error) => locked(path, error),
+            _ => format!("{}: {self}", path.display()),
+        })
+    }
+
+    /// The error of a transaction that is known to have left nothing, if this fault says so. The transaction must have
+    /// been rolled back.
+    ///
+    /// - SQLITE_BUSY and SQLITE_LOCKED: a lock was not obtained. They come before the first write.
+    /// - SQLITE_FULL: the file may not grow (`file_bytes_max`), or a write found no space (ENOSPC). In WAL mode a
+    ///   transaction counts only with its last frame, which carries the commit mark and a checksum over all frames before
+    ///   it. A write that failed came before that frame was whole. Frames that were written stay behind the log's end:
+    ///   the next commit overwrites them, and recovery passes over frames without a commit mark. Of a checkpoint:
+    ///   the database may hold some pages of the log already; the log keeps all of them until a later checkpoint has
+    ///   synced the database.
+    ///
+    /// Everything else leaves it open. A failed sync (SQLITE_IOERR_FSYNC) comes after the commit mark was written, and
+    /// the system may have thrown the pages away; so may an index of the log that cannot grow (SQLITE_IOERR_SHMSIZE). A
+    /// write error that is no ENOSPC (SQLITE_IOERR_WRITE) says that the disk is not to be trusted.
+    pub(crate) fn wrote_nothing(&self) -> Option<StoreError> {
+        let error = match self {
+            Fault::Sqlite(error) => error,
+            // Of a lock file: the turn was not obtained.
+            Fault::Io(_) => return Some(StoreError::Busy(self.to_string())),
+            Fault::Malformed(..) | Fault::DamagedRow(..) => return None,
+        };
+        match error.sqlite_error_code()? {
+            ErrorCode::DiskFull => Some(StoreError::NoSpace(self.to_string())),
+            _ if Fault::is_locked(error) => Some(StoreError::Busy(self.to_string())),
+            _ => None,
+        }
+    }
+
+    /// Whether a lock was not obtained in time.
+    pub(crate) fn is_locked(error: &rusqlite::Error) -> bool {
+        matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    }
+
+    /// Whether a rollback journal lies beside the file, which only a connection that may write can play back. A store has
+    /// one while it is switched to its WAL, when it is made or was restored.
+    pub(crate) fn needs_rollback(error: &rusqlite::Error) -> bool {
+        let code = error.sqlite_error().map(|error| error.extended_code);
+        code == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
     }
 
     /// Whether a page of the file is damaged, as opposed to the file being out of reach. A value of a type its column

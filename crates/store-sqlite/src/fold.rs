@@ -54,6 +54,7 @@ impl SqliteStore {
         })?;
         if job.queue.is_empty() {
             writer.prune_through = job.through;
+            writer.forgets_gone = true;
         } else {
             writer.fold = Some(job);
         }

@@ -1,8 +1,10 @@
 //! Folders that are still there after a power cut.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::private;
 
 /// The folder a file is in.
 pub(crate) fn parent_of(file: &Path) -> &Path {
@@ -17,10 +19,10 @@ pub(crate) fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Makes the folder and those above it, and syncs each one that got a new entry.
+/// Makes the folder and those above it, for their owner only, and syncs each one that got a new entry.
 pub(crate) fn create(folder: &Path) -> io::Result<()> {
     let missing = missing(folder)?;
-    fs::create_dir_all(folder)?;
+    private::create_folders(folder)?;
     // From the top down: an entry is worth nothing before the folder it is in can be found.
     missing.iter().rev().try_for_each(|made| sync(parent_of(made)))
 }

@@ -1,7 +1,8 @@
-//! Ids of events that are gone: compaction or retention took the event, its id stays taken until its window is over.
+//! Ids of events that are gone: compaction or retention took the event, its id stays taken as long as it is remembered.
 //!
 //! A row stands where the event stood, under the same seq, so whatever leads to an event leads to what is left of it. Rows
-//! that nothing leads to any more are deleted with the saved hashes, so there are hardly more than ids are remembered.
+//! that nothing leads to any more are deleted by housekeeping after every fold, so there are hardly more than ids are
+//! remembered.
 
 use millrace_model::EventId;
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -19,13 +20,6 @@ pub(crate) struct Gone {
     pub(crate) offset: u64,
     pub(crate) ts: u64,
     pub(crate) id: EventId,
-}
-
-/// Which events leave something behind: older ones are out of every window, earlier ones are led to by nothing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Since {
-    pub(crate) ts: u64,
-    pub(crate) seq: u64,
 }
 
 struct Id<'a>(&'a EventId);
@@ -104,38 +98,29 @@ pub(crate) fn within(conn: &Connection, first: u64, last: u64) -> Attempt<Vec<Go
     Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Before the events of a piece are deleted.
-pub(crate) fn leave(conn: &Connection, piece: Piece, since: Since) -> Attempt<()> {
-    let first = piece.seq.max(since.seq);
+/// Before the events of a piece are deleted. Those before `first_seq` leave nothing: nothing leads to them.
+pub(crate) fn leave(conn: &Connection, piece: Piece, first_seq: u64) -> Attempt<()> {
+    let first = piece.seq.max(first_seq);
     let last = piece.seq + piece.count - 1;
     if first > last {
         return Ok(());
     }
     let mut select = conn.prepare_cached(
         "SELECT seq, stream, offset, ts, id FROM events \
-         WHERE seq BETWEEN ?1 AND ?2 AND brought = 1 AND ts >= ?3 ORDER BY seq",
+         WHERE seq BETWEEN ?1 AND ?2 AND brought = 1 ORDER BY seq",
     )?;
-    let rows = select.query_map([first as i64, last as i64, since.ts as i64], Gone::read)?;
+    let rows = select.query_map([first as i64, last as i64], Gone::read)?;
     let left: Vec<Option<Gone>> = rows.collect::<rusqlite::Result<_>>()?;
     left.iter().flatten().try_for_each(|gone| gone.insert(conn))
 }
 
-/// Deletes what nothing leads to any more, and what is out of every window.
-pub(crate) fn forget(conn: &Connection, since: Since) -> Attempt<()> {
-    // Places come in order of time, but for steps of the clock; then rows stay a little longer.
-    let first: Option<i64> = conn
-        .prepare_cached("SELECT seq FROM gone_ids WHERE ts >= ?1 AND seq >= ?2 ORDER BY seq LIMIT 1")?
-        .query_row([since.ts as i64, since.seq as i64], |row| row.get(0))
-        .optional()?;
-    match first {
-        Some(first) => {
-            conn.prepare_cached("DELETE FROM gone_ids WHERE seq < ?1")?.execute([first])?;
-        }
-        None => {
-            conn.prepare_cached("DELETE FROM gone_ids")?.execute([])?;
-        }
-    }
-    Ok(())
+/// Deletes what nothing leads to any more: what stood before `first_seq`, oldest first. Returns the rows deleted; fewer
+/// than `rows_max` when there is no more.
+pub(crate) fn forget(conn: &Connection, first_seq: u64, rows_max: usize) -> Attempt<usize> {
+    let mut delete = conn.prepare_cached(
+        "DELETE FROM gone_ids WHERE seq IN (SELECT seq FROM gone_ids WHERE seq < ?1 ORDER BY seq LIMIT ?2)",
+    )?;
+    Ok(delete.execute([first_seq as i64, i64::try_from(rows_max).unwrap_or(i64::MAX)])?)
 }
 
 /// Rows that fail their checksum.

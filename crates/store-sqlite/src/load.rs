@@ -115,7 +115,7 @@ pub(crate) fn load(conn: &Connection) -> Attempt<Index> {
     records(conn, 0, usize::MAX, |c, seq, record| {
         index.next_seq = index.next_seq.max(seq);
         // The rows above are newer than this commit: only its runs are news.
-        index.apply(c, &Record { runs: record.runs, touched: Vec::new() }, Vec::new());
+        index.apply(c, &Record { runs: record.runs, ..Record::default() }, Vec::new());
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(index)

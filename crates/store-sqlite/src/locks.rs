@@ -1,13 +1,22 @@
 //! The lock folder beside the database: fairness between writing processes, and the flag that stops them all.
 //!
 //! These are files of their own, because SQLite's locks on the database file vanish as soon as any descriptor of that
-//! file is closed in the process: nothing in this crate ever opens the database except SQLite.
+//! file is closed in the process: nothing in this crate ever opens the database except SQLite and `file_claim`, which never
+//! closes it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Instant;
+
+use crate::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE};
+use crate::file_error::FileError;
+use crate::holder::{self, Held};
+use crate::presence::Presence;
+use crate::private;
 
 /// The poison file has its full size from the start, so that raising the flag on a full disk allocates nothing.
 const POISON_BYTES: usize = 512;
@@ -16,11 +25,17 @@ const RAISED: u8 = b'!';
 
 #[derive(Debug)]
 pub(crate) struct Locks {
+    folder: PathBuf,
+    /// This handle's share in the database file itself. Dropped before `open`: whoever finds nobody under the name must
+    /// find nobody who has the file.
+    pub(crate) claim: Option<FileClaim>,
+    /// Held shared as long as the handle lives: whoever gets it exclusively is alone. Dropped before the gate, so that an
+    /// opener that passes the gate does not find it held.
+    open: File,
     gate: File,
     writer: File,
     poison: File,
-    /// Held shared as long as the handle lives: whoever gets it exclusively is alone.
-    _open: File,
+    presence: Presence,
     /// The flag was raised, and this handle, being alone, is the one to recover and lower it.
     pub(crate) to_recover: Option<String>,
     /// This handle's own knowledge: no file is needed to remember the handle's own failure.
@@ -40,7 +55,7 @@ pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
 }
 
 pub(crate) fn open_file(folder: &Path, name: &str) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(folder.join(name))
+    private::options().create(true).open(folder.join(name))
 }
 
 /// What stands in a raised flag. One that cannot be read counts as raised; an empty file is a new one.
@@ -63,24 +78,45 @@ fn lower(poison: &File) -> io::Result<()> {
     poison.write_all_at(&clean, 0)
 }
 
+/// Waits for the gate. Whoever stands in it holds up everybody behind, so it says who it is.
+fn pass(gate: &File) -> io::Result<()> {
+    gate.lock()?;
+    holder::sign(gate);
+    Ok(())
+}
+
 /// No handle is open anywhere, and none can be opened until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Alone {
-    _gate: File,
-    _open: File,
     poison: File,
+    // In this order: an opener that passes the gate must find neither of the others held.
+    _claim: Option<FileClaim>,
+    _open: File,
+    _gate: File,
 }
 
 impl Alone {
-    /// `None` when somebody has the store open. Waits while somebody is opening it.
-    pub(crate) fn take(database: &Path) -> io::Result<Option<Alone>> {
-        let folder = folder(database);
-        fs::create_dir_all(&folder)?;
-        let (gate, open) = (open_file(&folder, "gate")?, open_file(&folder, "open")?);
-        let poison = open_file(&folder, "poison")?;
-        gate.lock()?;
+    /// `None` when somebody has the store open under this name. Waits while somebody is opening it.
+    pub(crate) fn take(database: &Path) -> Result<Option<Alone>, FileError> {
+        let folder = private::lock_folder(database)?;
+        let settled = Instant::now() + SETTLE_MAX;
+        loop {
+            let Some(alone) = Alone::lock(&folder).map_err(FileError::io(&folder))? else { return Ok(None) };
+            match FileClaim::take(database, true).map_err(FileError::io(database))? {
+                Ok(claim) => return Ok(Some(Alone { _claim: claim, ..alone })),
+                Err(_) if Instant::now() < settled => drop(alone),
+                Err(unclaimed) => return Err(FileError::unclaimed(database, unclaimed)),
+            }
+            thread::sleep(SETTLE_PAUSE);
+        }
+    }
+
+    fn lock(folder: &Path) -> io::Result<Option<Alone>> {
+        let (gate, open) = (open_file(folder, "gate")?, open_file(folder, "open")?);
+        let poison = open_file(folder, "poison")?;
+        pass(&gate)?;
         match open.try_lock() {
-            Ok(()) => Ok(Some(Alone { _gate: gate, _open: open, poison })),
+            Ok(()) => Ok(Some(Alone { poison, _claim: None, _open: open, _gate: gate })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -91,17 +127,40 @@ impl Alone {
     }
 }
 
+/// An opener behind the gate: until it is let in, nobody else can open the store or begin to write.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) locks: Locks,
+    /// No other handle is open anywhere. Only then may the tables be made or changed.
+    pub(crate) alone: bool,
+}
+
+impl Entry {
+    pub(crate) fn let_in(self) -> io::Result<Locks> {
+        if self.alone {
+            self.locks.open.unlock()?;
+            self.locks.open.lock_shared()?;
+        }
+        self.locks.gate.unlock()?;
+        Ok(self.locks)
+    }
+}
+
 impl Locks {
     /// If no other handle is open anywhere, this one is to recover from what raised the flag. It stays raised until then:
     /// whoever fails on the way, or is killed, leaves the recovery to the next.
-    pub(crate) fn open(database: &Path) -> io::Result<Locks> {
-        let folder = folder(database);
-        fs::create_dir_all(&folder)?;
-        let gate = open_file(&folder, "gate")?;
-        let writer = open_file(&folder, "writer")?;
-        let poison = open_file(&folder, "poison")?;
-        let open = open_file(&folder, "open")?;
-        gate.lock()?;
+    pub(crate) fn enter(database: &Path) -> Result<Entry, FileError> {
+        let folder = private::lock_folder(database)?;
+        Locks::queue(&folder).map_err(FileError::io(&folder))
+    }
+
+    fn queue(folder: &Path) -> io::Result<Entry> {
+        let gate = open_file(folder, "gate")?;
+        let writer = open_file(folder, "writer")?;
+        let poison = open_file(folder, "poison")?;
+        let open = open_file(folder, "open")?;
+        let presence = Presence::enter(folder)?;
+        pass(&gate)?;
         let alone = match open.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => false,
@@ -113,20 +172,56 @@ impl Locks {
             if to_recover.is_none() {
                 lower(&poison)?;
             }
-            open.unlock()?;
+        } else {
+            open.lock_shared()?;
         }
-        open.lock_shared()?;
-        gate.unlock()?;
-        Ok(Locks { gate, writer, poison, _open: open, to_recover, poisoned: OnceLock::new() })
+        Ok(Entry {
+            locks: Locks {
+                folder: folder.to_owned(),
+                claim: None,
+                open,
+                gate,
+                writer,
+                poison,
+                presence,
+                to_recover,
+                poisoned: OnceLock::new(),
+            },
+            alone,
+        })
     }
 
     /// Waits for this process's turn to write. The gate makes it first come, first served: a writer that has just
     /// finished queues behind those that wait, where SQLite's own busy handler would let it in again.
     pub(crate) fn turn(&self) -> io::Result<Turn<'_>> {
-        self.gate.lock()?;
+        pass(&self.gate)?;
         let writer = self.writer.lock();
         self.gate.unlock()?;
-        writer.map(|()| Turn(&self.writer))
+        writer.map(|()| {
+            holder::sign(&self.writer);
+            Turn(&self.writer)
+        })
+    }
+
+    /// The lock files that other handles and processes must have in common with this one.
+    pub(crate) fn files(&self) -> [(PathBuf, &File); 4] {
+        let file = |name: &str, file| (self.folder.join(name), file);
+        [
+            file("gate", &self.gate),
+            file("open", &self.open),
+            file("writer", &self.writer),
+            file("poison", &self.poison),
+        ]
+    }
+
+    /// Whether another handle is open, as far as can be told: see [`crate::presence`].
+    pub(crate) fn others(&self) -> bool {
+        self.presence.others()
+    }
+
+    /// What is in the way of the next turn.
+    pub(crate) fn held(&self) -> Option<Held> {
+        holder::look(&self.folder)
     }
 
     /// What raised the flag is made good.

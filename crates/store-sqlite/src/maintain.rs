@@ -15,6 +15,7 @@ enum Work {
     Reclaim,
     Purge,
     Prune,
+    ForgetGone,
 }
 
 impl SqliteStore {
@@ -29,6 +30,8 @@ impl SqliteStore {
             Some(Work::Purge)
         } else if self.prunable(writer) > writer.pruned_through {
             Some(Work::Prune)
+        } else if writer.forgets_gone {
+            Some(Work::ForgetGone)
         } else {
             None
         }
@@ -40,20 +43,37 @@ impl SqliteStore {
         if let Some(reason) = self.locks.poisoned() {
             return Err(StoreError::Poisoned(reason.to_owned()));
         }
-        let rows = match self.next_work(&writer) {
-            None => 0,
-            Some(Work::Quarantine) => self.transact(&mut writer, HOUSEKEEPING, |writer| {
-                Ok((self.quarantine.record(&writer.conn, rows_max)?, Change::default()))
-            })?,
-            Some(Work::Fold) => self.fold_slice(&mut writer, rows_max)?,
-            Some(Work::Reclaim) => self.reclaim_slice(&mut writer, rows_max)?,
-            Some(Work::Purge) => self.purge_slice(&mut writer, rows_max)?,
-            Some(Work::Prune) => self.prune_slice(&mut writer, rows_max)?,
+        let worked = self.work_slice(&mut writer, rows_max);
+        if let Ok(rows) = &worked {
+            // Every deleted event dirties about a page of its own when streams interleave; folded rows are small.
+            writer.wal_bytes += *rows as u64 * 512;
+        }
+        // Also when there was no room for the work: a log that can start over needs none.
+        let tended = match &worked {
+            Err(error) if !error.wrote_nothing() => Ok(()),
+            _ => self.tend_wal(&mut writer),
         };
-        // Every deleted event dirties about a page of its own when streams interleave; folded rows are small.
-        writer.wal_bytes += rows as u64 * 512;
-        self.tend_wal(&mut writer)?;
+        let rows = worked?;
+        tended?;
         Ok(Maintained { rows, more: self.next_work(&writer).is_some() })
+    }
+
+    fn work_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
+        match self.next_work(writer) {
+            None => Ok(0),
+            Some(Work::Quarantine) => {
+                let rows = self.transact(writer, HOUSEKEEPING, |writer| {
+                    Ok((self.quarantine.record(&writer.conn, rows_max)?, Change::default()))
+                })?;
+                self.quarantine.set_recorded(&rows);
+                Ok(rows.len())
+            }
+            Some(Work::Fold) => self.fold_slice(writer, rows_max),
+            Some(Work::Reclaim) => self.reclaim_slice(writer, rows_max),
+            Some(Work::Purge) => self.purge_slice(writer, rows_max),
+            Some(Work::Prune) => self.prune_slice(writer, rows_max),
+            Some(Work::ForgetGone) => self.forget_gone_slice(writer, rows_max),
+        }
     }
 
     /// Bounds memory and WAL even if `maintain` is never called.

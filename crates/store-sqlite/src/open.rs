@@ -1,24 +1,27 @@
 //! Opening: is it ours, is it of a version we know, and what does it hold.
 
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use millrace_store::StoreError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::checkpoint::CHECKPOINT_OVERDUE_TIMES;
 use crate::dedupe::Dedupe;
 use crate::dedupe_load;
-use crate::error::{Attempt, Fault};
-use crate::folder;
+use crate::error::{Attempt, Fault, locked};
+use crate::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE};
+use crate::file_error::FileError;
 use crate::index::Index;
 use crate::load;
-use crate::locks::Locks;
+use crate::locks::{Entry, Locks};
 use crate::options::SqliteOptions;
-use crate::pool;
 use crate::schema::{self, MIGRATIONS, Refused};
 use crate::store::SqliteStore;
 use crate::write::Writer;
+use crate::{folder, leftovers, locks, pool, private};
 
 /// Before this one, SQLite could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
@@ -28,19 +31,19 @@ const STATEMENTS_MAX: usize = 256;
 const CACHE_KIB: i64 = 8 << 10;
 const PAGE_BYTES: u64 = 4096;
 
+/// Opens the store at its real path, which the caller has found out and holds on to: a link that is switched meanwhile
+/// must not lead a server's lock to one store and the server to another.
 pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN.0 {
         let (found, needed) = (rusqlite::version(), SQLITE_VERSION_MIN.1);
         return Err(StoreError::Unusable(format!("SQLite {found} is linked, {needed} or newer is needed")));
     }
     let parent = folder::parent_of(path);
-    let prepare = folder::create(parent).and_then(|()| Locks::open(path));
-    let locks = prepare.map_err(|error| Fault::from(error).unusable(path))?;
+    folder::create(parent).map_err(|error| Fault::from(error).unusable(path))?;
+    let (locks, conn) = enter(path, &options)?;
     let (index, writer) = {
-        // One opener at a time, and no writer: creation and migration are transactions like any other.
+        // No writer meanwhile: what is read here is of one moment, and the first opener writes the key of the hashes.
         let _turn = locks.turn().map_err(|error| Fault::from(error).unusable(path))?;
-        let conn = connect(path, &options).map_err(|refused| explain(path, refused))?;
-        recover(&conn, &locks);
         let loaded = folder::sync(parent).map_err(Fault::from).and_then(|()| load_all(&conn, &options));
         let (index, dedupe) = loaded.map_err(|fault| fault.unusable(path))?;
         let lookups = pool::open(path).map_err(|error| Fault::from(error).unusable(path))?;
@@ -49,14 +52,72 @@ pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     Ok(SqliteStore::assemble(path, options, locks, writer, index))
 }
 
+/// Behind the gate: nobody else opens the store or begins to write until its tables are as this build knows them.
+fn enter(path: &Path, options: &SqliteOptions) -> Result<(Locks, Connection), StoreError> {
+    let entry = enter_claimed(path)?;
+    let refused = |refused| explain(path, refused);
+    let mut conn = connect(path, options).map_err(refused)?;
+    // Before anything is written: a migration must not go on top of frames that only the page cache has.
+    recover(&conn, &entry.locks);
+    let found = schema::version(&conn, MIGRATIONS).map_err(refused)?;
+    if found != MIGRATIONS.len() {
+        if !entry.alone {
+            return Err(not_alone(path, found));
+        }
+        if let Some(reason) = entry.locks.poisoned() {
+            return Err(StoreError::Poisoned(reason.to_owned()));
+        }
+        schema::migrate(&mut conn, MIGRATIONS).map_err(refused)?;
+    }
+    let locks = entry.let_in().map_err(|error| Fault::from(error).unusable(path))?;
+    Ok((locks, conn))
+}
+
+/// Stands in the gate, with a share in the file that has the name, which is made if there is none.
+fn enter_claimed(path: &Path) -> Result<Entry, StoreError> {
+    let settled = Instant::now() + SETTLE_MAX;
+    loop {
+        let mut entry = Locks::enter(path)?;
+        leftovers::refuse(path)?;
+        private::refuse_foreign(path)?;
+        if is_missing_or_empty(path) {
+            if !entry.alone {
+                return Err(not_alone(path, 0));
+            }
+            if let Some(reason) = &entry.locks.to_recover {
+                return Err(went_missing(path, reason));
+            }
+            private::create_store(path)?;
+        }
+        match FileClaim::take(path, entry.alone).map_err(FileError::io(path))? {
+            Ok(claim) => {
+                entry.locks.claim = claim;
+                return Ok(entry);
+            }
+            Err(_) if Instant::now() < settled => drop(entry),
+            Err(unclaimed) => return Err(FileError::unclaimed(path, unclaimed).into()),
+        }
+        thread::sleep(SETTLE_PAUSE);
+    }
+}
+
+/// Then opening it makes a new store. What cannot be looked at is left to SQLite, which says why.
+pub(crate) fn is_missing_or_empty(path: &Path) -> bool {
+    match path.metadata() {
+        Ok(found) => found.is_file() && found.len() == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
 fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Refused> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut conn = Connection::open_with_flags(path, flags)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_millis(options.busy_timeout_ms))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Before the first change: a stranger's file is left as it is.
+    // Before the first change: a stranger's file is left as it is, and so is its log, and that of a damaged store.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     schema::version(&conn, MIGRATIONS)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -68,7 +129,6 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Refused> 
         let pages = i64::try_from(bytes / PAGE_BYTES).unwrap_or(i64::MAX);
         conn.pragma_update(None, "max_page_count", pages)?;
     }
-    schema::migrate(&mut conn, MIGRATIONS)?;
     Ok(conn)
 }
 
@@ -96,17 +156,46 @@ fn load_all(conn: &Connection, options: &SqliteOptions) -> Attempt<(Index, Dedup
     Ok((index, dedupe))
 }
 
-fn explain(path: &Path, refused: Refused) -> StoreError {
+/// Tables are made and changed only while nobody else has the store open: a process that has would go on writing rows of
+/// its own version.
+fn not_alone(path: &Path, found: usize) -> StoreError {
     let path = path.display();
-    StoreError::Unusable(match refused {
-        Refused::Foreign => format!("{path} is not a Millrace store; choose another path"),
-        Refused::Newer { found } => format!(
-            "{path} has schema version {found}, this build knows up to {}; use the Millrace that wrote it or a newer one",
+    StoreError::Unusable(match found {
+        0 => format!(
+            "{path} was removed or emptied while another process has it open: stop every process that has it open first"
+        ),
+        found => format!(
+            "{path} has schema version {found}, this build writes {}, and another process, of an older Millrace, has it \
+             open: stop every process that has it open, then the next one to open it brings it forward",
             MIGRATIONS.len()
         ),
+    })
+}
+
+/// A raised flag tells of a store that had the name. A supervisor that starts the server again must not begin with an empty
+/// one in its place.
+fn went_missing(path: &Path, reason: &str) -> StoreError {
+    let folder = locks::folder(path);
+    StoreError::Unusable(format!(
+        "{} is missing or empty, and the last process that had it open stopped writing: {reason}. Put the file back; or \
+         remove {} to begin with a new store",
+        path.display(),
+        folder.display()
+    ))
+}
+
+fn explain(path: &Path, refused: Refused) -> StoreError {
+    let shown = path.display();
+    StoreError::Unusable(match refused {
+        Refused::Foreign => format!("{shown} is not a Millrace store; choose another path"),
+        Refused::Newer { found } => format!(
+            "{shown} has schema version {found}, this build knows up to {}; use the Millrace that wrote it or a newer one",
+            MIGRATIONS.len()
+        ),
+        Refused::Failed(error) if Fault::is_locked(&error) => locked(path, &error),
         Refused::Failed(error) if Fault::is_damage(&error) => {
-            format!("{path} is not a Millrace store, or damaged at its head ({error})")
+            format!("{shown} is not a Millrace store, or damaged at its head ({error})")
         }
-        Refused::Failed(error) => format!("{path}: {error}"),
+        Refused::Failed(error) => format!("{shown}: {error}"),
     })
 }

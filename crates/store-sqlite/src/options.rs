@@ -22,6 +22,9 @@ pub struct SqliteOptions {
     pub busy_timeout_ms: u64,
     /// The database file grows no further than this; reaching it is a full disk. `None` = as far as the disk.
     pub file_bytes_max: Option<u64>,
+    /// Below this many free bytes on the store's file system, programs are told to add nothing more
+    /// (`DiskUse::low`), so that acks and deletions still find room.
+    pub disk_free_bytes_min: u64,
 }
 
 /// As far back as a topic may ask, so that no wish is cut in silence. What it costs is bounded by `dedupe_ids_max`.
@@ -40,6 +43,7 @@ impl Default for SqliteOptions {
             readers_max: 8,
             busy_timeout_ms: 30_000,
             file_bytes_max: None,
+            disk_free_bytes_min: 64 << 20,
         }
     }
 }

@@ -37,6 +37,10 @@ impl Pool {
         }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Lends a connection to `work`. Waits when all are lent.
     pub(crate) fn lend<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Attempt<T> {
         let idle = self.idle();

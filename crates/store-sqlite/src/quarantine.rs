@@ -55,8 +55,8 @@ impl Quarantine {
         !self.state().waiting.is_empty()
     }
 
-    /// Inside a write transaction. Answers with the number of rows written.
-    pub(crate) fn record(&self, conn: &Connection, rows_max: usize) -> Attempt<usize> {
+    /// Inside a write transaction. Returns the rows written, for [`Quarantine::set_recorded`].
+    pub(crate) fn record(&self, conn: &Connection, rows_max: usize) -> Attempt<Vec<u64>> {
         let found: Vec<Quarantined> = self.state().waiting.values().take(rows_max).cloned().collect();
         let mut insert = conn.prepare_cached(
             "INSERT INTO quarantine (seq, stream, offset, reason) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (seq) DO NOTHING",
@@ -64,14 +64,18 @@ impl Quarantine {
         for one in &found {
             insert.execute(params![one.seq as i64, one.stream, one.offset.0 as i64, one.reason])?;
         }
+        Ok(found.iter().map(|one| one.seq).collect())
+    }
+
+    /// After that transaction was committed.
+    pub(crate) fn set_recorded(&self, rows: &[u64]) {
         let mut state = self.state();
-        for one in &found {
-            state.waiting.remove(&one.seq);
+        for seq in rows {
+            state.waiting.remove(seq);
             if state.recorded.len() < WAITING_MAX {
-                state.recorded.insert(one.seq, ());
+                state.recorded.insert(*seq, ());
             }
         }
-        Ok(found.len())
     }
 
     pub(crate) fn recorded(&self, conn: &Connection) -> Attempt<Vec<Quarantined>> {

@@ -60,17 +60,17 @@ impl SqliteStore {
     /// Commits that neither the index nor watchers need any more. Answers with the rows deleted.
     pub(crate) fn prune_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         let through = self.prunable(writer);
-        self.transact(writer, HOUSEKEEPING, |writer| {
+        let (rows, to) = self.transact(writer, HOUSEKEEPING, |writer| {
             let first = load::first_commit(&writer.conn)?.unwrap_or(0);
             let to = through.min(first.saturating_add(rows_max as u64 - 1));
             let mut delete = writer.conn.prepare_cached("DELETE FROM commits WHERE c <= ?1")?;
             let rows = delete.execute([to as i64])?;
-            drop(delete);
-            if to >= through {
-                writer.pruned_through = through;
-            }
-            Ok((rows, Change::default()))
-        })
+            Ok(((rows, to), Change::default()))
+        })?;
+        if to >= through {
+            writer.pruned_through = through;
+        }
+        Ok(rows)
     }
 
     /// The last commit that may go.
@@ -94,7 +94,7 @@ impl SqliteStore {
         change: &mut Change,
     ) -> Attempt<(usize, Option<String>)> {
         let (conn, lookups) = (&writer.conn, &writer.lookups);
-        let since = self.remembers_since(writer);
+        let first_seq = writer.dedupe.first_seq();
         let mut budget = rows_max as u64;
         while row.reclaimed < to && budget > 0 {
             let loc = match care {
@@ -120,10 +120,10 @@ impl SqliteStore {
             let from = row.reclaimed.max(loc.offset);
             let end = loc.end().min(to).min(from + budget);
             // Whoever drops a topic means its ids as well.
-            let leaves = loc.brought > 0 && loc.last_ts >= since.ts && !row.dropped && care == Care::Delete;
+            let leaves = loc.brought > 0 && !row.dropped && care == Care::Delete;
             for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
                 if leaves {
-                    gone::leave(conn, piece, since)?;
+                    gone::leave(conn, piece, first_seq)?;
                 }
                 match care {
                     Care::Delete => row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?),

@@ -23,7 +23,7 @@ impl SqliteStore {
         compacted_to: u64,
     ) -> Attempt<()> {
         let mut removed = Vec::new();
-        let since = self.remembers_since(writer);
+        let first_seq = writer.dedupe.first_seq();
         let Some(row) = stage.compact(self, stream, compacted_to) else { return Ok(()) };
         let id = row.id;
         let mut places =
@@ -33,7 +33,7 @@ impl SqliteStore {
                 continue;
             }
             let Some(seq) = places.find(offset)? else { continue };
-            gone::leave(&writer.conn, Piece { offset, seq, count: 1 }, since)?;
+            gone::leave(&writer.conn, Piece { offset, seq, count: 1 }, first_seq)?;
             let Some((bytes, priority)) = delete_event(&writer.conn, seq, id, offset)? else { continue };
             purge::forget_event(&writer.conn, stream, id, Offset(offset), priority)?;
             removed.push((id, offset));

@@ -1,20 +1,32 @@
 //! Restore: a backup becomes the store, in two steps, so that exactly what will be put in place can be examined first.
 //!
-//! Nobody has the store open meanwhile, and nobody can open it. At no moment does a database stand beside a WAL that is not
-//! its own: the old ones step aside together before the new one gets its name.
+//! Nobody has the store open meanwhile, and nobody can open it. Wherever the process is killed or the power fails, the
+//! old store or the new one is whole under the store's name: the old one is first made whole without its log, then the
+//! copy takes its name in one rename. Only a store that SQLite cannot open, whose log therefore stays, steps aside first,
+//! with its log; as long as its name is free, nobody makes a new store there (`leftovers`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use millrace_store::StoreError;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
 
-use crate::backup::{self, BackupError, COMPANIONS, Copied, Existing, Partial};
-use crate::folder;
+use crate::backup::{self, BackupError, COMPANIONS, Copied, Existing, LOGS, Partial};
+use crate::error::Fault;
+use crate::file_error::FileError;
 use crate::locks::{self, Alone};
+use crate::open::is_missing_or_empty;
 use crate::serve_lock::ServeLock;
+use crate::{folder, private, real_path};
 
-/// Where the replaced store is until the new one is in place; after a crash in between, all of it is there.
-const ASIDE: &str = "-replaced";
+/// The copy, until it takes the store's name.
+pub(crate) const RESTORING: &str = "-restoring";
+/// A replaced store that SQLite cannot open, until the new one is in place. Older versions moved every store there.
+pub(crate) const REPLACED: &str = "-replaced";
+/// How long a reader (`backup`, `doctor`) of the old store is waited for.
+const READERS_WAIT: Duration = Duration::from_secs(10);
 
 /// A copy that waits to become the store. Dropped instead, it leaves everything as it was.
 #[derive(Debug)]
@@ -29,15 +41,24 @@ pub struct Restore {
 impl Restore {
     /// Copies `backup` beside `database` and keeps everybody else from opening that.
     pub fn prepare(backup: &Path, database: &Path, existing: Existing) -> Result<Restore, BackupError> {
+        let database = real_path::of_store(database)?;
+        let (partial, replaced) = (locks::beside(&database, RESTORING), locks::beside(&database, REPLACED));
+        if backup::is_same(backup, &replaced) {
+            return Err(FileError::CutRestore { store: database, replaced }.into());
+        }
         let source = backup::open_source(backup)?;
-        let partial = locks::beside(database, "-restoring");
-        if backup::is_same(backup, database) || backup::is_same(backup, &partial) {
+        if backup::is_same(backup, &database) || backup::is_same(backup, &partial) {
             return Err(BackupError::Itself(backup.to_owned()));
         }
-        backup::refuse_existing(database, existing)?;
-        let parent = folder::parent_of(database);
-        fs::create_dir_all(parent).map_err(BackupError::io(parent))?;
-        let serve = ServeLock::acquire(database).map_err(|error| match error {
+        let refuse_existing = || {
+            backup::refuse_existing(&database, existing)?;
+            backup::refuse_existing(&replaced, existing)?;
+            refuse_logs(&database, &replaced, existing)
+        };
+        refuse_existing()?;
+        let parent = folder::parent_of(&database);
+        folder::create(parent).map_err(BackupError::io(parent))?;
+        let serve = ServeLock::acquire(&database).map_err(|error| match error {
             // What else a server could do about it is no advice here.
             StoreError::InUse(who) => {
                 let who = who.rsplit_once("; ").map_or(who.as_str(), |(who, _)| who);
@@ -45,15 +66,15 @@ impl Restore {
             }
             error => BackupError::InUse(error.to_string()),
         })?;
-        let alone = Alone::take(database).map_err(BackupError::io(database))?.ok_or_else(|| {
+        let alone = Alone::take(&database)?.ok_or_else(|| {
             BackupError::InUse(format!("a process has {} open: stop it first", database.display()))
         })?;
         // Again, now that nobody can make one any more.
-        backup::refuse_existing(database, existing)?;
+        refuse_existing()?;
         let partial = Partial::claim(&partial)?;
         let copied = partial.fill(&source, backup)?;
         partial.bring_forward()?;
-        Ok(Restore { partial, copied, database: database.to_owned(), alone, _serve: serve })
+        Ok(Restore { partial, copied, database, alone, _serve: serve })
     }
 
     /// The copy, to be examined.
@@ -63,27 +84,293 @@ impl Restore {
 
     /// Puts the copy in place; what was there is gone.
     pub fn finish(self) -> Result<Copied, BackupError> {
+        self.finish_step_by_step(|_| {})
+    }
+
+    /// `done` is called after each change of the folder, with what was done.
+    fn finish_step_by_step(self, mut done: impl FnMut(&str)) -> Result<Copied, BackupError> {
         let database = &self.database;
-        let aside = locks::beside(database, ASIDE);
-        move_if_there(database, &aside)?;
-        for companion in COMPANIONS {
-            move_if_there(&locks::beside(database, companion), &locks::beside(&aside, companion))?;
+        let replaced = locks::beside(database, REPLACED);
+        if empty_log(database)? {
+            done("the old store is whole without its log");
+            remove_companions(database)?;
+        } else {
+            step_aside(database, &replaced, &mut done)?;
         }
+        done("nothing is left beside the name of the store");
+        // The log must be gone for good before another database has the name: it would be read into that one.
         backup::sync_folder_of(database)?;
         self.partial.put(database)?;
+        done("the copy has the name of the store");
         // A write that failed was a write to the store that is gone now.
         self.alone.lower().map_err(BackupError::io(database))?;
-        backup::remove_if_there(&aside)?;
-        for companion in COMPANIONS {
-            backup::remove_if_there(&locks::beside(&aside, companion))?;
-        }
+        // The log first, for good: one that lay there alone would be taken for the log of the new store (`leftovers`).
+        remove_companions(&replaced)?;
+        done("the log that stepped aside is removed");
+        backup::sync_folder_of(database)?;
+        backup::remove_if_there(&replaced)?;
+        done("what stepped aside is removed");
+        backup::sync_folder_of(database)?;
         Ok(self.copied)
     }
 }
 
-fn move_if_there(from: &Path, to: &Path) -> Result<(), BackupError> {
-    match fs::rename(from, to) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => backup::remove_if_there(to),
-        moved => moved.map_err(BackupError::io(from)),
+/// A log beside a name that no file has may be all there is of a store. Who does not ask for it to be replaced keeps it.
+fn refuse_logs(database: &Path, replaced: &Path, existing: Existing) -> Result<(), BackupError> {
+    let mut logs = [database, replaced].into_iter().flat_map(|name| LOGS.map(|log| locks::beside(name, log)));
+    match logs.find(|log| !is_missing_or_empty(log)) {
+        Some(log) if existing == Existing::Keep => {
+            Err(BackupError::OrphanedLog { store: database.to_owned(), log })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_companions(database: &Path) -> Result<(), BackupError> {
+    COMPANIONS.iter().try_for_each(|companion| backup::remove_if_there(&locks::beside(database, companion)))
+}
+
+/// Copies the log of the old store into it and syncs it. False if a log stays: SQLite finds the file damaged, or there is
+/// none. Any other error is not the store's (a full disk, no descriptor left), and the store stays where it is.
+fn empty_log(database: &Path) -> Result<bool, BackupError> {
+    if !is_missing_or_empty(database) {
+        match checkpoint(database, READERS_WAIT) {
+            Ok(false) => {}
+            Ok(true) => {
+                return Err(BackupError::InUse(format!(
+                    "a process is reading {} (a backup, or a doctor): wait for it to end",
+                    database.display()
+                )));
+            }
+            // For that restores are made.
+            Err(error) if Fault::is_damage(&error) => {}
+            Err(source) => return Err(BackupError::OldStore { path: database.to_owned(), source }),
+        }
+    }
+    Ok(LOGS.iter().all(|log| is_missing_or_empty(&locks::beside(database, log))))
+}
+
+/// Whether a reader is in the way. The connection, the last one, removes the emptied log when it is closed.
+fn checkpoint(database: &Path, wait: Duration) -> rusqlite::Result<bool> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(database, flags)?;
+    // A log that cannot be read to its end, or not with this file, must not be copied and removed on the way out.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    conn.busy_timeout(wait)?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    // A journal that a crash left is rolled back by the first read.
+    let read = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+    let busy = read.and_then(|()| conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)));
+    match busy {
+        Err(error) if Fault::is_locked(&error) => return Ok(true),
+        Ok(false) => {}
+        busy => return busy,
+    }
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    Ok(false)
+}
+
+/// Moves the old store and its log out of the way, the store first: without it nobody opens the log. Each step is durable
+/// before the next: a power cut must not leave the store under its name without its log.
+fn step_aside(database: &Path, replaced: &Path, done: &mut impl FnMut(&str)) -> Result<(), BackupError> {
+    if !is_missing_or_empty(database) {
+        // A log that an earlier restore left would be taken for that of the store which gets the name now.
+        remove_companions(replaced)?;
+        backup::sync_folder_of(database)?;
+        fs::rename(database, replaced).map_err(BackupError::io(database))?;
+        done("the old store has stepped aside");
+    } else if replaced.symlink_metadata().is_err() {
+        // An empty file stands for the store that the log has lost, so that the log does not lie there alone.
+        private::options().create_new(true).open(replaced).map_err(BackupError::io(replaced))?;
+        done("an empty file stands for the old store");
+    }
+    backup::sync_folder_of(database)?;
+    for companion in COMPANIONS {
+        let (from, to) = (locks::beside(database, companion), locks::beside(replaced, companion));
+        if from.exists() && !to.exists() {
+            fs::rename(&from, &to).map_err(BackupError::io(&from))?;
+            done("a file of the old store has stepped aside");
+        }
+        backup::remove_if_there(&from)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use millrace_model::Offset;
+    use millrace_store::conformance::build::{append, batch, stream};
+    use millrace_store::{ReadLimit, Store};
+
+    use super::*;
+    use crate::{SqliteOptions, SqliteStore};
+
+    /// In the old store, and in the backup.
+    const OLD: usize = 90;
+    const NEW: usize = 3;
+
+    fn publish(path: &Path, count: usize) -> SqliteStore {
+        let store = SqliteStore::open(path, SqliteOptions::default()).unwrap();
+        for n in 0..count {
+            store.commit(&[batch(n as u64, vec![append(&stream("t", 0), "x")])]).unwrap();
+        }
+        store
+    }
+
+    fn events(path: &Path) -> Result<usize, StoreError> {
+        let store = SqliteStore::open(path, SqliteOptions::default())?;
+        let whole = ReadLimit { events_max: 10_000, bytes_max: usize::MAX };
+        Ok(store.read(&stream("t", 0), Offset(1), whole)?.events.len())
+    }
+
+    /// The files of a folder as they are now: what a SIGKILL leaves.
+    fn snapshot(folder: &Path) -> tempfile::TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+            }
+        }
+        copy
+    }
+
+    /// A store whose process was killed, all of it or its newest events in the log, and a backup of another one.
+    fn killed(before: usize) -> tempfile::TempDir {
+        let made = tempfile::tempdir().unwrap();
+        if before > 0 {
+            drop(publish(&made.path().join("store.db"), before));
+        }
+        let open = publish(&made.path().join("store.db"), OLD - before);
+        drop(publish(&made.path().join("other.db"), NEW));
+        backup::backup(&made.path().join("other.db"), &made.path().join("backup"), Existing::Keep).unwrap();
+        let killed = snapshot(made.path());
+        drop(open);
+        let log = killed.path().join("store.db-wal").metadata().unwrap().len();
+        assert!(log > 0, "the old events are in the log");
+        killed
+    }
+
+    /// The folder after each step of a restore, the first one before any.
+    fn cuts(folder: &Path) -> Vec<(String, tempfile::TempDir)> {
+        let database = folder.join("store.db");
+        let restore = Restore::prepare(&folder.join("backup"), &database, Existing::Replace).unwrap();
+        let mut cuts = vec![("copied".to_owned(), snapshot(folder))];
+        restore.finish_step_by_step(|step| cuts.push((step.to_owned(), snapshot(folder)))).unwrap();
+        cuts
+    }
+
+    fn restore_again(folder: &Path) {
+        let database = folder.join("store.db");
+        Restore::prepare(&folder.join("backup"), &database, Existing::Replace).unwrap().finish().unwrap();
+        assert_eq!(events(&database).unwrap(), NEW);
+        for name in ["store.db-replaced", "store.db-replaced-wal", "store.db-restoring"] {
+            assert!(!folder.join(name).exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn cut_anywhere_the_old_or_the_new_store_is_whole_under_its_name() {
+        let folder = killed(0);
+        let cuts = cuts(folder.path());
+        assert_eq!(cuts.len(), 6);
+        let named = cuts.iter().position(|(step, _)| step.contains("has the name")).unwrap();
+        for (at, (step, cut)) in cuts.iter().enumerate() {
+            let expected = if at < named { OLD } else { NEW };
+            // With its log, and on its own once the log is not needed any more.
+            let served = snapshot(cut.path());
+            assert_eq!(events(&served.path().join("store.db")).unwrap(), expected, "served after: {step}");
+            if at > 0 {
+                let alone = tempfile::tempdir().unwrap();
+                fs::copy(cut.path().join("store.db"), alone.path().join("store.db")).unwrap();
+                assert_eq!(events(&alone.path().join("store.db")).unwrap(), expected, "alone after: {step}");
+            }
+            restore_again(served.path());
+            restore_again(cut.path());
+        }
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_opened_keeps_its_log_until_the_new_one_is_in_place() {
+        // The page with which a database begins is not in the log.
+        let folder = killed(80);
+        let database = folder.path().join("store.db");
+        let (damaged, log) = (vec![7; 8192], fs::read(folder.path().join("store.db-wal")).unwrap());
+        fs::write(&database, &damaged).unwrap();
+        let cuts = cuts(folder.path());
+        let named = cuts.iter().position(|(step, _)| step.contains("has the name")).unwrap();
+        for (at, (step, cut)) in cuts.iter().enumerate() {
+            let there = |names: &[&str], bytes: &[u8]| {
+                names.iter().any(|name| fs::read(cut.path().join(name)).is_ok_and(|found| found == bytes))
+            };
+            let served = events(&cut.path().join("store.db"));
+            if at < named {
+                served.unwrap_err();
+                assert!(there(&["store.db", "store.db-replaced"], &damaged), "{step}");
+                assert!(there(&["store.db-wal", "store.db-replaced-wal"], &log), "{step}");
+            } else {
+                assert_eq!(served.unwrap(), NEW, "{step}");
+            }
+            restore_again(cut.path());
+        }
+    }
+
+    /// Older versions moved the store aside and its log after it: cut in between, each has another name.
+    #[test]
+    fn no_store_is_made_where_an_older_restore_was_cut() {
+        let folder = killed(0);
+        let at = |name: &str| folder.path().join(name);
+        fs::rename(at("store.db"), at("store.db-replaced")).unwrap();
+        let log = fs::read(at("store.db-wal")).unwrap();
+        for _ in 0..2 {
+            let refused = events(&at("store.db")).unwrap_err().to_string();
+            assert!(
+                refused.contains("store.db-replaced") && refused.contains("restore --force"),
+                "{refused}"
+            );
+            assert!(matches!(
+                Restore::prepare(&at("backup"), &at("store.db"), Existing::Keep),
+                Err(BackupError::Exists(_))
+            ));
+            assert_eq!(fs::read(at("store.db-wal")).unwrap(), log);
+            // The same with an empty file in place of the store.
+            File::create(at("store.db")).unwrap();
+        }
+        // Nor is the replaced store taken for a backup: its log has another name.
+        let from = Restore::prepare(&at("store.db-replaced"), &at("store.db"), Existing::Replace);
+        assert!(matches!(from, Err(BackupError::File(FileError::CutRestore { .. }))));
+        let again = snapshot(folder.path());
+        restore_again(again.path());
+        // As the message says: back to the old store, with everything in its log.
+        fs::rename(at("store.db-replaced"), at("store.db")).unwrap();
+        assert_eq!(events(&at("store.db")).unwrap(), OLD);
+    }
+
+    #[test]
+    fn no_store_is_made_beside_a_copy_or_a_log() {
+        let folder = killed(0);
+        let at = |name: &str| folder.path().join(name);
+        fs::remove_file(at("store.db")).unwrap();
+        let refused = events(&at("store.db")).unwrap_err().to_string();
+        assert!(refused.contains("its log") && at("store.db-wal").exists(), "{refused}");
+        fs::remove_file(at("store.db-wal")).unwrap();
+        fs::copy(at("backup"), at("store.db-restoring")).unwrap();
+        let refused = events(&at("store.db")).unwrap_err().to_string();
+        assert!(refused.contains("store.db-restoring") && !at("store.db").exists(), "{refused}");
+        restore_again(folder.path());
+    }
+
+    #[test]
+    fn a_reader_of_the_old_store_is_not_cut_off() {
+        let folder = killed(0);
+        let database = folder.path().join("store.db");
+        let reader = crate::look::open(&database).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM events").unwrap();
+        assert!(checkpoint(&database, Duration::ZERO).unwrap(), "the reader is in the way");
+        reader.execute_batch("COMMIT").unwrap();
+        drop(reader);
+        assert!(!checkpoint(&database, Duration::ZERO).unwrap());
+        assert!(empty_log(&database).unwrap());
     }
 }

@@ -1,12 +1,12 @@
 //! One server per store: the second one is told who the first is.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use millrace_store::StoreError;
 
-use crate::{folder, locks};
+use crate::{folder, locks, private, real_path};
 
 /// How often somebody may be found just looking.
 const LOOKS_MAX: usize = 1000;
@@ -14,18 +14,20 @@ const LOOKS_MAX: usize = 1000;
 /// Held by the server of a store until it is dropped or its process ends, however it ends.
 #[derive(Debug)]
 pub struct ServeLock {
+    database: PathBuf,
     _file: File,
 }
 
 impl ServeLock {
-    /// `database` is the path given to [`crate::SqliteStore::open`].
+    /// Whatever name `database` is, the lock is that of the file it means now; [`crate::SqliteStore::open_served`] opens
+    /// that file.
     pub fn acquire(database: &Path) -> Result<ServeLock, StoreError> {
+        let database = real_path::of_store(database)?;
         let unusable =
             |error: std::io::Error| StoreError::Unusable(format!("{}: {error}", database.display()));
         // The store's own folder must last; the lock folder need not.
-        folder::create(folder::parent_of(database)).map_err(unusable)?;
-        let folder = locks::folder(database);
-        fs::create_dir_all(&folder).map_err(unusable)?;
+        folder::create(folder::parent_of(&database)).map_err(unusable)?;
+        let folder = private::lock_folder(&database)?;
         let mut file = locks::open_file(&folder, "serve").map_err(unusable)?;
         match try_lock(&file) {
             Ok(()) => {}
@@ -43,12 +45,18 @@ impl ServeLock {
         }
         let written = file.set_len(0).and_then(|()| file.rewind());
         written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
-        Ok(ServeLock { _file: file })
+        Ok(ServeLock { database, _file: file })
+    }
+
+    /// The file whose lock this is.
+    pub(crate) fn database(&self) -> &Path {
+        &self.database
     }
 
     /// Whether somebody serves the store now. Only looks; what cannot be looked at counts as not served.
     pub fn is_held(database: &Path) -> bool {
-        let Ok(file) = File::open(locks::folder(database).join("serve")) else { return false };
+        let Ok(database) = real_path::of(database) else { return false };
+        let Ok(file) = File::open(locks::folder(&database).join("serve")) else { return false };
         // Shared, for a moment: two who look do not see one another, and a server that starts waits it out.
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }

@@ -25,6 +25,12 @@ pub(crate) fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<
     Ok(found.optional()?.map(|(value, whole)| if whole { value } else { Bytes::new() }))
 }
 
+/// Whether the table has any row.
+pub(crate) fn any(conn: &Connection, space: Space) -> Attempt<bool> {
+    let mut select = conn.prepare_cached(&format!("SELECT 1 FROM {} LIMIT 1", space.as_str()))?;
+    Ok(select.query_row([], |_| Ok(())).optional()?.is_some())
+}
+
 /// Of the table, the key and the value: a row that lost a bit of any of them, or strayed, is noticed.
 pub(crate) fn crc(space: Space, key: &str, value: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
@@ -123,6 +129,29 @@ pub(crate) fn scan(
             .collect(),
     };
     rows?
+}
+
+pub(crate) fn scan_keys(
+    conn: &Connection,
+    space: Space,
+    range: &KeyRange,
+    rows_max: usize,
+) -> Attempt<Vec<String>> {
+    let (table, limit) = (space.as_str(), i64::try_from(rows_max).unwrap_or(i64::MAX));
+    let key = |row: &rusqlite::Row<'_>| row.get(0);
+    let keys: rusqlite::Result<Vec<String>> = match &range.to {
+        Some(to) => conn
+            .prepare_cached(&format!(
+                "SELECT key FROM {table} WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3"
+            ))?
+            .query_map(params![range.from, to, limit], key)?
+            .collect(),
+        None => conn
+            .prepare_cached(&format!("SELECT key FROM {table} WHERE key >= ?1 ORDER BY key LIMIT ?2"))?
+            .query_map(params![range.from, limit], key)?
+            .collect(),
+    };
+    Ok(keys?)
 }
 
 /// Rows are read inside the transaction; events on a connection of its own, which sees what earlier commits left and

@@ -1,10 +1,11 @@
 //! Resolving batches: every append gets its offset, time and id before anything is inserted.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use millrace_model::{
-    Append, Appended, Batch, Delay, EventBody, EventId, Offset, Partition, Space, Stream, Timestamp,
-    TopicKey, keys,
+    Append, Appended, Batch, Delay, EventBody, EventId, Offset, Partition, Space, Stream, TakenId, Timestamp,
+    TopicKey, TopicRow, keys,
 };
 use millrace_store::resolve;
 use rusqlite::{OptionalExtension, params};
@@ -44,7 +45,6 @@ pub(crate) struct Entry<'a> {
 /// An id that somebody brings.
 struct Wanted<'a> {
     topic: &'a TopicKey,
-    made: Option<u64>,
     id: &'a EventId,
     hash: u64,
     window_ms: u64,
@@ -60,6 +60,10 @@ pub(crate) struct Stage<'a> {
     /// Stream and offset of what this commit has removed so far.
     pub(crate) removed: HashSet<(i64, u64)>,
     dedupe_window_ms_max: u64,
+    /// This commit has written rows of delayed events.
+    pub(crate) delayed: bool,
+    /// Whether any id was held by a delayed event when this commit began. Found out by the first append that brings an id.
+    ids_held: OnceCell<bool>,
 }
 
 pub(crate) fn content_bytes(body: &EventBody) -> u64 {
@@ -78,6 +82,8 @@ impl<'a> Stage<'a> {
             dropped: HashSet::new(),
             removed: HashSet::new(),
             dedupe_window_ms_max,
+            delayed: false,
+            ids_held: OnceCell::new(),
         }
     }
 
@@ -113,7 +119,7 @@ impl<'a> Stage<'a> {
         let topic = &append.stream.topic;
         let hash = append.event.id.as_ref().map(|id| writer.dedupe.hash(topic, id));
         if let (Some(id), Some(hash)) = (&append.event.id, hash) {
-            let wanted = Wanted { topic, made: append.made, id, hash, window_ms: append.dedupe_window_ms };
+            let wanted = Wanted { topic, id, hash, window_ms: append.dedupe_window_ms };
             if let Some(first) = self.taken(store, writer, batch.now, &wanted)? {
                 return Ok(first);
             }
@@ -141,23 +147,38 @@ impl<'a> Stage<'a> {
 
     /// Its answer. The rows of one that is not a duplicate are written at once.
     pub(crate) fn delay(
-        &self,
+        &mut self,
         store: &SqliteStore,
         writer: &mut Writer,
         now: Timestamp,
         delay: &Delay,
     ) -> Attempt<Appended> {
-        let Delay { topic, made, id, dedupe_window_ms, due, .. } = delay;
+        let Delay { topic, id, dedupe_window_ms, due, .. } = delay;
         let hash = writer.dedupe.hash(topic, id);
-        let wanted = Wanted { topic, made: Some(*made), id, hash, window_ms: *dedupe_window_ms };
+        let wanted = Wanted { topic, id, hash, window_ms: *dedupe_window_ms };
         if let Some(first) = self.taken(store, writer, now, &wanted)? {
             return Ok(first);
         }
-        resolve::delay(delay).iter().try_for_each(|op| small::write(writer, op))?;
+        let rows = resolve::delay(delay, made_of(writer, topic)?);
+        rows.iter().try_for_each(|op| small::write(writer, op))?;
+        self.delayed = true;
         Ok(resolve::waiting(id, now, *due, false))
     }
 
     /// The answer of the event that has this id already: a stored one, or one that waits.
+    pub(crate) fn is_taken(
+        &self,
+        store: &SqliteStore,
+        writer: &Writer,
+        now: Timestamp,
+        id: &TakenId,
+    ) -> Attempt<bool> {
+        let TakenId { topic, id, dedupe_window_ms } = id;
+        let hash = writer.dedupe.hash(topic, id);
+        let wanted = Wanted { topic, id, hash, window_ms: *dedupe_window_ms };
+        Ok(self.taken(store, writer, now, &wanted)?.is_some())
+    }
+
     fn taken(
         &self,
         store: &SqliteStore,
@@ -172,7 +193,10 @@ impl<'a> Stage<'a> {
         if let Some(first) = self.duplicate_of(store, writer, now.0.saturating_sub(window_ms), wanted)? {
             return Ok(Some(first));
         }
-        let Some(made) = wanted.made else { return Ok(None) };
+        if !self.delayed && !self.any_id_held(writer)? {
+            return Ok(None);
+        }
+        let Some(made) = made_of(writer, wanted.topic)? else { return Ok(None) };
         let row = small::get(&writer.conn, Space::DueIds, &keys::due_id(wanted.topic, made, wanted.id))?;
         let Some((due, key)) = row.as_deref().and_then(resolve::holder) else { return Ok(None) };
         let waits = match key {
@@ -180,6 +204,15 @@ impl<'a> Stage<'a> {
             None => true,
         };
         Ok(waits.then(|| resolve::waiting(wanted.id, now, due, true)))
+    }
+
+    /// One look per commit, instead of one per id.
+    fn any_id_held(&self, writer: &Writer) -> Attempt<bool> {
+        if let Some(held) = self.ids_held.get() {
+            return Ok(*held);
+        }
+        let held = small::any(&writer.conn, Space::DueIds)?;
+        Ok(*self.ids_held.get_or_init(|| held))
     }
 
     fn duplicate_of(
@@ -304,6 +337,12 @@ impl<'a> Stage<'a> {
             }
         }
     }
+}
+
+/// The incarnation of the topic that stands inside the transaction.
+fn made_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
+    let row = small::get(&writer.conn, Space::Topics, &keys::topic(topic))?;
+    Ok(row.and_then(|row| TopicRow::made_of(&row)))
 }
 
 impl Staged {

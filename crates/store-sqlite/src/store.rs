@@ -1,25 +1,33 @@
 //! The handle, and the port's methods forwarded to their stages.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
-    Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store, StoreError,
-    StreamBounds,
+    Changes, CommitNumber, DiskUse, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store,
+    StoreError, StreamBounds,
 };
 use rusqlite::Connection;
 
+use crate::checkpoint::CHECKPOINT_OVERDUE_TIMES;
 use crate::checkpointer::Checkpointer;
+use crate::disk_use;
 use crate::error::{Attempt, Fault};
-use crate::index::Index;
+use crate::index::{Index, StreamState};
 use crate::load;
 use crate::locks::Locks;
+use crate::names::Names;
 use crate::options::SqliteOptions;
 use crate::pool::Pool;
+use crate::progress::{self, Progress, Step};
 use crate::quarantine::{Quarantine, Quarantined};
+use crate::real_path;
+use crate::serve_lock::ServeLock;
 use crate::small;
 use crate::write::Writer;
 
@@ -35,13 +43,28 @@ pub struct SqliteStore {
     pub(crate) quarantine: Quarantine,
     pub(crate) options: SqliteOptions,
     pub(crate) checkpointer: Checkpointer,
+    pub(crate) progress: Progress,
+    path: PathBuf,
+    pub(crate) names: Names,
+    /// The last checkpoint with the writer's turn left something in the log, which a reader needs.
+    pub(crate) wal_held: AtomicBool,
+    /// The store is being retired, and what it holds is not saved yet.
+    pub(crate) suspended: AtomicBool,
     pub(crate) locks: Arc<Locks>,
+    /// Runs once, when a commit has given its turn back and still has to remember ids.
+    #[cfg(test)]
+    pub(crate) after_turn: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl SqliteStore {
     /// Opens the store at `path`, creating it if there is none.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        crate::open::open(path, options)
+        crate::open::open(&real_path::of_store(path)?, options)
+    }
+
+    /// Opens the very store that `lock` is for, creating it if there is none.
+    pub fn open_served(lock: &ServeLock, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+        crate::open::open(lock.database(), options)
     }
 
     pub(crate) fn assemble(
@@ -59,8 +82,20 @@ impl SqliteStore {
             index: RwLock::new(index),
             quarantine: Quarantine::default(),
             options,
+            progress: Progress::default(),
+            path: path.to_owned(),
+            names: Names::note(path, &locks),
+            wal_held: AtomicBool::new(false),
+            suspended: AtomicBool::new(false),
             locks,
+            #[cfg(test)]
+            after_turn: Mutex::default(),
         }
+    }
+
+    /// The file itself, however it was named.
+    pub fn path(&self) -> &Path {
+        self.readers.path()
     }
 
     /// Whether a write has failed, here or in another process: nothing will be written until all have reopened.
@@ -129,27 +164,32 @@ impl SqliteStore {
     fn changes(&self, conn: &Connection, after: u64, commits_max: usize) -> Attempt<Changes> {
         let last = CommitNumber(self.index().last);
         if after == last.0 {
-            return Ok(Changes { last, runs: Vec::new(), complete: true });
+            return Ok(Changes { last, complete: true, ..Changes::default() });
         }
         let transaction = conn.unchecked_transaction()?;
         let remembered =
             load::first_commit(&transaction)?.is_some_and(|first| first <= after.saturating_add(1));
         if after > last.0 || !remembered {
-            return Ok(Changes { last, runs: Vec::new(), complete: false });
+            return Ok(Changes { last, ..Changes::default() });
         }
-        let mut changes = Changes { last: CommitNumber(after), runs: Vec::new(), complete: true };
+        let mut changes = Changes { last: CommitNumber(after), complete: true, ..Changes::default() };
+        let mut touched = BTreeSet::new();
         let index = self.index();
         load::records(&transaction, after, commits_max, |c, _, record| {
             if c > index.last {
                 return Ok(ControlFlow::Break(()));
             }
             changes.last = CommitNumber(c);
+            touched.extend(record.touched);
+            changes.delayed |= record.delayed;
             changes.runs.extend(record.runs.into_iter().filter_map(|(id, run)| {
                 let state = index.by_id(id).filter(|state| !state.row.dropped)?;
                 Some(Run { stream: state.row.stream.clone(), first: Offset(run.offset), count: run.count })
             }));
             Ok(ControlFlow::Continue(()))
         })?;
+        let live = touched.into_iter().filter_map(|id| index.by_id(id)).filter(|state| !state.row.dropped);
+        changes.trimmed = live.filter(|state| state.row.start > 1).map(StreamState::bounds).collect();
         Ok(changes)
     }
 }
@@ -175,6 +215,10 @@ impl Store for SqliteStore {
         self.reading(|conn| small::scan(conn, space, range, rows_max, small::Damaged::Refused))
     }
 
+    fn scan_keys(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<String>, StoreError> {
+        self.reading(|conn| small::scan_keys(conn, space, range, rows_max))
+    }
+
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
         self.reading_fresh(|_| Ok(self.index().live().map(|state| state.bounds()).collect()))
     }
@@ -185,6 +229,30 @@ impl Store for SqliteStore {
 
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.maintain_slice(rows_max)
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        let step = self.progress.step();
+        let held = if step == Step::Turn { self.locks.held() } else { None };
+        progress::describe(step, held)
+    }
+
+    fn has_others(&self) -> bool {
+        self.locks.others()
+    }
+
+    fn lost_names(&self) -> Option<String> {
+        self.misplaced()
+    }
+
+    fn retire(&self) -> Result<String, StoreError> {
+        self.retire_now()
+    }
+
+    fn disk_use(&self) -> Option<DiskUse> {
+        let overdue = self.options.wal_bytes.saturating_mul(CHECKPOINT_OVERDUE_TIMES);
+        let wal_stuck_from = self.wal_held.load(Relaxed).then_some(overdue);
+        disk_use::of(&self.path, self.options.disk_free_bytes_min, wal_stuck_from)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The one way a transaction is written: turn, level, BEGIN, what others did, the work, COMMIT, publication.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use millrace_model::Durability;
 use millrace_store::StoreError;
@@ -13,6 +14,8 @@ use crate::error::{Attempt, Fault};
 use crate::fold::FoldJob;
 use crate::index::StreamRow;
 use crate::load;
+use crate::progress::Step;
+use crate::schema::{self, MIGRATIONS};
 use crate::store::SqliteStore;
 
 /// What only the writing thread touches.
@@ -29,6 +32,8 @@ pub(crate) struct Writer {
     /// Every event up to this commit has been folded.
     pub(crate) prune_through: u64,
     pub(crate) pruned_through: u64,
+    /// Ids whose events are gone may have had their time: set by every fold, and once when the store is opened.
+    pub(crate) forgets_gone: bool,
     /// About how much this handle has written to the WAL since it was last emptied.
     pub(crate) wal_bytes: u64,
     pub(crate) scratch: Vec<u8>,
@@ -36,7 +41,7 @@ pub(crate) struct Writer {
     pub(crate) purging: HashMap<i64, String>,
 }
 
-/// What a transaction did to streams, for its row in `commits` and for the index.
+/// What a transaction did to streams and delayed events, for its row in `commits` and for the index.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     pub(crate) record: Record,
@@ -51,7 +56,7 @@ impl Change {
     }
 
     fn is_empty(&self) -> bool {
-        self.record.runs.is_empty() && self.record.touched.is_empty()
+        self.record.runs.is_empty() && self.record.touched.is_empty() && !self.record.delayed
     }
 }
 
@@ -65,6 +70,7 @@ impl Writer {
             fold: None,
             prune_through: 0,
             pruned_through: 0,
+            forgets_gone: true,
             wal_bytes: 0,
             scratch: Vec::new(),
             purging: HashMap::new(),
@@ -76,8 +82,9 @@ impl Writer {
         if self.level != Some(level) {
             let value = match level {
                 Durability::Fsync => "FULL",
-                Durability::Os => "NORMAL",
-                Durability::Memory => "OFF",
+                // Never OFF: the header of a WAL that starts over would not be synced either, and after a power cut
+                // frames of before could be replayed over newer pages, those of synced commits among them.
+                Durability::Os | Durability::Memory => "NORMAL",
             };
             self.conn.pragma_update(None, "synchronous", value)?;
             self.level = Some(level);
@@ -91,6 +98,11 @@ impl Writer {
         let _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
 
+    /// Forgets what was noted for a transaction that then did not happen.
+    fn rolled_back(&mut self) {
+        self.purging.clear();
+    }
+
     pub(crate) fn run(&self, sql: &str) -> Attempt<()> {
         self.conn.prepare_cached(sql)?.execute([])?;
         Ok(())
@@ -99,30 +111,34 @@ impl Writer {
 
 /// Why a transaction did not happen.
 enum Stopped {
-    Earlier(String),
+    /// The store has this schema version, which is not ours. Nothing was written.
+    Outdated(usize),
     Now(Fault),
     /// It met a damaged page before anything was written, and was rolled back.
     Damaged(Fault),
 }
 
-impl From<Fault> for Stopped {
-    fn from(fault: Fault) -> Stopped {
-        Stopped::Now(fault)
+fn outdated(found: usize) -> StoreError {
+    StoreError::Outdated { found, known: MIGRATIONS.len() }
+}
+
+impl<E: Into<Fault>> From<E> for Stopped {
+    fn from(error: E) -> Stopped {
+        Stopped::Now(error.into())
     }
 }
 
 impl SqliteStore {
-    /// Runs `work` as one transaction. Every failure poisons: whether any of it reached the disk is not known.
+    /// Runs `work` as one transaction. A failure poisons, unless it is known that nothing was written.
     pub(crate) fn transact<T>(
         &self,
         writer: &mut Writer,
         level: Durability,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<T, StoreError> {
-        match self.try_transact(writer, level, work) {
+        match self.transact_unless_damaged(writer, level, work)? {
             Ok(done) => Ok(done),
-            Err(Stopped::Earlier(reason)) => Err(StoreError::Poisoned(reason)),
-            Err(Stopped::Now(fault) | Stopped::Damaged(fault)) => Err(self.poison(writer, &fault)),
+            Err(damaged) => Err(self.poison(writer, &damaged)),
         }
     }
 
@@ -133,27 +149,40 @@ impl SqliteStore {
         level: Durability,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<Attempt<T>, StoreError> {
-        match self.try_transact(writer, level, work) {
+        let _working = self.progress.begin(Step::Turn);
+        // Not to get the turn is not to have begun.
+        let _turn = self.locks.turn().map_err(|error| StoreError::Busy(error.to_string()))?;
+        // Only now: the writer before us may have failed while we waited.
+        if let Some(reason) = self.locks.poisoned() {
+            return Err(StoreError::Poisoned(reason.to_owned()));
+        }
+        if self.suspended.load(Relaxed) {
+            return Err(StoreError::Busy("its files have lost their names".to_owned()));
+        }
+        // The failure is dealt with before the turn is given back: nobody writes between it and the flag.
+        match self.in_turn(writer, level, work) {
             Ok(done) => Ok(Ok(done)),
             Err(Stopped::Damaged(fault)) => Ok(Err(fault)),
-            Err(Stopped::Earlier(reason)) => Err(StoreError::Poisoned(reason)),
-            Err(Stopped::Now(fault)) => Err(self.poison(writer, &fault)),
+            Err(Stopped::Outdated(found)) => Err(outdated(found)),
+            Err(Stopped::Now(fault)) => Err(self.failed(writer, &fault)),
         }
     }
 
-    fn try_transact<T>(
+    fn in_turn<T>(
         &self,
         writer: &mut Writer,
         level: Durability,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<T, Stopped> {
-        let _turn = self.locks.turn().map_err(Fault::from)?;
-        // Only now: the writer before us may have failed while we waited.
-        if let Some(reason) = self.locks.poisoned() {
-            return Err(Stopped::Earlier(reason.to_owned()));
-        }
+        self.progress.set(Step::FileLock);
         writer.sync_level(level)?;
         writer.run("BEGIN IMMEDIATE")?;
+        let found = schema::version_inside(&writer.conn)?;
+        if found != MIGRATIONS.len() {
+            writer.run("ROLLBACK")?;
+            return Err(Stopped::Outdated(found));
+        }
+        self.progress.set(Step::Work);
         if load::last_commit(&writer.conn)? != self.index().last {
             self.catch_up(&writer.conn)?;
         }
@@ -168,11 +197,29 @@ impl SqliteStore {
         if !change.is_empty() {
             self.record(writer, c, &change)?;
         }
+        self.progress.set(Step::Commit);
         writer.run("COMMIT")?;
         if !change.is_empty() {
             self.index_mut().apply(c, &change.record, change.rows);
         }
         Ok(done)
+    }
+
+    /// What a failed transaction means for the store. Inside the turn.
+    fn failed(&self, writer: &mut Writer, fault: &Fault) -> StoreError {
+        let Some(error) = fault.wrote_nothing() else { return self.poison(writer, fault) };
+        // SQLite has rolled back on its own after some of these errors.
+        if !writer.conn.is_autocommit()
+            && let Err(fault) = writer.run("ROLLBACK")
+        {
+            return self.poison(writer, &fault);
+        }
+        writer.rolled_back();
+        if matches!(error, StoreError::NoSpace(_)) {
+            // A log that is copied and starts over has the room it took before.
+            writer.wal_bytes = writer.wal_bytes.max(self.options.wal_bytes);
+        }
+        error
     }
 
     fn record(&self, writer: &mut Writer, c: u64, change: &Change) -> Attempt<()> {

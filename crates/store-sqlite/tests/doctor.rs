@@ -65,7 +65,7 @@ fn a_healthy_store_has_nothing_to_tell() {
     while store.maintain(100).unwrap().more {}
     let examined = examine(&path);
     assert!(examined.findings.list().is_empty(), "{:#?}", examined.findings.list());
-    assert_eq!((examined.events, examined.schema_version), (56, Some(5)));
+    assert_eq!((examined.events, examined.schema_version), (56, Some(6)));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn versions_and_strangers_are_told_apart() {
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.pragma_update(None, "user_version", 99).unwrap();
     drop(conn);
-    assert_finds(&path, "schema version 99, this build knows up to 5");
+    assert_finds(&path, "schema version 99, this build knows up to 6");
     let stranger = folder.path().join("stranger.db");
     rusqlite::Connection::open(&stranger).unwrap().execute_batch("CREATE TABLE mine (x)").unwrap();
     assert_finds(&stranger, "is no Millrace store");

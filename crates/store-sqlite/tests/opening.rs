@@ -21,7 +21,7 @@ fn a_new_store_is_created_with_its_folders_and_marked_as_ours() {
     drop(SqliteStore::open(&path, SqliteOptions::default()).unwrap());
     let conn = rusqlite::Connection::open(&path).unwrap();
     let pragma = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((pragma("application_id"), pragma("user_version")), (0x4d6c_7263, 5));
+    assert_eq!((pragma("application_id"), pragma("user_version")), (0x4d6c_7263, 6));
     let mode: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
 }
@@ -56,5 +56,5 @@ fn a_newer_version_is_refused_with_advice() {
     conn.pragma_update(None, "user_version", 99).unwrap();
     drop(conn);
     let reason = refusal(&path);
-    assert!(reason.contains("schema version 99, this build knows up to 5"), "{reason}");
+    assert!(reason.contains("schema version 99, this build knows up to 6"), "{reason}");
 }

@@ -4,31 +4,45 @@
 
 use std::path::Path;
 
-use millrace_model::{Offset, Outcome};
+use millrace_model::{Batch, Offset, Outcome};
 use millrace_store::conformance::build::{append, batch, stream};
 use millrace_store::{ReadLimit, Store, StoreError};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 const WHOLE: ReadLimit = ReadLimit { events_max: 100_000, bytes_max: usize::MAX };
 
-fn open(path: &Path, file_bytes_max: Option<u64>) -> SqliteStore {
-    SqliteStore::open(path, SqliteOptions { file_bytes_max, ..SqliteOptions::default() }).unwrap()
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
-/// Writes until the disk is full. Answers with how many events were confirmed before.
-fn fill(store: &SqliteStore) -> u64 {
-    let text = "x".repeat(2000);
-    for confirmed in 0.. {
-        match store.commit(&[batch(confirmed, vec![append(&stream("full", 0), &text)])]) {
-            Ok(outcomes) => assert!(matches!(outcomes[0], Outcome::Done(_))),
-            Err(StoreError::Poisoned(reason)) => {
-                assert!(reason.contains("full"), "{reason}");
-                return confirmed;
-            }
-            Err(other) => panic!("{other}"),
-        }
+fn sql(path: &Path, sql: &str) {
+    rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+}
+
+/// Makes the next transaction of every handle fail: a row of the bookkeeping cannot be read.
+fn spoil(path: &Path) {
+    sql(path, "INSERT INTO commits (c, seq, runs) SELECT max(c) + 1, max(seq), x'00' FROM commits");
+}
+
+fn mend(path: &Path) {
+    sql(path, "DELETE FROM commits WHERE runs = x'00'");
+}
+
+fn one_more() -> [Batch; 1] {
+    [batch(1, vec![append(&stream("t", 0), "more")])]
+}
+
+/// A store with ten events in which a transaction of `store` has failed.
+fn poison(store: &SqliteStore, path: &Path) {
+    for n in 0..10 {
+        store.commit(&[batch(n, vec![append(&stream("t", 0), "x")])]).unwrap();
     }
-    unreachable!()
+    spoil(path);
+    match store.commit(&one_more()) {
+        Err(StoreError::Poisoned(reason)) => assert!(reason.contains("damaged"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    mend(path);
 }
 
 #[allow(clippy::needless_pass_by_value)]
@@ -37,34 +51,32 @@ fn is_poisoned<T>(result: Result<T, StoreError>) -> bool {
 }
 
 #[test]
-fn a_full_disk_poisons_every_handle_and_reopening_finds_all_that_was_confirmed() {
+fn a_failed_transaction_poisons_every_handle_and_reopening_finds_all_that_was_confirmed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let (full, other) = (open(&path, Some(400 << 10)), open(&path, None));
-    let s = stream("full", 0);
-    let confirmed = fill(&full);
-    assert!(confirmed > 10);
-    let one_more = || [batch(1, vec![append(&s, "more")])];
-    assert!(is_poisoned(full.commit(&one_more())));
-    assert!(is_poisoned(full.maintain(10)));
+    let (failed, other) = (open(&path), open(&path));
+    let s = stream("t", 0);
+    poison(&failed, &path);
+    assert!(is_poisoned(failed.commit(&one_more())));
+    assert!(is_poisoned(failed.maintain(10)));
     assert!(
         is_poisoned(other.commit(&one_more())),
-        "the other handle has all the room it wants, and must not use it"
+        "the other handle met no failure, and must not write either"
     );
     assert!(is_poisoned(other.maintain(10)));
-    assert!(full.poisoned().is_some() && other.poisoned().is_some());
-    for store in [&full, &other] {
-        assert_eq!(store.read(&s, Offset(1), WHOLE).unwrap().events.len() as u64, confirmed);
+    assert!(failed.poisoned().is_some() && other.poisoned().is_some());
+    for store in [&failed, &other] {
+        assert_eq!(store.read(&s, Offset(1), WHOLE).unwrap().events.len(), 10);
     }
 
-    drop(full);
-    let third = open(&path, None);
+    drop(failed);
+    let third = open(&path);
     assert!(is_poisoned(third.commit(&one_more())), "as long as one handle is open, the flag stays");
     drop((other, third));
-    let fresh = open(&path, None);
+    let fresh = open(&path);
     assert_eq!(fresh.poisoned(), None);
     let Outcome::Done(done) = &fresh.commit(&one_more()).unwrap()[0] else { panic!() };
-    assert_eq!(done.appended[0].offset, Offset(confirmed + 1));
+    assert_eq!(done.appended[0].offset, Offset(11));
     assert_eq!(fresh.read(&s, Offset(1), WHOLE).unwrap().damaged, []);
 }
 
@@ -72,8 +84,8 @@ fn a_full_disk_poisons_every_handle_and_reopening_finds_all_that_was_confirmed()
 fn a_store_that_cannot_recover_is_readable_and_says_why_it_is_not_writable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = open(&path, Some(400 << 10));
-    let confirmed = fill(&store);
+    let store = open(&path);
+    poison(&store, &path);
     // Someone else's long read keeps the log from being emptied.
     let reader = rusqlite::Connection::open(&path).unwrap();
     reader.execute_batch("BEGIN").unwrap();
@@ -81,10 +93,10 @@ fn a_store_that_cannot_recover_is_readable_and_says_why_it_is_not_writable() {
     drop(store);
     let held =
         SqliteStore::open(&path, SqliteOptions { busy_timeout_ms: 50, ..SqliteOptions::default() }).unwrap();
-    assert!(held.poisoned().is_some_and(|reason| reason.contains("full")));
-    assert_eq!(held.read(&stream("full", 0), Offset(1), WHOLE).unwrap().events.len() as u64, confirmed);
+    assert!(held.poisoned().is_some_and(|reason| reason.contains("damaged")));
+    assert_eq!(held.read(&stream("t", 0), Offset(1), WHOLE).unwrap().events.len(), 10);
     drop((reader, held));
-    assert_eq!(open(&path, None).poisoned(), None);
+    assert_eq!(open(&path).poisoned(), None);
 }
 
 /// An opener that fails before it has recovered must not make the next one believe that there is nothing to recover.
@@ -92,7 +104,7 @@ fn a_store_that_cannot_recover_is_readable_and_says_why_it_is_not_writable() {
 fn the_flag_stays_up_until_somebody_has_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    fill(&open(&path, Some(400 << 10)));
+    poison(&open(&path), &path);
     let flag = || std::fs::read(folder.path().join("store.db-locks/poison")).unwrap()[0];
     assert_eq!(flag(), b'!');
 
@@ -104,21 +116,6 @@ fn the_flag_stays_up_until_somebody_has_recovered() {
     assert_eq!(flag(), b'!', "nobody has recovered yet");
 
     drop(stranger);
-    assert_eq!(open(&path, None).poisoned(), None);
+    assert_eq!(open(&path).poisoned(), None);
     assert_eq!(flag(), b'-');
-}
-
-#[test]
-fn a_batch_that_does_not_fit_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store.db");
-    let s = stream("full", 0);
-    let store = open(&path, Some(1 << 20));
-    store.commit(&[batch(1, vec![append(&s, "kept")])]).unwrap();
-    let large = batch(2, (0..4).map(|_| append(&s, &"x".repeat(1 << 20))).collect());
-    assert!(is_poisoned(store.commit(&[batch(2, vec![append(&s, "same commit")]), large])));
-    assert_eq!(store.read(&s, Offset(1), WHOLE).unwrap().events.len(), 1);
-    drop(store);
-    let again = open(&path, None);
-    assert_eq!(again.read(&s, Offset(1), WHOLE).unwrap().events.len(), 1);
 }

@@ -12,6 +12,7 @@ pub mod conformance;
 mod error;
 mod memory;
 mod newest;
+mod pace;
 mod port;
 pub mod resolve;
 mod rows;
@@ -19,7 +20,9 @@ mod rows;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use newest::newest_commit;
+pub use pace::Pace;
 pub use port::{
-    Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store, StreamBounds,
+    Changes, CommitNumber, DiskUse, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store,
+    StreamBounds,
 };
 pub use rows::each_row;

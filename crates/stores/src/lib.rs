@@ -8,5 +8,5 @@
 mod open;
 mod url;
 
-pub use open::{OpenError, OpenedStore, open_shared, open_store};
+pub use open::{OpenError, OpenedStore, open_shared, open_store, opening_waits_for};
 pub use url::{StoreUrl, StoreUrlError};

@@ -1,7 +1,7 @@
 //! Opening: alone, to serve it to others, or beside everybody else.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_model::Durability;
@@ -41,13 +41,18 @@ impl fmt::Debug for OpenedStore {
     }
 }
 
-/// Opens a store for serving, making it if it is not there: nobody else serves it as long as this lives. Blocks.
+/// Opens a store for serving, making it if it is not there: nobody else serves it as long as this lives. A store that
+/// cannot be written because of an earlier failure is refused. Blocks.
 pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
         StoreUrl::Sqlite(path) => {
             let lock = ServeLock::acquire(path)?;
-            Ok(OpenedStore { lock: Some(lock), ..open_sqlite(path, sqlite)? })
+            let store = SqliteStore::open_served(&lock, sqlite)?;
+            match store.poisoned() {
+                Some(reason) => Err(StoreError::Poisoned(reason).into()),
+                None => Ok(OpenedStore { lock: Some(lock), ..opened(store) }),
+            }
         }
     }
 }
@@ -56,7 +61,15 @@ pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, 
 pub fn open_shared(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
-        StoreUrl::Sqlite(path) => Ok(open_sqlite(path, sqlite)?),
+        StoreUrl::Sqlite(path) => Ok(opened(SqliteStore::open(path, sqlite)?)),
+    }
+}
+
+/// What somebody who opens this store now waits for, should another process be in the way. Only looks.
+pub fn opening_waits_for(url: &StoreUrl) -> Option<String> {
+    match url {
+        StoreUrl::Memory => None,
+        StoreUrl::Sqlite(path) => millrace_store_sqlite::opening_waits_for(path),
     }
 }
 
@@ -65,9 +78,10 @@ fn memory() -> OpenedStore {
     OpenedStore { store, durability_max: Durability::Memory, path: None, lock: None }
 }
 
-fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<OpenedStore, StoreError> {
-    let store = Arc::new(SqliteStore::open(path, options)?);
-    Ok(OpenedStore { store, durability_max: Durability::Fsync, path: Some(path.to_owned()), lock: None })
+fn opened(store: SqliteStore) -> OpenedStore {
+    let store = Arc::new(store);
+    let path = Some(store.path().to_owned());
+    OpenedStore { store, durability_max: Durability::Fsync, path, lock: None }
 }
 
 #[cfg(test)]
@@ -84,5 +98,14 @@ mod tests {
         assert!(shared.is_served_elsewhere() && !served.is_served_elsewhere());
         drop(served);
         assert!(!shared.is_served_elsewhere());
+        // Under another name it is the same store.
+        let link = folder.path().join("link.db");
+        std::os::unix::fs::symlink("new/store.db", &link).unwrap();
+        let served = open_store(&StoreUrl::Sqlite(link.clone()), SqliteOptions::default()).unwrap();
+        assert!(shared.is_served_elsewhere());
+        let refused = open_store(&url, SqliteOptions::default()).unwrap_err().to_string();
+        assert!(refused.contains("already served by process"), "{refused}");
+        let through = open_shared(&StoreUrl::Sqlite(link), SqliteOptions::default()).unwrap();
+        assert!(through.is_served_elsewhere() && !served.is_served_elsewhere());
     }
 }

@@ -56,6 +56,7 @@ codes! {
     FilterConflict "filter_conflict" 409 "The group has another filter",
     GroupBusy "group_busy" 409 "The group is busy",
     LimitReached "limit_reached" 429 "A limit is reached",
+    SchemaMismatch "schema_mismatch" 422 "The payload does not match the topic's schema",
     StorageFailed "storage_failed" 503 "The store has failed",
     ShuttingDown "shutting_down" 503 "The server is shutting down",
 }

@@ -1,9 +1,12 @@
 //! The envelope: a committed event as subscribers and readers see it.
 
-use millrace_model::{Event, EventId, Headers, JsonText, Offset, Partition, Timestamp, TopicName};
+use millrace_model::{
+    Event, EventId, Headers, JsonText, Offset, PRIORITY_DEFAULT, Partition, Priority, Timestamp, TopicName,
+};
+use sha2::{Digest, Sha256};
 
 use crate::error::FrameError;
-use crate::event::{read_headers, read_id};
+use crate::event::{read_headers, read_id, read_priority};
 use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX, needed};
 use crate::text::{push_display, push_json_member, push_member, push_string, push_string_member};
@@ -17,9 +20,21 @@ pub struct Envelope {
     pub partition: Partition,
     pub offset: Offset,
     pub headers: Option<Headers>,
+    /// 100 where it is not shown.
+    pub priority: Priority,
     pub payload: JsonText,
+    /// SHA-256 of the payload's bytes as they stand here, in hexadecimal digits, where it was asked for.
+    pub payload_sha256: Option<Box<str>>,
     /// Which delivery this is; 1 where it is not shown.
     pub attempts: u32,
+}
+
+/// What an envelope shows beside the event itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The number of this delivery, shown from the second on.
+    pub attempts: u32,
+    pub payload_sha256: bool,
 }
 
 impl Envelope {
@@ -37,6 +52,8 @@ impl Envelope {
             partition: Partition(needed(Field::Partition, fields.small(Field::Partition, 0..=u32::MAX)?)?),
             offset: Offset(needed(Field::Offset, fields.integer(Field::Offset, 0..=INTEGER_MAX)?)?),
             headers: read_headers(fields)?,
+            priority: read_priority(fields)?,
+            payload_sha256: fields.text(Field::PayloadSha256)?.map(Into::into),
             payload: JsonText::from_checked(payload),
             attempts: fields.small(Field::Attempts, 1..=u32::MAX)?.unwrap_or(1),
         })
@@ -53,15 +70,18 @@ impl Envelope {
                 partition: self.partition,
                 offset: self.offset,
                 headers: self.headers.as_ref(),
+                priority: self.priority,
                 payload: &self.payload,
+                payload_sha256: self.payload_sha256.as_deref(),
                 attempts: self.attempts,
             },
         );
     }
 }
 
-/// Appends the envelope of a stored event; `attempts` is shown from the second delivery on.
-pub fn write_envelope(out: &mut String, event: &Event, attempts: u32) {
+/// Appends the envelope of a stored event.
+pub fn write_envelope(out: &mut String, event: &Event, shown: Shown) {
+    let digest = shown.payload_sha256.then(|| format!("{:x}", Sha256::digest(event.body.payload.bytes())));
     push_parts(
         out,
         &Parts {
@@ -72,8 +92,10 @@ pub fn write_envelope(out: &mut String, event: &Event, attempts: u32) {
             partition: event.stream.partition,
             offset: event.offset,
             headers: event.body.headers.as_ref(),
+            priority: event.body.priority,
             payload: &event.body.payload,
-            attempts,
+            payload_sha256: digest.as_deref(),
+            attempts: shown.attempts,
         },
     );
 }
@@ -86,7 +108,9 @@ struct Parts<'a> {
     partition: Partition,
     offset: Offset,
     headers: Option<&'a Headers>,
+    priority: Priority,
     payload: &'a JsonText,
+    payload_sha256: Option<&'a str>,
     attempts: u32,
 }
 
@@ -104,6 +128,12 @@ fn push_parts(out: &mut String, parts: &Parts<'_>) {
     push_display(out, format_args!(",\"partition\":{},\"offset\":{}", parts.partition, parts.offset));
     if let Some(headers) = parts.headers {
         push_json_member(out, "headers", headers.json().as_str());
+    }
+    if parts.priority != PRIORITY_DEFAULT {
+        push_member(out, "priority", parts.priority.0);
+    }
+    if let Some(digest) = parts.payload_sha256 {
+        push_string_member(out, "payload_sha256", digest);
     }
     push_json_member(out, "payload", parts.payload.as_str());
     if parts.attempts > 1 {

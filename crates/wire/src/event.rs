@@ -30,12 +30,17 @@ pub(crate) fn push_deliver_at(out: &mut String, at: DeliverAt) {
     }
 }
 
+/// The default where it is absent or null.
+pub(crate) fn read_priority(fields: &Fields<'_>) -> Result<Priority, FrameError> {
+    match fields.get(Field::Priority) {
+        None => Ok(PRIORITY_DEFAULT),
+        Some(raw) => raw.get().parse().map(Priority).map_err(|_| FrameError::wrong(Field::Priority, raw)),
+    }
+}
+
 pub(crate) fn read_event(fields: &Fields<'_>) -> Result<NewEvent, FrameError> {
     let payload = needed(Field::Payload, fields.given(Field::Payload))?;
-    let priority = match fields.get(Field::Priority) {
-        None => PRIORITY_DEFAULT,
-        Some(raw) => Priority(raw.get().parse().map_err(|_| FrameError::wrong(Field::Priority, raw))?),
-    };
+    let priority = read_priority(fields)?;
     Ok(NewEvent {
         id: read_id(fields)?,
         body: Arc::new(EventBody {

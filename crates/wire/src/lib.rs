@@ -31,15 +31,14 @@ mod text;
 
 pub use about::About;
 pub use client_frame::{
-    Ack, AckMode, AuthToken, ClientFrame, ClientRequest, Flow, Nack, Publish, PublishBatch, Subscribe,
-    Unsubscribe,
+    Ack, AuthToken, ClientFrame, ClientRequest, Flow, Nack, Publish, PublishBatch, Subscribe, Unsubscribe,
 };
 pub use cloud_event::{
     CE_PREFIX, CLOUD_EVENT, CLOUD_EVENTS, CloudEvent, parse_cloud_event, parse_cloud_events,
     write_cloud_event,
 };
 pub use code::ErrorCode;
-pub use envelope::{Envelope, write_envelope};
+pub use envelope::{Envelope, Shown, write_envelope};
 pub use error::FrameError;
 pub use event::write_event;
 pub use position::Position;

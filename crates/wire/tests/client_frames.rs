@@ -44,7 +44,7 @@ fn good_frames_are_read_and_written() {
         ),
         (
             r#"{"type":"SUBSCRIBE","topic":"a","group":"g","from":{"kind":"latest","value":null},"max_inflight":1,"ack_mode":"cumulative","filter":{}}"#,
-            r#"{"type":"SUBSCRIBE","topic":"a","group":"g","from":{"kind":"latest"},"max_inflight":1}"#,
+            r#"{"type":"SUBSCRIBE","topic":"a","group":"g","from":{"kind":"latest"},"max_inflight":1,"ack_mode":"cumulative"}"#,
         ),
         (
             r#"{"type":"SUBSCRIBE","topic":"a","group":"g","from":{"kind":"offset","value":0,"reset":true},"ack_mode":"individual","filter":{"key":"k","header":["n","v"]}}"#,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{
     DeliverAt, Durability, Event, EventBody, EventId, JsonText, Namespace, Offset, Partition, Timestamp,
-    TopicKey, TopicName,
+    TopicConfig, TopicKey, TopicName, TopicPatch,
 };
 use millrace_wire::http::{
     EventsPage, Problem, PublishBody, Replay, Seek, TopicBody, TopicDoc, parse_topic_patch, write_events_page,
@@ -49,20 +49,25 @@ fn bad_bodies_to_publish_are_refused() {
 fn a_topic_with_its_settings_comes_back() {
     let text = r#"{"topic":"a","partitions":4,"retentionMs":1000,"retentionBytes":9,"maxAttempts":3,"ackTimeoutMs":50,"dedupeWindowMs":0,"durability":"os"}"#;
     let body = TopicBody::parse(text).unwrap();
-    assert_eq!(body.config.durability, Some(Durability::Os));
+    assert_eq!(body.settings.durability, Some(Some(Durability::Os)));
+    let config = TopicConfig::default().patched(&body.settings).unwrap();
+    let doc = serde_json::from_str::<TopicDoc>(text).unwrap();
+    assert_eq!(doc.config, config);
     let mut out = String::new();
-    body.write(&mut out);
+    doc.write(&mut out);
     assert_eq!(out, text);
-    assert_eq!(serde_json::from_str::<TopicDoc>(text).unwrap().config, body.config);
 }
 
 #[test]
 fn null_settings_are_absent_and_unknown_ones_ignored() {
     let body = TopicBody::parse(
-        r#"{"topic":"a","partitions":null,"retentionMs":null,"durability":null,"compact":false,"publishACL":null,"colour":1}"#,
+        r#"{"topic":"a","partitions":null,"retentionMs":null,"durability":null,"compact":null,"publishACL":null,
+            "groupACL":null,"schema":null,"sticky":null,"ackMode":null,"maxAttempts":null,"colour":1}"#,
     )
     .unwrap();
-    assert_eq!(body.config, Default::default());
+    assert_eq!(body.settings, TopicPatch::default());
+    let body = TopicBody::parse(r#"{"topic":"a","compact":false}"#).unwrap();
+    assert_eq!(body.settings, TopicPatch { compact: Some(false), ..TopicPatch::default() });
 }
 
 #[test]
@@ -138,7 +143,7 @@ fn a_page_of_events_is_written_and_read() {
         })
     };
     let mut out = String::new();
-    write_events_page(&mut out, "a", Partition(1), &[event(3), event(4)], Offset(5));
+    write_events_page(&mut out, "a", Partition(1), &[event(3), event(4)], Offset(5), false);
     assert_eq!(
         out,
         r#"{"topic":"a","partition":1,"events":[{"id":"i","ts":9,"topic":"a","partition":1,"offset":3,"payload":[1, 2]},{"id":"i","ts":9,"topic":"a","partition":1,"offset":4,"payload":[1, 2]}],"next":5}"#
@@ -161,8 +166,8 @@ fn a_problem_says_what_where_and_which_code() {
 #[test]
 fn access_lists_are_read_kept_apart_from_absence_and_written() {
     let body = TopicBody::parse(r#"{"topic":"a","publishACL":[],"subscribeACL":["bob","!eve"]}"#).unwrap();
-    let mut text = String::new();
-    body.write(&mut text);
+    let config = TopicConfig::default().patched(&body.settings).unwrap();
+    let text = serde_json::to_string(&config).unwrap();
     assert!(text.contains(r#""publishACL":[],"subscribeACL":["bob","!eve"]"#), "{text}");
     let patch = millrace_wire::http::parse_topic_patch(r#"{"publishACL":null}"#).unwrap();
     assert_eq!((patch.publish_acl, patch.subscribe_acl), (Some(None), None));

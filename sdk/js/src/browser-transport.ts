@@ -1,6 +1,13 @@
 // The WebSocket that browsers have.
 
-import { CLOSE_NORMAL, CLOSE_TOO_LARGE, type Transport, type TransportEnd, type TransportEvents } from './transport.js';
+import {
+  CLOSE_ABNORMAL,
+  CLOSE_NORMAL,
+  CLOSE_TOO_LARGE,
+  type Transport,
+  type TransportEnd,
+  type TransportEvents,
+} from './transport.js';
 
 export function openBrowserTransport(url: string, _token: string | undefined, events: TransportEvents): Transport {
   const socket = new WebSocket(url);
@@ -12,7 +19,7 @@ export function openBrowserTransport(url: string, _token: string | undefined, ev
   socket.onmessage = (event: MessageEvent<unknown>) => events.received(String(event.data));
   // An error says nothing and is always followed by a close.
   socket.onclose = ({ code, reason }: CloseEvent) =>
-    end({ reason: reason || `closed with code ${code}`, oversize: code === CLOSE_TOO_LARGE });
+    end({ reason: reason || unsaid(code), oversize: code === CLOSE_TOO_LARGE });
   return {
     tokenSent: false,
     get unsentBytes() {
@@ -27,4 +34,10 @@ export function openBrowserTransport(url: string, _token: string | undefined, ev
       socket.close();
     },
   };
+}
+
+/** Browsers keep the reason of a failed connection from pages. */
+function unsaid(code: number): string {
+  if (code !== CLOSE_ABNORMAL) return `closed with code ${code}`;
+  return 'the browser tells no reason; is the server there, and is this page its --allow-origin?';
 }

@@ -2,7 +2,7 @@
 
 import { Deferred, refusal } from './deferred.js';
 import { defaultUrl, Endpoint } from './endpoint.js';
-import { BadPayload, BusError, Closed, Refused } from './errors.js';
+import { BadPayload, BusError, Closed, type Disconnected, Refused } from './errors.js';
 import type {
   AckFrame,
   AuthFrame,
@@ -17,11 +17,15 @@ import type {
 } from './frames.js';
 import { Link, type LinkState } from './link.js';
 import { Membership, type OnError, type OnMessage, type SubscribeRequest } from './membership.js';
+import { ObservedPublishes } from './observed.js';
 import { type BusClientOptions, DEFAULTS } from './options.js';
 import { outside } from './outside.js';
 import { batchReceiptOf, type Published, type PublishedBatch, receiptOf, type Scheduled } from './receipts.js';
+import { consoleReport } from './report.js';
 import { Requests } from './requests.js';
 import { Room } from './room.js';
+import { type PayloadSchema, Schemas } from './schema.js';
+import type { Ack } from './source-names.js';
 import { Subscription } from './subscription.js';
 import { Subscriptions } from './subscriptions.js';
 import { putTopic, type TopicConfig } from './topics.js';
@@ -45,6 +49,9 @@ export interface NackOptions {
  * on. One connection, any number of publishes in flight and of subscriptions. */
 export class BusClient {
   readonly #options: BusClientOptions;
+  readonly #onError: OnError;
+  readonly #schemas: Schemas;
+  readonly #publishes: ObservedPublishes;
   readonly #endpoint: Endpoint;
   readonly #link: Link;
   readonly #room: Room;
@@ -62,7 +69,10 @@ export class BusClient {
   constructor(url: string = defaultUrl(), options: BusClientOptions = {}) {
     const settings = { ...DEFAULTS, ...options };
     this.#options = options;
-    this.#endpoint = new Endpoint(url, options.namespace);
+    this.#onError = options.onError ?? consoleReport();
+    this.#schemas = new Schemas(options.schemas);
+    this.#publishes = new ObservedPublishes((error) => outside(() => this.#onError(error)));
+    this.#endpoint = new Endpoint(url, options.namespace, options.payloadSha256);
     // No text has more characters than bytes.
     const { publishesInflightMax, publishCharsInflightMax, frameBytesMax } = settings;
     this.#room = new Room(publishesInflightMax, publishCharsInflightMax, frameBytesMax);
@@ -72,6 +82,7 @@ export class BusClient {
       {
         url: this.#endpoint.ws,
         token: options.token,
+        tls: options.tls,
         backoff: options.backoff ?? {},
         idleTimeoutMs: settings.idleTimeoutMs,
         giveUpAfterMs: options.giveUpAfterMs ?? Infinity,
@@ -82,8 +93,9 @@ export class BusClient {
         received: (text) => this.#received(text),
         silent: () => this.#link.send('{"type":"PING"}'),
         lost: (end) => this.#lost(end),
+        disconnected: (error) => this.#disconnected(error),
         failed: (error) => this.#end(error),
-        changed: (state) => outside(() => this.#options.onState?.(state)),
+        changed: (state, reason) => outside(() => this.#options.onState?.(state, reason)),
       },
     );
     this.#link.start();
@@ -121,8 +133,9 @@ export class BusClient {
     const options = optionsOf(keyOrOptions ?? {});
     // Plain JavaScript can bring headers behind options too: they are not dropped.
     const given: PublishOptions = { ...(headers ? { headers } : {}), ...options };
-    const frame: PublishFrame<T> = { type: 'PUBLISH', topic, ...given, id: given.id ?? uuidv7(), payload };
-    return this.#publish(frame, (answer) => ('offsets' in answer ? undefined : receiptOf(answer)));
+    const id = given.id ?? uuidv7();
+    const frame: PublishFrame<T> = { type: 'PUBLISH', topic, ...given, id, payload };
+    return this.#publish(frame, [id], (answer) => ('offsets' in answer ? undefined : receiptOf(answer)));
   }
 
   /** All of them or none. Each gets an id of its own if it has none. */
@@ -130,7 +143,15 @@ export class BusClient {
     const named = events.map((event) => ({ ...event, id: event.id ?? uuidv7() }));
     const ids = named.map(({ id }) => id);
     const frame: PublishBatchFrame<T> = { type: 'PUBLISH_BATCH', topic, events: named };
-    return this.#publish(frame, (answer) => ('offsets' in answer ? batchReceiptOf(answer, ids) : undefined));
+    return this.#publish(frame, ids, (answer) => ('offsets' in answer ? batchReceiptOf(answer, ids) : undefined));
+  }
+
+  /** From now on payloads of this topic are checked, on publish and on receipt; `undefined` ends that. A publish that
+   * does not match is refused with `SchemaMismatch` and sent as it was given if it does. A delivery that does not match
+   * is told to `onError` and given back with a NACK, so that it ends as a dead letter; handlers get what the schema
+   * made of the payload. */
+  useSchema(topic: string, schema: PayloadSchema | undefined): void {
+    this.#schemas.set(topic, schema);
   }
 
   /** Resolves when the next publish, whatever its size, will not be refused with `QueueFull`, if nobody else comes
@@ -149,8 +170,8 @@ export class BusClient {
    * without it the client's own does. */
   subscribe<T = unknown>(req: SubscribeRequest, onMessage: OnMessage<T>, onError?: OnError): Subscription {
     if (this.#ended) throw this.#ended;
-    const report = onError ?? this.#options.onError ?? (() => {});
-    // The server knows no types: that payloads are `T` is the caller's word.
+    const report = onError ?? this.#onError;
+    // The server knows no types: that payloads are `T` is the caller's word, or the schema's.
     const member = new Membership(req, onMessage as OnMessage, (error, message) =>
       outside(() => report(error, message)),
     );
@@ -160,7 +181,7 @@ export class BusClient {
 
   /** Sends an ACK or NACK frame, or acknowledges a message. It is not confirmed, and dropped if the delivery came on a
    * connection that is gone: the event is delivered again then. */
-  ack(frame: AckFrame | NackFrame | MessageFrame): void {
+  ack(frame: AckFrame | NackFrame | Ack | MessageFrame): void {
     this.#subscriptions.answer(frame.type === 'MESSAGE' ? ackOf(frame) : frame, frame);
   }
 
@@ -196,9 +217,12 @@ export class BusClient {
     return this.#confirmed((waiter) => this.#requests.ask({ type: 'PING' }, waiter));
   }
 
-  /** Creates a topic with settings of its own; without this, topics come into being by their first use. */
+  /**
+   * Creates a topic with settings of its own; without this, topics come into being by their first use. A topic that exists
+   * keeps the settings that are not given.
+   */
   registerTopic(topic: string, config: TopicConfig = {}): Promise<TopicConfig & { topic: string }> {
-    return putTopic(this.#endpoint.http('/topics'), this.#options.token, topic, config);
+    return putTopic(this.#endpoint.http('/topics'), this.#options.token, this.#options.tls, topic, config);
   }
 
   /** Sends what was asked before, then ends the connection. Publishes that are not confirmed by then fail with
@@ -211,12 +235,13 @@ export class BusClient {
 
   #publish<R>(
     frame: PublishFrame | PublishBatchFrame,
+    ids: string[],
     receipt: (answer: Extract<ServerFrame, { type: 'PUBLISHED' }>) => R | undefined,
   ): Promise<R> {
-    if (this.#ended) return refusal(this.#ended);
-    const deferred = new Deferred<R>();
+    const deferred = this.#publishes.begin<R>(frame.topic, ids);
     try {
-      checkPayloads(frame);
+      if (this.#ended) throw this.#ended;
+      checkPayloads(frame, this.#schemas);
       this.#requests.publish(frame, {
         settle: (answer) => {
           const made = answer.type === 'PUBLISHED' ? receipt(answer) : undefined;
@@ -268,15 +293,20 @@ export class BusClient {
       // Whoever closes the client wants no more; the server gives it to another member.
       if (this.#ended) return;
       if (this.#credits !== undefined) this.#credits = Math.max(0, this.#credits - 1);
-      this.#subscriptions.deliver(frame);
+      this.#subscriptions.deliver(frame, this.#schemas);
     } else if (typeof frame.rid === 'number') {
       this.#requests.answered(frame.rid, frame);
     } else if (frame.rid === AUTH_RID) {
       this.#authenticated(frame);
     } else if (frame.type === 'ERROR') {
       this.#oversize ||= frame.code === 'too_large';
-      if (!this.#subscriptions.notice(frame)) outside(() => this.#options.onError?.(new Refused(frame)));
+      if (!this.#subscriptions.notice(frame)) outside(() => this.#onError(new Refused(frame)));
     }
+  }
+
+  #disconnected(error: Disconnected): void {
+    this.#requests.unreachable(error.reason);
+    outside(() => this.#onError(error));
   }
 
   #lost(end: TransportEnd): void {
@@ -321,11 +351,12 @@ function parse(text: string): ServerFrame | undefined {
 }
 
 /** JSON leaves out what it cannot say, and the server would find the payload missing. */
-function checkPayloads(frame: PublishFrame | PublishBatchFrame): void {
+function checkPayloads(frame: PublishFrame | PublishBatchFrame, schemas: Schemas): void {
   for (const { payload } of frame.type === 'PUBLISH' ? [frame] : frame.events) {
     if (payload === undefined || typeof payload === 'function' || typeof payload === 'symbol') {
       throw new BadPayload(`it is ${payload === undefined ? 'undefined' : `a ${typeof payload}`}`);
     }
+    schemas.parse(frame.topic, payload);
   }
 }
 

@@ -5,18 +5,18 @@ export class Deferred<T> {
   resolve!: (value: T) => void;
   reject!: (error: Error) => void;
 
-  constructor() {
-    this.promise = new Promise<T>((resolve, reject) => {
+  constructor(PromiseClass: PromiseConstructor = Promise) {
+    this.promise = new PromiseClass<T>((resolve, reject) => {
       this.resolve = resolve;
       this.reject = reject;
     });
-    // Whoever awaits the promise is still told. Whoever does not, as the source document's callers of `publish`, must
-    // not lose the process over it.
-    this.promise.catch(() => {});
+    // Callers that await the promise are still told. Callers that do not, as those of the source document's `publish`,
+    // must not lose the process over it. `Promise.prototype.then`, because this call is no caller's interest.
+    Promise.prototype.then.call(this.promise, undefined, () => {});
   }
 }
 
-/** A promise that failed before it began, under the same rule. */
+/** Returns a promise that failed before it began, under the same rule. */
 export function refusal<T>(error: Error): Promise<T> {
   const deferred = new Deferred<T>();
   deferred.reject(error);

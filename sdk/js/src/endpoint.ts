@@ -3,6 +3,7 @@
 import { BadUrl } from './errors.js';
 
 const URL_DEFAULT = 'ws://127.0.0.1:7070';
+/** Of a broker itself. Behind `wss://` and `https://` there is a proxy as a rule, on the port of the scheme. */
 const PORT_DEFAULT = '7070';
 
 /** `BUS_URL`, or a broker on this machine. Browsers have no environment. */
@@ -12,9 +13,10 @@ export function defaultUrl(): string {
 
 export class Endpoint {
   readonly #url: URL;
+  readonly #payloadSha256: boolean;
 
-  /** `ws[s]://HOST[:PORT][/PATH]`; `http[s]://` is taken as the same place. */
-  constructor(text: string, namespace?: string) {
+  /** `ws[s]://HOST[:PORT][/PATH]`; `http[s]://` is taken as the same place. Without a port: 443 with TLS, else 7070. */
+  constructor(text: string, namespace?: string, payloadSha256 = false) {
     const match = /^(ws|http)(s?):\/\/(.*)$/i.exec(text);
     if (!match) throw new BadUrl(text, 'give ws://HOST:PORT/');
     const rest = match[3] ?? '';
@@ -28,12 +30,16 @@ export class Endpoint {
     }
     // Asked of the text: a `URL` hides a port that is its scheme's default.
     const portGiven = /^[^/]*:\d+(\/|$)/.test(rest);
-    if (!portGiven) this.#url.port = PORT_DEFAULT;
+    if (!portGiven && !match[2]) this.#url.port = PORT_DEFAULT;
     if (namespace !== undefined) this.#url.searchParams.set('namespace', namespace);
+    this.#payloadSha256 = payloadSha256;
   }
 
   get ws(): string {
-    return this.#url.href;
+    if (!this.#payloadSha256) return this.#url.href;
+    const url = new URL(this.#url.href);
+    url.searchParams.set('payload_sha256', 'true');
+    return url.href;
   }
 
   /** An address of the HTTP interface, in the same namespace. */

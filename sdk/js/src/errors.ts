@@ -70,16 +70,63 @@ export class TooLarge extends BusError {
 export class Rejected extends BusError {
   readonly status: number;
 
-  constructor(url: string, status: number) {
-    super('rejected', `${url} refused the connection with status ${status}`);
+  constructor(url: string, status: number, reason?: string) {
+    super('rejected', `${url} refused the connection with status ${status}${reason ? `: ${reason}` : ''}`);
     this.status = status;
   }
 }
 
-/** The client gave up connecting, as its options say. */
+/** The client gave up connecting, as its options say, or one request over HTTP did not reach the server. */
 export class Unreachable extends BusError {
+  constructor(url: string, reason: string, options?: ErrorOptions) {
+    super('unreachable', `cannot reach ${url}: ${reason}`, options);
+  }
+}
+
+/** There is no connection just now, and the client goes on trying. Told to `onError` when the connection is lost, and
+ * when an attempt to connect fails for another reason than the last one. */
+export class Disconnected extends BusError {
+  readonly reason: string;
+
   constructor(url: string, reason: string) {
-    super('unreachable', `cannot reach ${url}: ${reason}`);
+    super('connection_lost', `no connection to ${url}: ${reason}; trying again`);
+    this.reason = reason;
+  }
+}
+
+/** A publish failed and nobody awaited it. `code` and `cause` are those of the failure. */
+export class PublishFailed extends BusError {
+  readonly topic: string;
+  /** The ids of the events that were not published: one, or those of a batch. */
+  readonly ids: string[];
+
+  constructor(topic: string, ids: string[], cause: BusError) {
+    const what = ids.length === 1 ? `event ${ids[0]}` : `${ids.length} events`;
+    super(cause.code, `${what} for ${topic} not published: ${cause.message}`, { cause });
+    this.topic = topic;
+    this.ids = ids;
+  }
+}
+
+/** One thing that a schema found wrong. */
+export interface SchemaIssue {
+  message: string;
+  /** Where in the payload, outermost first. */
+  path?: PropertyKey[];
+}
+
+/** The payload does not fit the schema that this client has for the topic. */
+export class SchemaMismatch extends BusError {
+  readonly topic: string;
+  readonly issues: SchemaIssue[];
+
+  constructor(topic: string, issues: SchemaIssue[], options?: ErrorOptions) {
+    const texts = issues.map(({ message, path = [] }) => {
+      return path.length === 0 ? message : `${path.map(String).join('.')}: ${message}`;
+    });
+    super('schema_mismatch', `the payload does not match the schema of ${topic}: ${texts.join('; ')}`, options);
+    this.topic = topic;
+    this.issues = issues;
   }
 }
 

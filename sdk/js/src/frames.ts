@@ -1,6 +1,8 @@
 // Every frame of the WebSocket, one JSON object each. `test/frames.test.ts` holds these types against what the real
 // server sends and takes, so neither can drift.
 
+import type { FromSpec } from './source-names.js';
+
 /** A number or string that the server echoes in its answer. */
 export type Rid = number | string;
 export type Headers = Record<string, string>;
@@ -46,9 +48,12 @@ export interface SubscribeFrame {
   type: 'SUBSCRIBE';
   topic: string;
   group: string;
-  from?: From;
+  from?: From | FromSpec;
   max_inflight?: number;
+  /** Absent: as the topic or the server has it. */
   ack_mode?: AckMode;
+  /** Events of one key go to one member of the group, one at a time. */
+  sticky?: boolean;
   filter?: Filter;
   rid?: Rid;
 }
@@ -169,6 +174,10 @@ export interface Envelope<T = unknown> {
   partition: number;
   offset: number;
   headers?: Headers;
+  /** Absent: 100. */
+  priority?: number;
+  /** SHA-256 of the payload's bytes in hexadecimal digits, with the option `payloadSha256`. */
+  payload_sha256?: string;
   payload: T;
   /** Which delivery this is, from the second on. */
   attempts?: number;
@@ -198,6 +207,7 @@ export const ERROR_CODES = [
   'filter_conflict',
   'group_busy',
   'limit_reached',
+  'schema_mismatch',
   'storage_failed',
   'shutting_down',
 ] as const;

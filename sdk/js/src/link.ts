@@ -1,8 +1,14 @@
 // One connection after another: connects, notices silence, waits between attempts. It knows no frames.
 
 import { Backoff, type BackoffOptions } from './backoff.js';
-import { type BusError, Rejected, Unreachable } from './errors.js';
-import { defaultTransport, type OpenTransport, type Transport, type TransportEnd } from './transport.js';
+import { type BusError, Disconnected, Rejected, Unreachable } from './errors.js';
+import {
+  defaultTransport,
+  type OpenTransport,
+  type TlsOptions,
+  type Transport,
+  type TransportEnd,
+} from './transport.js';
 
 /** A connection is asked for a sign of life twice before it is given up. Counted in beats and not in time, because
  * browsers slow down the timers of hidden pages. */
@@ -20,6 +26,7 @@ export interface LinkOptions {
   backoff: BackoffOptions;
   idleTimeoutMs: number;
   giveUpAfterMs: number;
+  tls: TlsOptions | undefined;
   openTransport: OpenTransport | undefined;
 }
 
@@ -29,9 +36,12 @@ export interface LinkEvents {
   /** Nothing was heard for a while: say something that will be answered. */
   silent(): void;
   lost(end: TransportEnd): void;
+  /** There is no connection, for a reason that was not told since the last one. Another attempt follows. */
+  disconnected(error: Disconnected): void;
   /** There will be no more connections. */
   failed(error: BusError): void;
-  changed(state: LinkState): void;
+  /** `reason` is given with `waiting`, and with `closed` unless the client was closed by its owner. */
+  changed(state: LinkState, reason?: string): void;
 }
 
 export class Link {
@@ -49,6 +59,8 @@ export class Link {
   #beat: ReturnType<typeof setInterval> | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #whenClosed: (() => void)[] = [];
+  /** Why the last connection or attempt ended; absent while there is a connection. */
+  #reason: string | undefined;
 
   constructor(options: LinkOptions, events: LinkEvents) {
     this.#options = options;
@@ -63,6 +75,11 @@ export class Link {
 
   get state(): LinkState {
     return this.#state;
+  }
+
+  /** Why there is no connection, if there is a reason yet. */
+  get reason(): string | undefined {
+    return this.#reason;
   }
 
   send(text: string): void {
@@ -96,7 +113,7 @@ export class Link {
   async #connect(): Promise<void> {
     this.#change('connecting');
     try {
-      this.#openTransport ??= await defaultTransport();
+      this.#openTransport ??= await defaultTransport(this.#options.tls);
       if (this.#closing) return;
       this.#transport = this.#openTransport(this.#options.url, this.#options.token, {
         opened: () => this.#opened(),
@@ -121,6 +138,7 @@ export class Link {
     if (!transport || this.#closing) return;
     this.#heard = true;
     this.#backoff.reset();
+    this.#reason = undefined;
     this.#change('open');
     this.#events.opened(transport.tokenSent);
   }
@@ -142,37 +160,40 @@ export class Link {
     clearTimeout(this.#timer);
     if (this.#closing) return this.#finish();
     const now = performance.now();
+    const news = end.reason !== this.#reason;
+    this.#reason = end.reason;
     if (wasOpen) {
       this.#downSince = now;
       this.#events.lost(end);
     }
     if (end.status !== undefined && FINAL_STATUSES.includes(end.status)) {
-      return this.#fail(new Rejected(this.#options.url, end.status));
+      return this.#fail(new Rejected(this.#options.url, end.status, end.detail));
     }
     if (now - this.#downSince >= this.#options.giveUpAfterMs) {
       return this.#fail(new Unreachable(this.#options.url, end.reason));
     }
     // What was told of the loss may have closed the client.
     if (this.#state === 'closed') return;
-    this.#change('waiting');
+    if (news) this.#events.disconnected(new Disconnected(this.#options.url, end.reason));
+    this.#change('waiting', end.reason);
     this.#timer = setTimeout(() => void this.#connect(), this.#backoff.nextMs());
   }
 
   #fail(error: BusError): void {
-    this.#finish();
+    this.#finish(error.message);
     this.#events.failed(error);
   }
 
-  #finish(): void {
+  #finish(reason?: string): void {
     this.#closing = true;
     clearTimeout(this.#timer);
-    this.#change('closed');
+    this.#change('closed', reason);
     for (const resolve of this.#whenClosed.splice(0)) resolve();
   }
 
-  #change(state: LinkState): void {
+  #change(state: LinkState, reason?: string): void {
     if (this.#state === state && state !== 'connecting') return;
     this.#state = state;
-    this.#events.changed(state);
+    this.#events.changed(state, reason);
   }
 }

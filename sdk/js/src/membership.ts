@@ -51,7 +51,6 @@ export class Membership {
   }
 
   deliver(message: MessageFrame): void {
-    this.leases.note(message, this.windowMax);
     try {
       const result = this.#onMessage(message);
       if (isThenable(result)) result.then(undefined, (error: unknown) => this.#handlerFailed(error, message));

@@ -4,13 +4,29 @@ import type { Socket } from 'node:net';
 
 import WebSocket from 'ws';
 
-import { CLOSE_NORMAL, CLOSE_TOO_LARGE, type Transport, type TransportEvents } from './transport.js';
+import {
+  CLOSE_NORMAL,
+  CLOSE_TOO_LARGE,
+  reasonOf,
+  type TlsOptions,
+  type Transport,
+  type TransportEvents,
+} from './transport.js';
 
-export function openNodeTransport(url: string, token: string | undefined, events: TransportEvents): Transport {
+/** So much of the body of a refused upgrade is read for its reason. */
+const REFUSAL_CHARS_MAX = 4_096;
+
+export function openNodeTransport(
+  url: string,
+  token: string | undefined,
+  events: TransportEvents,
+  tls: TlsOptions = {},
+): Transport {
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  const socket = new WebSocket(url, { headers, perMessageDeflate: false });
+  const socket = new WebSocket(url, { headers, perMessageDeflate: false, ...tls });
   let stream: Socket | undefined;
   let status: number | undefined;
+  let detail: string | undefined;
   let failure: string | undefined;
 
   socket.on('upgrade', (response) => {
@@ -19,12 +35,24 @@ export function openNodeTransport(url: string, token: string | undefined, events
   socket.on('unexpected-response', (_request, response) => {
     status = response.statusCode;
     failure = `the server answered with status ${status}`;
-    socket.terminate();
+    let body = '';
+    const refused = (): void => {
+      detail = detailOf(body);
+      if (detail) failure += `: ${detail}`;
+      socket.terminate();
+    };
+    response.setEncoding('utf8');
+    response.on('data', (piece: string) => {
+      body += piece;
+      if (body.length > REFUSAL_CHARS_MAX) refused();
+    });
+    response.on('end', refused);
+    response.on('error', refused);
   });
   socket.on('open', () => events.opened());
   socket.on('message', (data) => events.received(data.toString()));
   socket.on('error', (error) => {
-    failure ??= error.message || String(error);
+    failure ??= reasonOf(error);
   });
   socket.on('close', (code, reason) => {
     stream = undefined;
@@ -35,6 +63,7 @@ export function openNodeTransport(url: string, token: string | undefined, events
       reason: failure ?? (reason.toString() || `closed with code ${code}`),
       oversize: code === CLOSE_TOO_LARGE,
       ...(status === undefined ? {} : { status }),
+      ...(detail ? { detail } : {}),
     });
   });
 
@@ -62,4 +91,16 @@ export function openNodeTransport(url: string, token: string | undefined, events
       socket.terminate();
     },
   };
+}
+
+/** Returns the reason in a problem document, or a short text as it is. A page of a proxy says nothing worth telling. */
+function detailOf(body: string): string | undefined {
+  try {
+    const { detail, title } = JSON.parse(body) as { detail?: unknown; title?: unknown };
+    if (typeof detail === 'string') return detail;
+    return typeof title === 'string' ? title : undefined;
+  } catch {
+    const text = body.trim();
+    return text.length > 0 && text.length <= 200 && !text.startsWith('<') ? text : undefined;
+  }
 }

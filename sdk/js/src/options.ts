@@ -3,12 +3,17 @@
 import type { BackoffOptions } from './backoff.js';
 import type { LinkState } from './link.js';
 import type { OnError } from './membership.js';
-import type { OpenTransport } from './transport.js';
+import type { PayloadSchema } from './schema.js';
+import type { OpenTransport, TlsOptions } from './transport.js';
 
 export interface BusClientOptions {
   /** Sent with the upgrade, or by an AUTH frame where there is no way to do so (browsers). */
   token?: string;
+  /** Node only: a client certificate instead of a token, and authorities to trust. */
+  tls?: TlsOptions;
   namespace?: string;
+  /** Every delivery carries the SHA-256 of its payload: `payload_sha256` in its envelope. */
+  payloadSha256?: boolean;
   /** Delays between attempts to connect, and to subscribe again where the server does not say how long to wait. */
   backoff?: BackoffOptions;
   /** After trying to connect for this long everything ends with `Unreachable`; absent = never. */
@@ -22,9 +27,14 @@ export interface BusClientOptions {
   publishCharsInflightMax?: number;
   /** Largest frame in bytes: a larger publish is refused here. The server closes connections that send more. */
   frameBytesMax?: number;
-  /** What went wrong and nobody else was told of: errors the server sends unasked, handlers that throw. */
+  /** What payloads of a topic must look like, by the topic's name: checked on publish and on receipt. */
+  schemas?: Record<string, PayloadSchema>;
+  /** What went wrong and nobody else was told of: publishes that failed and were not awaited (`PublishFailed`), a
+   * connection that was lost or cannot be made (`Disconnected`), errors the server sends unasked, handlers that throw.
+   * Without it the console is told. */
   onError?: OnError;
-  onState?: (state: LinkState) => void;
+  /** `reason` is why there is no connection. */
+  onState?: (state: LinkState, reason?: string) => void;
   /** Another way to connect, for tests and for runtimes with sockets of their own. */
   openTransport?: OpenTransport;
 }

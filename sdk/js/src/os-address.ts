@@ -2,7 +2,7 @@
 
 import { Endpoint } from './endpoint.js';
 import { BadUrl } from './errors.js';
-import { defaultTransport, type OpenTransport } from './transport.js';
+import { defaultTransport, type OpenTransport, type TlsOptions } from './transport.js';
 
 const OS_PATH = '/os';
 
@@ -23,9 +23,13 @@ export interface Way {
   open: OpenTransport;
 }
 
-export async function wayTo(address: string | undefined, openTransport: OpenTransport | undefined): Promise<Way> {
+export async function wayTo(
+  address: string | undefined,
+  openTransport: OpenTransport | undefined,
+  tls: TlsOptions | undefined,
+): Promise<Way> {
   if (address !== undefined && isUrl(address)) {
-    return { place: osUrl(address), open: openTransport ?? (await defaultTransport()) };
+    return { place: osUrl(address), open: openTransport ?? (await defaultTransport(tls)) };
   }
   if (openTransport) return { place: address ?? '', open: openTransport };
   if (typeof globalThis.process?.versions?.node !== 'string') {

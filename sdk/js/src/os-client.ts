@@ -135,8 +135,8 @@ export class OsClient {
   }
 
   async #open(address: string | undefined): Promise<void> {
-    const { token, openTransport } = this.#options;
-    const { place, open } = await wayTo(address, openTransport);
+    const { token, tls, openTransport } = this.#options;
+    const { place, open } = await wayTo(address, openTransport, tls);
     this.#place = place;
     const transport = open(place, token, {
       opened: () => this.#opened.resolve(),
@@ -200,7 +200,7 @@ export class OsClient {
     // Does nothing if it was open before.
     const { status } = end;
     this.#opened.reject(
-      status === undefined ? new Unreachable(this.#place, end.reason) : new Rejected(this.#place, status),
+      status === undefined ? new Unreachable(this.#place, end.reason) : new Rejected(this.#place, status, end.detail),
     );
     for (const waiting of [...this.#waiting.values()]) waiting.fail(lost);
     this.#ended.resolve();

@@ -1,11 +1,13 @@
 // Settings of a client of the loop: plain values. Every queue has its bound here.
 
-import type { OpenTransport } from './transport.js';
+import type { OpenTransport, TlsOptions } from './transport.js';
 
 export interface OsClientOptions {
   /** Sent with the upgrade of a WebSocket, or as `Syscall.Authenticate` where there is no way to do so (browsers, the
    * Unix socket). */
   token?: string;
+  /** Node only, over WebSocket: a client certificate instead of a token, and authorities to trust. */
+  tls?: TlsOptions;
   /** How long a request waits for its outcome unless it says otherwise. The server's own bound is 30 s. */
   timeoutMs?: number;
   /** Requests that wait for their outcome; at this number the next one is refused with `QueueFull`. */

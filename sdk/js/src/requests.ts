@@ -28,6 +28,8 @@ export class Requests {
   readonly #pending = new Map<number, Pending>();
   #lastRid = 0;
   #connected = false;
+  /** Why there is no connection. */
+  #notConnected = 'not connected yet';
   #whenFlushed: (() => void)[] = [];
 
   constructor(send: (text: string) => void, room: Room, frameBytesMax: number) {
@@ -56,7 +58,7 @@ export class Requests {
 
   /** Asks something of this connection. */
   ask(frame: ClientFrame, waiter: Waiter): void {
-    if (!this.#connected) return waiter.fail(new ConnectionLost('not connected just now'));
+    if (!this.#connected) return waiter.fail(new ConnectionLost(this.#notConnected));
     const rid = ++this.#lastRid;
     this.#pending.set(rid, waiter);
     this.#send(JSON.stringify({ ...frame, rid }));
@@ -74,6 +76,11 @@ export class Requests {
   /** Apart from `opened`, because subscriptions come first. */
   resend(): void {
     for (const { publish } of this.#pending.values()) if (publish !== undefined) this.#send(publish);
+  }
+
+  /** There was an attempt to connect, and this came of it. */
+  unreachable(reason: string): void {
+    this.#notConnected = `not connected just now: ${reason}`;
   }
 
   lost(reason: string): void {

@@ -2,10 +2,11 @@
 
 import { Again } from './again.js';
 import type { BackoffOptions } from './backoff.js';
-import { AlreadySubscribed, type BusError, Closed, Refused, Stale } from './errors.js';
+import { AlreadySubscribed, type BusError, Closed, Refused, type SchemaMismatch, Stale } from './errors.js';
 import type { AckFrame, DeliveryPlace, ErrorFrame, MessageFrame, NackFrame } from './frames.js';
 import type { Membership } from './membership.js';
 import type { Requests, Waiter } from './requests.js';
+import type { Schemas } from './schema.js';
 
 type Place = Pick<DeliveryPlace, 'topic' | 'group'>;
 
@@ -76,9 +77,26 @@ export class Subscriptions {
     for (const member of [...this.#leaving.values()]) this.#left(member);
   }
 
-  deliver(message: MessageFrame): void {
+  deliver(message: MessageFrame, schemas: Schemas): void {
     this.#epochs.set(message, this.#epoch);
-    this.#members.get(keyOf(message))?.deliver(message);
+    const member = this.#members.get(keyOf(message));
+    if (!member) return;
+    member.leases.note(message, member.windowMax);
+    try {
+      const payload = schemas.parse(message.topic, message.envelope.payload);
+      message.envelope = { ...message.envelope, payload };
+    } catch (error) {
+      return this.#unfit(member, message, error as SchemaMismatch);
+    }
+    member.deliver(message);
+  }
+
+  /** Gives back an event that no handler may see. It comes again until its attempts are used up, and is a dead letter
+   * with this reason then: another member may have a newer schema. */
+  #unfit(member: Membership, message: MessageFrame, error: SchemaMismatch): void {
+    const { topic, partition, group, offset } = message;
+    this.answer({ type: 'NACK', topic, partition, group, offset, reason: `${error.code}: ${error.message}` }, message);
+    member.report(error, message);
   }
 
   /** Whether it came on the present connection. */

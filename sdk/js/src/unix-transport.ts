@@ -4,7 +4,7 @@ import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { Transport, TransportEvents } from './transport.js';
+import { reasonOf, type Transport, type TransportEvents } from './transport.js';
 
 /** Longest line that is taken from the server. */
 const LINE_CHARS_MAX = 16 << 20;
@@ -55,7 +55,7 @@ export function openUnixTransport(path: string, _token: string | undefined, even
   socket.on('data', (text: string) => received(text));
   socket.on('end', () => socket.end());
   socket.on('error', (error) => {
-    failure ??= error.message;
+    failure ??= reasonOf(error);
   });
   socket.on('close', () => events.ended({ reason: failure ?? 'the server closed the connection', oversize: false }));
 

@@ -17,6 +17,8 @@ const VERDICTS: Record<BusErrorCode, Verdict> = {
   // A bad name; also a topic that nobody made, on a server that makes none by itself.
   bad_topic: 'row',
   too_large: 'row',
+  // The payload does not match the topic's schema.
+  schema_mismatch: 'row',
 
   // Token and access list are an administrator's, and a slip in them must not cost events.
   forbidden: 'later',

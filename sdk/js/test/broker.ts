@@ -83,6 +83,12 @@ export class Broker {
     exited.catch(() => {});
   }
 
+  /** Resolves when the server has ended by itself. */
+  async ended(): Promise<void> {
+    const child = this.#process;
+    if (child && child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+  }
+
   /** SIGKILL, and waits for the end. */
   async kill(): Promise<void> {
     await this.#signal('SIGKILL');

@@ -40,6 +40,8 @@ const envelope = like<Envelope>({
   partition: required(integer),
   offset: required(integer),
   headers: optional(tableOf(text)),
+  priority: optional(integer),
+  payload_sha256: optional(text),
   payload: required(anything),
   attempts: optional(integer),
 });

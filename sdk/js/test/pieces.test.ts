@@ -1,11 +1,12 @@
 // The parts that need no server.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { Backoff } from '../src/backoff.js';
 import { defaultUrl, Endpoint } from '../src/endpoint.js';
-import { BadUrl } from '../src/index.js';
+import { assignPartition, BadUrl, Metrics } from '../src/index.js';
 import { Leases } from '../src/leases.js';
 import { uuidv7 } from '../src/uuid.js';
 
@@ -29,10 +30,44 @@ test('a UUID v7 begins with its time and carries version and variant', () => {
   assert.notEqual(id, uuidv7(0x0123_4567_89ab));
 });
 
+test('a key has the partition that the broker gives it', () => {
+  const file = new URL('../../../../crates/model/tests/vectors/partition.json', import.meta.url);
+  const { vectors } = JSON.parse(readFileSync(file, 'utf8')) as {
+    vectors: { key?: string; utf16?: number[]; partitions: number; partition: number }[];
+  };
+  assert.ok(vectors.length > 40);
+  for (const { key, utf16 = [], partitions, partition } of vectors) {
+    const text = key ?? String.fromCharCode(...utf16);
+    assert.equal(assignPartition(text, partitions), partition, `${JSON.stringify(text)} of ${partitions}`);
+  }
+  const keyless = assignPartition(undefined, 3);
+  assert.ok(Number.isInteger(keyless) && keyless >= 0 && keyless < 3);
+});
+
+test('metrics count as those of the source document do', () => {
+  const metrics = new Metrics();
+  metrics.inc('published', 'orders');
+  metrics.inc('delivered', 'orders');
+  metrics.inc('acks');
+  const snapshot = metrics.snapshot();
+  metrics.inc('published', 'orders');
+  assert.deepEqual(snapshot, {
+    published: 1,
+    delivered: 1,
+    acks: 1,
+    redeliveries: 0,
+    inflight: 0,
+    byTopic: { orders: { pub: 1, del: 1 } },
+  });
+});
+
 for (const [given, ws, http] of [
   ['ws://127.0.0.1:7070', 'ws://127.0.0.1:7070/', 'http://127.0.0.1:7070/topics'],
   ['ws://broker', 'ws://broker:7070/', 'http://broker:7070/topics'],
   ['http://broker:80/ws', 'ws://broker/ws', 'http://broker/topics'],
+  ['wss://broker', 'wss://broker/', 'https://broker/topics'],
+  ['https://broker/ws', 'wss://broker/ws', 'https://broker/topics'],
+  ['wss://broker:7070', 'wss://broker:7070/', 'https://broker:7070/topics'],
   ['wss://[::1]:9/', 'wss://[::1]:9/', 'https://[::1]:9/topics'],
 ] as const) {
   test(`${given} is ${ws}`, () => {

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-import { BusClient, type BusClientOptions, type BusError, type Transport } from '../src/index.js';
+import { BusClient, type BusClientOptions, type BusError, OsClient, type Transport } from '../src/index.js';
 import { openNodeTransport } from '../src/node-transport.js';
 import { Broker } from './broker.js';
 import { QUICK } from './fixture.js';
@@ -140,4 +140,27 @@ test('over TLS a client that does not know the authority sends nothing', async (
 test('over TLS a wrong token is refused', async () => {
   const outcome = await run('wrong', 'node', { NODE_EXTRA_CA_CERTS: secrets.authority });
   assert.equal(outcome.code, 'rejected');
+});
+
+test('a client certificate stands for its agent, over the socket, HTTP and the loop', async () => {
+  const own = new Secrets();
+  ends.push(() => own.remove());
+  const flags = [...own.tls(), ...own.clientCertificates()];
+  const broker = await Broker.start('--config', own.config, ...flags);
+  ends.push(() => broker.remove());
+  const bus = new BusClient(broker.ws, { ...QUICK, tls: own.billing });
+  try {
+    assert.equal((await bus.registerTopic('made', { publishACL: ['billing'] })).topic, 'made');
+    assert.equal((await bus.publish('made', 1)).offset, 1);
+  } finally {
+    await bus.close();
+  }
+  const os = await OsClient.connect(broker.ws, { tls: own.billing });
+  assert.deepEqual(await os.query('Syscall.Ping', { a: 1 }), { a: 1 });
+  await os.close();
+  // Trusting the authority is not enough: without certificate or token nobody is anybody.
+  const { ca } = own.billing;
+  const nobody = new BusClient(broker.ws, { ...QUICK, tls: ca === undefined ? {} : { ca } });
+  await assert.rejects(nobody.publish('made', 2), (error: BusError) => error.code === 'unauthorized');
+  await nobody.close();
 });

@@ -1,9 +1,11 @@
 // A server with tokens, and with TLS under an authority made for the test.
 
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+
+import type { TlsOptions } from '../src/index.js';
 
 const TOKENS = `
 [[auth.tokens]]
@@ -25,6 +27,13 @@ scopes = ["os"]
 token = "root-secret"
 agent = "root"
 scopes = ["admin"]
+`;
+
+const CERTIFICATES = `
+[[auth.certificates]]
+name = "billing.example"
+agent = "billing"
+scopes = ["publish", "subscribe", "os", "admin"]
 `;
 
 export class Secrets {
@@ -51,6 +60,29 @@ export class Secrets {
       ...['-extfile', 'names', '-days', '2', '-out', 'cert.pem'],
     );
     return ['--tls-cert', file('cert.pem'), '--tls-key', file('key.pem')];
+  }
+
+  /** Flags of a server that also believes client certificates, one of which is `billing`'s. After `tls()`. */
+  clientCertificates(): string[] {
+    writeFileSync(this.config, `${TOKENS}${CERTIFICATES}`);
+    const openssl = (...args: string[]): void => {
+      execFileSync('openssl', args, { cwd: this.folder, stdio: 'pipe' });
+    };
+    const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+    openssl('req', ...key, '-keyout', 'client.key', '-out', 'client-request.pem', '-subj', '/CN=billing');
+    const names = 'subjectAltName=DNS:billing.example\nbasicConstraints=CA:FALSE\nextendedKeyUsage=clientAuth\n';
+    writeFileSync(join(this.folder, 'client-names'), names);
+    openssl(
+      ...['x509', '-req', '-in', 'client-request.pem', '-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial'],
+      ...['-extfile', 'client-names', '-days', '2', '-out', 'client.pem'],
+    );
+    return ['--tls-client-ca', this.authority];
+  }
+
+  /** What `billing` shows. */
+  get billing(): TlsOptions {
+    const text = (name: string): string => readFileSync(join(this.folder, name), 'utf8');
+    return { cert: text('client.pem'), key: text('client.key'), ca: text('ca.pem') };
   }
 
   remove(): void {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 
 import type { BusClient, BusError, MessageFrame, SubscribeRequest } from '../src/index.js';
@@ -6,6 +7,18 @@ import { Collected } from './collected.js';
 import { withBroker } from './fixture.js';
 
 const fixture = withBroker();
+
+test('the priority of an event is delivered, and on request the digest of its payload', async () => {
+  const bus = fixture.client({ payloadSha256: true });
+  const seen = new Collected<MessageFrame>();
+  await bus.subscribe({ topic: 'urgent', group: 'g' }, (m) => seen.push(m)).ready;
+  await bus.publish('urgent', { a: 'é' }, { priority: 7 });
+  await bus.publish('urgent', 1);
+  const [urgent, plain] = (await seen.count(2)).map(({ envelope }) => envelope);
+  assert.equal(urgent?.priority, 7);
+  assert.equal(urgent.payload_sha256, createHash('sha256').update('{"a":"é"}').digest('hex'));
+  assert.equal(plain?.priority, undefined);
+});
 const payloads = (messages: MessageFrame[]): unknown[] => messages.map(({ envelope }) => envelope.payload);
 
 /** Subscribes and collects without acknowledging. */
@@ -54,6 +67,24 @@ test('an individual ack completes one event only', async () => {
   await bus.publishBatch('one', [{ payload: 1 }, { payload: 2 }]);
   await bus.ackConfirmed((await seen.count(2))[1] as MessageFrame);
   assert.equal(await committed('one', 'g'), 0);
+});
+
+test('with sticky one event of a key is in flight, and its member gets the next', async () => {
+  const [one, other] = [fixture.client(), fixture.client()];
+  const req: SubscribeRequest = { topic: 'sticky', group: 'g', ack_mode: 'individual', sticky: true };
+  const seen = [await collect(one, req), await collect(other, req)] as const;
+  const events = ['a', 'a', 'b', 'a'].map((key, index) => ({ key, payload: index }));
+  await one.publishBatch('sticky', events);
+  // Keys are given to the members in turn; which of them is first does not matter.
+  const firsts = [(await seen[0].count(1))[0], (await seen[1].count(1))[0]] as [MessageFrame, MessageFrame];
+  assert.deepEqual(payloads(firsts).sort(), [0, 2]);
+  const holder = firsts[0].envelope.payload === 0 ? 0 : 1;
+  const [client, mine, others] = [holder === 0 ? one : other, seen[holder], seen[1 - holder] ?? seen[0]];
+  assert.deepEqual(payloads(mine.all), [0]);
+  await client.ackConfirmed(firsts[holder]);
+  await client.ackConfirmed((await mine.count(2))[1] as MessageFrame);
+  assert.deepEqual(payloads(await mine.count(3)), [0, 1, 3]);
+  assert.deepEqual(payloads(others.all), [2]);
 });
 
 test('a nacked event comes back with its count', async () => {

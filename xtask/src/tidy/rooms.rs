@@ -34,6 +34,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("store", Kind::Plain),
     room("store-sqlite", Kind::Adapter),
     room("stores", Kind::Plain),
+    room("shell", Kind::Plain),
     room("runtime", Kind::Plain),
     room("actors", Kind::Plain),
     room("reactor", Kind::Plain),

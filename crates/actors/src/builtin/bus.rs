@@ -101,7 +101,7 @@ async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
 }
 
 fn context(port: &Port, delivery: &Delivery) -> Context {
-    let Delivery { id, message, by } = delivery;
+    let Delivery { id, message, by, .. } = delivery;
     Context::new(port.capability(), *id, message.clone(), by.clone(), port.link().clone())
 }
 
@@ -129,14 +129,23 @@ pub(crate) struct Where {
 
 /// The one way to read it: the edges decide by it whether whoever has a token may, before the message comes here.
 pub(crate) fn place_of(data: &JsonText) -> Result<Where, OsFault> {
-    serde_json::from_str(data.as_str())
-        .map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}")))
+    serde_json::from_str(&data.last_members()).map_err(|error| faults::of_data(&error))
+}
+
+/// The namespace a message names, if it names one. Edges and capabilities read it alike, as with [`place_of`].
+pub(crate) fn namespace_of(data: &JsonText) -> Result<Option<String>, OsFault> {
+    #[derive(Deserialize)]
+    struct Named {
+        namespace: Option<String>,
+    }
+    let named: Named = serde_json::from_str(&data.last_members()).map_err(|error| faults::of_data(&error))?;
+    Ok(named.namespace)
 }
 
 fn request(message: &OsMessage) -> Result<Request, OsFault> {
     let topic = topic_of(&place_of(&message.data)?)?;
     // The same members as a body of HTTP, so the same reader.
-    let body = PublishBody::parse(message.data.as_str()).map_err(|error| faults::of_frame(&error))?;
+    let body = PublishBody::parse(&message.data.last_members()).map_err(|error| faults::of_frame(&error))?;
     let PublishBody::One { mut event, deliver_at } = body else {
         return Err(OsFault::new(422, "Schema validation failed: data is an array: publish one event"));
     };

@@ -11,7 +11,9 @@ pub(crate) fn of_bus(error: &BusError) -> OsFault {
         ErrorCode::BadTopic => 404,
         ErrorCode::FilterConflict | ErrorCode::GroupBusy => 409,
         ErrorCode::TooLarge => 413,
-        ErrorCode::BadGroup | ErrorCode::BadFrame | ErrorCode::UnknownOffset => 422,
+        ErrorCode::BadGroup | ErrorCode::BadFrame | ErrorCode::UnknownOffset | ErrorCode::SchemaMismatch => {
+            422
+        }
         ErrorCode::LimitReached => 429,
         ErrorCode::StorageFailed | ErrorCode::ShuttingDown => 503,
     };
@@ -38,6 +40,35 @@ pub(crate) fn of_frame(error: &wire::FrameError) -> OsFault {
     }
 }
 
+/// What is wrong with the data of a message. Types of Rust, which serde names, mean nothing to whoever sent it.
+pub(crate) fn of_data(error: &serde_json::Error) -> OsFault {
+    let text = error.to_string();
+    let text = match text.split_once("expected struct ") {
+        Some((before, after)) => {
+            let rest = after.split_once(' ').map_or(String::new(), |(_, rest)| format!(" {rest}"));
+            format!("{before}expected an object{rest}")
+        }
+        None => text,
+    };
+    OsFault::new(422, format!("Schema validation failed: {text}"))
+}
+
 pub(crate) fn json(text: &str) -> Result<String, OsFault> {
     serde_json::to_string(text).map_err(|error| OsFault::new(500, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_rust_are_not_named() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Secret {
+            _name: String,
+        }
+        let error = serde_json::from_str::<Secret>("7").unwrap_err();
+        let said = of_data(&error).message.to_string();
+        assert!(said.contains("expected an object at line 1") && !said.contains("Secret"), "{said}");
+    }
 }

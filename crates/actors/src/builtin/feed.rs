@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use millrace_bus::{Ack, AckMode, From, GiveBack, Nack, Reply, Request, Subscribe};
+use millrace_bus::{Ack, From, GiveBack, Nack, Reply, Request, Subscribe};
 use millrace_model::{
-    Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType,
-    Partition, TopicKey,
+    AckMode, Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
+    OsType, Partition, TopicKey,
 };
 use millrace_router::{BusTopic, CapabilityId, Settled, Takes};
 use millrace_runtime::{Ended, Handle, Item, Link, Taken};
@@ -238,7 +238,8 @@ impl Feeding {
             from: self.plan.topic.from_earliest.then_some(From::Earliest),
             reset: false,
             max_inflight: Some(self.limits.window),
-            ack_mode: AckMode::Individual,
+            ack_mode: Some(AckMode::Individual),
+            sticky: false,
             filter: Filter::default(),
         })
     }

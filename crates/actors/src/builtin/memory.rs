@@ -1,15 +1,16 @@
 //! Memory.Get, Set, Delete and List: JSON values under paths that outlive the process.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use millrace_model::{JsonText, OsFault, OsKind, OsMessage};
-use serde::Deserialize;
+use millrace_model::{JsonText, Namespace, OsFault, OsKind, OsMessage, OsMetadata, OsType, Principal};
+use millrace_router::DeliveryId;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::builtin::namespace_of;
 use crate::builtin::shelf::{Shelf, Write, committed};
 use crate::capability::Capability;
 use crate::handlers;
@@ -22,6 +23,7 @@ const GET: &str = "Memory.Get";
 const SET: &str = "Memory.Set";
 const DELETE: &str = "Memory.Delete";
 const LIST: &str = "Memory.List";
+const CHANGED: &str = "Memory.Changed";
 
 pub fn memory(shelf: Shelf) -> Capability {
     let (query, command) = (OsKind::Query, OsKind::Command);
@@ -33,7 +35,7 @@ pub fn memory(shelf: Shelf) -> Capability {
         .answers(done())
         .takes(command, DELETE, "Removes what is under a path, if there is something", Some(keyed(false)))
         .answers(done())
-        .takes(query, LIST, "The paths that begin with a prefix, and their values", Some(listed()))
+        .takes(query, LIST, "The values below a path", Some(listed()))
         .answers(json!({
             "type": "object",
             "description": "Values by path. A member `next`, which is no path, tells that there are more: give it as \
@@ -49,7 +51,8 @@ async fn work(port: Port, mut shelf: Shelf) {
         tokio::select! {
             delivery = port.next(), if under_way.len() < UNDER_WAY_MAX => match delivery {
                 Some(delivery) => {
-                    let step = begin(&mut shelf, &delivery.message);
+                    let namespace = namespace(&delivery);
+                    let step = namespace.clone().and_then(|at| begin(&mut shelf, &at, &delivery));
                     // Handed over here and not in the future: those are not polled in any order.
                     let call = match &step {
                         Ok(Step::Write(write)) => Some(write.hand_over(shelf.bus()).await),
@@ -60,16 +63,24 @@ async fn work(port: Port, mut shelf: Shelf) {
                             Some(call) => committed(call).await,
                             None => Ok(()),
                         };
-                        (delivery, step, committed)
+                        (delivery, namespace, step, committed)
                     });
                 }
                 None => return,
             },
-            Some((delivery, step, committed)) = under_way.next() => {
+            Some((delivery, namespace, step, committed)) = under_way.next() => {
                 let Delivery { id, message, .. } = delivery;
-                let result = step.and_then(|step| finish(&mut shelf, &message, step, committed));
+                let begun = namespace.and_then(|at| Ok((at, step?)));
+                let changed = match &begun {
+                    Ok((at, Step::Write(_))) => Some(at.clone()),
+                    _ => None,
+                };
+                let result = begun.and_then(|(at, step)| finish(&mut shelf, &at, &message, step, committed));
                 match result {
                     Ok(data) => {
+                        if let Some(at) = changed {
+                            tell_change(&port, id, &message, &at);
+                        }
                         port.answer(id, handlers::reply(&port, &message, data));
                         port.done(id, Ok(()));
                     }
@@ -78,6 +89,24 @@ async fn work(port: Port, mut shelf: Shelf) {
             }
         }
     }
+}
+
+/// `Memory.Changed`, before the reply (RFC 0032, 18). Not the value: whoever wants it asks for it, and then has the newest.
+fn tell_change(port: &Port, delivery: DeliveryId, request: &OsMessage, at: &Namespace) {
+    let Some(key) = Members::of(request).ok().and_then(|members| members.key().ok()) else { return };
+    let Ok(ty) = OsType::new(CHANGED) else { return };
+    let change = if request.ty.as_str() == SET { "set" } else { "deleted" };
+    let data = json!({ "key": key, "change": change, "namespace": at.as_str() });
+    let (Ok(data), (id, timestamp)) = (JsonText::from_value(&data), port.link().stamp()) else { return };
+    let metadata = OsMetadata {
+        id,
+        timestamp,
+        correlation: request.metadata.correlation.clone(),
+        causation: Some(request.metadata.id.clone()),
+        other: None,
+    };
+    // One for each message in hand, so it is bounded like an answer.
+    port.answer(delivery, OsMessage { kind: OsKind::Event, ty, data, metadata });
 }
 
 /// What a message has become.
@@ -89,19 +118,33 @@ enum Step {
     Look,
 }
 
-fn begin(shelf: &mut Shelf, message: &OsMessage) -> Result<Step, OsFault> {
+/// Whose Memory a message is about: the namespace it names, which an edge has checked, or that of whoever sent it. What
+/// capabilities send belongs to `default` unless it says otherwise.
+fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
+    match namespace_of(&delivery.message.data)? {
+        None => Ok(delivery.by.as_deref().map(Principal::home).unwrap_or_default()),
+        Some(named) => Namespace::new(&named)
+            .map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}"))),
+    }
+}
+
+fn begin(shelf: &mut Shelf, at: &Namespace, delivery: &Delivery) -> Result<Step, OsFault> {
+    let message = &delivery.message;
+    // Administrators, the owner of the socket and capabilities look after all of it.
+    let shares = delivery.by.as_deref().is_some_and(|by| !by.is_administrator());
     Ok(match message.ty.as_str() {
         SET => {
-            let Set { key, value } = read(message)?;
-            Step::Write(shelf.set(&key, value)?)
+            let members = Members::of(message)?;
+            Step::Write(shelf.set(at, &members.key()?, members.value()?, shares)?)
         }
-        DELETE => shelf.delete(&read::<Key<'_>>(message)?.key)?.map_or(Step::Nothing, Step::Write),
+        DELETE => shelf.delete(at, &Members::of(message)?.key()?)?.map_or(Step::Nothing, Step::Write),
         _ => Step::Look,
     })
 }
 
 fn finish(
     shelf: &mut Shelf,
+    at: &Namespace,
     message: &Arc<OsMessage>,
     step: Step,
     committed: Result<(), OsFault>,
@@ -111,13 +154,14 @@ fn finish(
         committed?;
     }
     match message.ty.as_str() {
-        GET => shelf.get(&read::<Key<'_>>(message)?.key),
+        GET => shelf.get(at, &Members::of(message)?.key()?),
         LIST => {
-            let List { prefix, after } = read(message)?;
-            shelf.list(prefix.as_deref().unwrap_or_default(), after.as_deref())
+            let members = Members::of(message)?;
+            let (prefix, after) = (members.text("prefix")?, members.text("after")?);
+            shelf.list(at, prefix.as_deref().unwrap_or_default(), after.as_deref())
         }
         ty => {
-            let Key { key } = read(message)?;
+            let key = Members::of(message)?.key()?;
             let word = if ty == SET { "Set" } else { "Deleted" };
             let data = json!({ "success": true, "message": format!("{word} {key}") });
             JsonText::from_value(&data).map_err(|error| OsFault::new(500, error.to_string()))
@@ -125,44 +169,49 @@ fn finish(
     }
 }
 
-#[derive(Deserialize)]
-struct Key<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
+/// The members of a message's data. Not a JSON tree, because the value's bytes are to stay as they are; and a map, because
+/// of a member that is given twice the last one counts.
+struct Members<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'a> Members<'a> {
+    fn of(message: &'a OsMessage) -> Result<Members<'a>, OsFault> {
+        let members = serde_json::from_str(message.data.as_str());
+        members.map(Members).map_err(|_| unfit("data is no object"))
+    }
+
+    /// A member that may be absent, or null.
+    fn text(&self, name: &str) -> Result<Option<String>, OsFault> {
+        let Some(raw) = self.0.get(name) else { return Ok(None) };
+        serde_json::from_str(raw.get()).map_err(|_| unfit(&format!("{name} is no string")))
+    }
+
+    fn key(&self) -> Result<String, OsFault> {
+        self.text("key")?.ok_or_else(|| unfit("key is missing: give a path such as /settings/colour"))
+    }
+
+    fn value(&self) -> Result<&'a RawValue, OsFault> {
+        self.0.get("value").copied().ok_or_else(|| unfit("value is missing: give any JSON value"))
+    }
 }
 
-#[derive(Deserialize)]
-struct Set<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(borrow)]
-    value: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(borrow)]
-    prefix: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    after: Option<Cow<'a, str>>,
-}
-
-/// Not by way of a JSON tree: the value's bytes are to stay as they are.
-fn read<'a, T: Deserialize<'a>>(message: &'a OsMessage) -> Result<T, OsFault> {
-    let data: &JsonText = &message.data;
-    serde_json::from_str(data.as_str())
-        .map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}")))
+fn unfit(why: &str) -> OsFault {
+    OsFault::new(422, format!("Schema validation failed: {why}"))
 }
 
 fn keyed(with_value: bool) -> Value {
     let key = json!({ "type": "string", "description": "A path such as /settings/colour" });
     if !with_value {
-        return json!({ "type": "object", "required": ["key"], "properties": { "key": key } });
+        let properties = json!({ "key": key, "namespace": namespace_schema() });
+        return json!({ "type": "object", "required": ["key"], "properties": properties });
     }
     json!({
         "type": "object",
         "required": ["key", "value"],
-        "properties": { "key": key, "value": { "description": "Any JSON value, null included" } },
+        "properties": {
+            "key": key,
+            "value": { "description": "Any JSON value, null included" },
+            "namespace": namespace_schema(),
+        },
     })
 }
 
@@ -170,10 +219,15 @@ fn listed() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "prefix": { "type": ["string", "null"], "description": "Only paths that begin with it" },
+            "prefix": { "type": ["string", "null"], "description": "Only this path and those below it; with / at its end only those below it" },
             "after": { "type": ["string", "null"], "description": "Only paths after this one: the `next` of a page" },
+            "namespace": namespace_schema(),
         },
     })
+}
+
+fn namespace_schema() -> Value {
+    json!({ "type": ["string", "null"], "description": "Default: that of the token, or default" })
 }
 
 fn done() -> Value {

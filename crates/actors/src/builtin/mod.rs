@@ -8,7 +8,8 @@ mod memory;
 mod shelf;
 
 pub use bus::bus;
-pub(crate) use bus::{Where, place_of};
+pub(crate) use bus::{namespace_of, place_of};
+pub(crate) use faults::of_data;
 pub(crate) use feed::BUS_MESSAGE;
 pub use feeds::{FeedLimits, Feeds};
 pub use memory::memory;

@@ -1,4 +1,4 @@
-//! What Memory keeps: JSON values under paths, in the store, and all of them in memory.
+//! What Memory keeps: JSON values under paths, of each namespace apart, in the store, and all of them in memory.
 //!
 //! Only this process writes these rows, so what is in memory is what is in the store; a value is shown to others only
 //! after its commit. Both are bounded, so nothing has to be read while the loop runs. Commits of several changes may be
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use millrace_bus::{Reply, Request};
-use millrace_model::{JsonText, Op, OsFault, Space, keys};
+use millrace_model::{JsonText, Namespace, Op, OsFault, Space, keys};
 use millrace_runtime::{Call, Handle};
 use millrace_store::{KeyRange, Store, StoreError, each_row};
 use serde_json::value::RawValue;
@@ -18,9 +18,10 @@ use crate::builtin::faults;
 /// Each with the answer when it is reached.
 #[derive(Clone, Debug)]
 pub struct MemoryLimits {
-    /// Paths that hold a value: a new one is refused with 503.
+    /// Paths that hold a value: a new one is refused with 503. Whom a token lets in may use half of them in one namespace,
+    /// so that there is room for the others.
     pub keys_max: usize,
-    /// Of all paths and values together: what would go beyond it is refused with 503.
+    /// Of all paths and values together: what would go beyond it is refused with 503. Shared in the same way.
     pub bytes_max: usize,
     /// One path: 422.
     pub key_bytes_max: usize,
@@ -42,8 +43,6 @@ impl Default for MemoryLimits {
     }
 }
 
-/// The namespace of every path so far; the rows leave room for others.
-const NAMESPACE: &str = "default";
 const SEALED: &str = "/vault/";
 const SEAL: &str = "pwenc:v1:";
 
@@ -52,17 +51,49 @@ pub struct Shelf {
     bus: Handle,
     limits: MemoryLimits,
     /// What the store holds, as far as its commits were confirmed.
-    values: BTreeMap<String, JsonText>,
-    bytes: usize,
-    /// Writes whose commit has not been confirmed: each counts as one more path, and with all its bytes.
+    values: BTreeMap<Namespace, BTreeMap<String, JsonText>>,
+    /// Over all namespaces.
+    total: Held,
+    /// Of each namespace that has any.
+    by_namespace: BTreeMap<Namespace, Held>,
+    /// Writes whose commit has not been confirmed.
     writes: usize,
-    writes_bytes: usize,
+}
+
+/// What is held: a write whose commit has not been confirmed counts as one more path, and with all its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    keys: usize,
+    bytes: usize,
+}
+
+impl Held {
+    fn add(&mut self, bytes: usize) {
+        *self = Held { keys: self.keys + 1, bytes: self.bytes + bytes };
+    }
+
+    fn take(&mut self, bytes: usize) {
+        *self = Held { keys: self.keys.saturating_sub(1), bytes: self.bytes.saturating_sub(bytes) };
+    }
+
+    /// Whether a path and `bytes` fit beside this in the place of `old` bytes, if there is a value already.
+    fn check(self, of: &str, old: Option<usize>, bytes: usize, max: Held) -> Result<(), OsFault> {
+        let full = |what: String| OsFault::new(503, format!("{of} is full: it holds {what}, delete some"));
+        if old.is_none() && self.keys >= max.keys {
+            return Err(full(format!("{} paths", max.keys)));
+        }
+        if self.bytes.saturating_sub(old.unwrap_or(0)) + bytes > max.bytes {
+            return Err(full(format!("{} bytes", max.bytes)));
+        }
+        Ok(())
+    }
 }
 
 /// A change on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Write {
-    pub(crate) path: String,
+    namespace: Namespace,
+    path: String,
     /// `None` = the path goes.
     value: Option<JsonText>,
 }
@@ -74,7 +105,7 @@ impl Write {
 
     /// To be awaited in the order in which the changes were made; see [`committed`].
     pub(crate) async fn hand_over(&self, bus: Handle) -> Result<Call, OsFault> {
-        let (space, key) = (Space::Kv, row(&self.path));
+        let (space, key) = (Space::Kv, row(&self.namespace, &self.path));
         let op = match &self.value {
             Some(value) => Op::Put { space, key, value: value.bytes().clone() },
             None => Op::Delete { space, key },
@@ -97,11 +128,17 @@ impl Shelf {
     /// Reads every value. Blocks.
     pub fn load(store: &dyn Store, bus: Handle, limits: MemoryLimits) -> Result<Shelf, StoreError> {
         let values = BTreeMap::new();
-        let mut shelf = Shelf { bus, limits, values, bytes: 0, writes: 0, writes_bytes: 0 };
-        let prefix = row("");
-        each_row(store, Space::Kv, KeyRange::prefix(&format!("{prefix}/")), |found| {
-            let path = found.key.strip_prefix(&prefix).unwrap_or(&found.key).to_owned();
-            shelf.put(path, JsonText::from_stored(found.value));
+        let (total, by_namespace) = (Held::default(), BTreeMap::new());
+        let mut shelf = Shelf { bus, limits, values, total, by_namespace, writes: 0 };
+        let prefix = rows();
+        each_row(store, Space::Kv, KeyRange::prefix(&prefix), |found| {
+            // No other row was ever written there.
+            let key = found.key.strip_prefix(&prefix).unwrap_or_default();
+            let Some(at) = key.find('/') else { return };
+            let (namespace, path) = key.split_at(at);
+            if let Ok(namespace) = Namespace::new(namespace) {
+                shelf.put(namespace, path.to_owned(), JsonText::from_stored(found.value));
+            }
         })?;
         Ok(shelf)
     }
@@ -111,14 +148,21 @@ impl Shelf {
     }
 
     /// The value, or null.
-    pub(crate) fn get(&self, path: &str) -> Result<JsonText, OsFault> {
+    pub(crate) fn get(&self, at: &Namespace, path: &str) -> Result<JsonText, OsFault> {
         self.check(path)?;
-        Ok(self.values.get(path).cloned().unwrap_or_else(JsonText::null))
+        Ok(self.value(at, path).cloned().unwrap_or_else(JsonText::null))
     }
 
-    /// To be committed, then settled.
-    pub(crate) fn set(&mut self, path: &str, value: &RawValue) -> Result<Write, OsFault> {
+    /// To be committed, then settled. `shares`: whoever sets it gets at most half of the room for this namespace.
+    pub(crate) fn set(
+        &mut self,
+        at: &Namespace,
+        path: &str,
+        value: &RawValue,
+        shares: bool,
+    ) -> Result<Write, OsFault> {
         self.check(path)?;
+        check_segments(path, path)?;
         check_seal(path, value)?;
         let value = JsonText::from_checked(value);
         let (bytes, max) = (value.bytes().len(), self.limits.value_bytes_max);
@@ -126,62 +170,97 @@ impl Shelf {
             let why = format!("The value of '{path}' has {bytes} bytes: at most {max} are allowed");
             return Err(OsFault::new(413, why));
         }
-        let write = Write { path: path.to_owned(), value: Some(value) };
-        self.check_room(&write)?;
+        let write = Write { namespace: at.clone(), path: path.to_owned(), value: Some(value) };
+        self.check_room(&write, shares)?;
         Ok(self.begun(write))
     }
 
     /// The same. `None`: there is nothing, and nothing on its way.
-    pub(crate) fn delete(&mut self, path: &str) -> Result<Option<Write>, OsFault> {
+    pub(crate) fn delete(&mut self, at: &Namespace, path: &str) -> Result<Option<Write>, OsFault> {
         self.check(path)?;
-        if self.writes == 0 && !self.values.contains_key(path) {
+        if self.writes == 0 && self.value(at, path).is_none() {
             return Ok(None);
         }
-        Ok(Some(self.begun(Write { path: path.to_owned(), value: None })))
+        let write = Write { namespace: at.clone(), path: path.to_owned(), value: None };
+        Ok(Some(self.begun(write)))
     }
 
     fn begun(&mut self, write: Write) -> Write {
         self.writes += 1;
-        self.writes_bytes += write.bytes();
+        self.count(&write.namespace, |held| held.add(write.bytes()));
         write
     }
 
     /// Its commit is over. In the order in which they were begun; only now others see it.
     pub(crate) fn settle(&mut self, write: Write, committed: bool) {
         self.writes -= 1;
-        self.writes_bytes -= write.bytes();
+        self.count(&write.namespace, |held| held.take(write.bytes()));
         match write.value {
             _ if !committed => {}
-            Some(value) => self.put(write.path, value),
-            None => self.remove(&write.path),
+            Some(value) => self.put(write.namespace, write.path, value),
+            None => self.remove(&write.namespace, &write.path),
         }
     }
 
-    fn put(&mut self, path: String, value: JsonText) {
-        self.remove(&path);
-        self.bytes += path.len() + value.bytes().len();
-        self.values.insert(path, value);
+    fn value(&self, at: &Namespace, path: &str) -> Option<&JsonText> {
+        self.values.get(at)?.get(path)
     }
 
-    fn remove(&mut self, path: &str) {
-        if let Some(old) = self.values.remove(path) {
-            self.bytes -= path.len() + old.bytes().len();
+    fn put(&mut self, at: Namespace, path: String, value: JsonText) {
+        self.remove(&at, &path);
+        self.count(&at, |held| held.add(path.len() + value.bytes().len()));
+        self.values.entry(at).or_default().insert(path, value);
+    }
+
+    fn remove(&mut self, at: &Namespace, path: &str) {
+        let Some(values) = self.values.get_mut(at) else { return };
+        let old = values.remove(path);
+        if values.is_empty() {
+            self.values.remove(at);
+        }
+        if let Some(old) = old {
+            self.count(at, |held| held.take(path.len() + old.bytes().len()));
         }
     }
 
-    /// An object of paths and values, in the order of paths, as many as fit. If there are more, its last member is
+    fn count(&mut self, at: &Namespace, change: impl Fn(&mut Held)) {
+        change(&mut self.total);
+        let held = self.by_namespace.entry(at.clone()).or_default();
+        change(held);
+        if *held == Held::default() {
+            self.by_namespace.remove(at);
+        }
+    }
+
+    /// An object of paths and values, in the order of paths, as many as fit: the path `prefix` and those below it, or with
+    /// a `/` at its end only those below it. If there are more, its last member is
     /// `next`, which is no path because it does not begin with `/`: the path to go on after.
-    pub(crate) fn list(&self, prefix: &str, after: Option<&str>) -> Result<JsonText, OsFault> {
-        let from = match after.filter(|after| *after >= prefix) {
+    pub(crate) fn list(
+        &self,
+        at: &Namespace,
+        prefix: &str,
+        after: Option<&str>,
+    ) -> Result<JsonText, OsFault> {
+        if !prefix.is_empty() {
+            self.check(prefix)?;
+        }
+        if prefix != "/" {
+            check_segments(prefix, prefix.strip_suffix('/').unwrap_or(prefix))?;
+        }
+        let own = prefix.trim_end_matches('/');
+        let below = format!("{own}/");
+        let from = match after.filter(|after| *after >= below.as_str()) {
             Some(after) => Bound::Excluded(after),
-            None => Bound::Included(prefix),
+            None => Bound::Included(below.as_str()),
         };
+        let is_first = !prefix.ends_with('/') && after.is_none_or(|after| after < own);
         let mut page = String::from("{");
         let mut last: Option<&str> = None;
-        for (path, value) in self.values.range::<str, _>((from, Bound::Unbounded)) {
-            if !path.starts_with(prefix) {
-                break;
-            }
+        let values = self.values.get(at);
+        let itself = values.filter(|_| is_first).and_then(|all| all.get_key_value(own));
+        let rest = values.into_iter().flat_map(|all| all.range::<str, _>((from, Bound::Unbounded)));
+        let rest = rest.take_while(|(path, _)| path.starts_with(&below));
+        for (path, value) in itself.into_iter().chain(rest) {
             let name = faults::json(path)?;
             // Room for a comma, a colon, the brace, and the `next` that tells of this page's last path.
             let needed = name.len() + value.bytes().len() + 3;
@@ -224,25 +303,41 @@ impl Shelf {
         Ok(())
     }
 
-    fn check_room(&self, write: &Write) -> Result<(), OsFault> {
+    fn check_room(&self, write: &Write, shares: bool) -> Result<(), OsFault> {
         let MemoryLimits { keys_max, bytes_max, .. } = self.limits;
-        let old = self.values.get(&write.path).map(|old| write.path.len() + old.bytes().len());
-        if old.is_none() && self.values.len() + self.writes >= keys_max {
-            return Err(OsFault::new(503, format!("Memory is full: it holds {keys_max} paths, delete some")));
-        }
-        if self.bytes - old.unwrap_or(0) + self.writes_bytes + write.bytes() > bytes_max {
-            return Err(OsFault::new(
-                503,
-                format!("Memory is full: it holds {bytes_max} bytes, delete some"),
-            ));
+        let old = self.value(&write.namespace, &write.path);
+        let old = old.map(|old| write.path.len() + old.bytes().len());
+        self.total.check("Memory", old, write.bytes(), Held { keys: keys_max, bytes: bytes_max })?;
+        if shares {
+            let held = self.by_namespace.get(&write.namespace).copied().unwrap_or_default();
+            let half = Held { keys: (keys_max / 2).max(1), bytes: bytes_max / 2 };
+            let of = format!("The share of namespace {} in Memory", write.namespace);
+            held.check(&of, old, write.bytes(), half)?;
         }
         Ok(())
     }
 }
 
 /// `router/memory/NAMESPACE/PATH`
-fn row(path: &str) -> String {
-    format!("{}memory/{NAMESPACE}{path}", keys::ROUTER)
+fn row(at: &Namespace, path: &str) -> String {
+    format!("{}{at}{path}", rows())
+}
+
+fn rows() -> String {
+    format!("{}memory/", keys::ROUTER)
+}
+
+/// For new paths and for prefixes. A path that was stored before there was this rule can still be read and deleted.
+fn check_segments(shown: &str, path: &str) -> Result<(), OsFault> {
+    let is_wrong = |segment: &str| matches!(segment, "" | "." | "..");
+    if path.is_empty() || !path.split('/').skip(1).any(is_wrong) {
+        return Ok(());
+    }
+    let shown: String = shown.chars().take(80).collect();
+    let why = format!(
+        "Invalid path: '{shown}'. Between two / must be a name, and neither . nor .., such as in /settings/colour."
+    );
+    Err(OsFault::new(422, why))
 }
 
 /// The bytes below `/vault/` are to be of no use to whoever gets hold of the store.
@@ -251,9 +346,7 @@ fn check_seal(path: &str, value: &RawValue) -> Result<(), OsFault> {
     if path.starts_with(SEALED) && !is_sealed() {
         return Err(OsFault::new(
             422,
-            format!(
-                "E_VAULT_REQUIRES_PWENC: a value below {SEALED} must be a string that begins with {SEAL}"
-            ),
+            format!("E_VAULT_REQUIRES_PWENC: {SEALED} paths accept only ciphertext ({SEAL}...)."),
         ));
     }
     Ok(())
@@ -287,19 +380,23 @@ mod tests {
         }
     }
 
+    fn at() -> Namespace {
+        Namespace::default()
+    }
+
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()
     }
 
     async fn set(shelf: &mut Shelf, path: &str, json: &str) -> Result<(), OsFault> {
-        let write = shelf.set(path, &raw(json))?;
+        let write = shelf.set(&Namespace::default(), path, &raw(json), false)?;
         let done = committed(write.hand_over(shelf.bus()).await).await;
         shelf.settle(write, done.is_ok());
         done
     }
 
     async fn delete(shelf: &mut Shelf, path: &str) {
-        if let Some(write) = shelf.delete(path).unwrap() {
+        if let Some(write) = shelf.delete(&Namespace::default(), path).unwrap() {
             committed(write.hand_over(shelf.bus()).await).await.unwrap();
             shelf.settle(write, true);
         }
@@ -311,11 +408,11 @@ mod tests {
         let value = r#"{ "a":1e400, "b":[12345678901234567890,-0],"c":"\ud800" }"#;
         set(&mut bench.shelf(MemoryLimits::default()), "/a/b", value).await.unwrap();
         let mut shelf = bench.shelf(MemoryLimits::default());
-        assert_eq!(shelf.get("/a/b").unwrap().as_str(), value);
-        assert_eq!(shelf.get("/a").unwrap().as_str(), "null");
+        assert_eq!(shelf.get(&at(), "/a/b").unwrap().as_str(), value);
+        assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), "null");
         delete(&mut shelf, "/a/b").await;
         delete(&mut shelf, "/a/b").await;
-        assert_eq!(bench.shelf(MemoryLimits::default()).get("/a/b").unwrap().as_str(), "null");
+        assert_eq!(bench.shelf(MemoryLimits::default()).get(&at(), "/a/b").unwrap().as_str(), "null");
     }
 
     #[tokio::test]
@@ -328,7 +425,7 @@ mod tests {
         set(&mut shelf, "/l", "1").await.unwrap();
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = shelf.list("/k/", after.as_deref()).unwrap();
+            let page = shelf.list(&at(), "/k/", after.as_deref()).unwrap();
             assert!(page.bytes().len() <= 300, "{} bytes", page.bytes().len());
             let mut page: serde_json::Map<String, serde_json::Value> =
                 serde_json::from_str(page.as_str()).unwrap();
@@ -339,7 +436,7 @@ mod tests {
         }
         let all: Vec<String> = (0..40).map(|n| format!("/k/{n:02}")).collect();
         assert_eq!(seen, all);
-        assert_eq!(shelf.list("/none", None).unwrap().as_str(), "{}");
+        assert_eq!(shelf.list(&at(), "/none", None).unwrap().as_str(), "{}");
     }
 
     #[tokio::test]
@@ -370,24 +467,24 @@ mod tests {
         assert_eq!(refused(set(&mut shelf, "/b", "12345678901234567890").await).0, 503);
         delete(&mut shelf, "/vault/a").await;
         set(&mut shelf, "/b", "12345678901234567890").await.unwrap();
-        assert_eq!(shelf.list("", None).unwrap().as_str(), r#"{"/b":12345678901234567890}"#);
+        assert_eq!(shelf.list(&at(), "", None).unwrap().as_str(), r#"{"/b":12345678901234567890}"#);
     }
 
     #[tokio::test]
     async fn what_is_not_durable_is_not_shown_and_counts_all_the_same() {
         let bench = Bench::new();
         let mut shelf = bench.shelf(MemoryLimits { keys_max: 2, ..MemoryLimits::default() });
-        let first = shelf.set("/a", &raw("1")).unwrap();
-        let second = shelf.set("/a", &raw("2")).unwrap();
-        assert_eq!(shelf.get("/a").unwrap().as_str(), "null");
-        assert_eq!(shelf.set("/b", &raw("1")).unwrap_err().code, 503);
-        let gone = shelf.delete("/a").unwrap().expect("something is on its way");
+        let first = shelf.set(&at(), "/a", &raw("1"), false).unwrap();
+        let second = shelf.set(&at(), "/a", &raw("2"), false).unwrap();
+        assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), "null");
+        assert_eq!(shelf.set(&at(), "/b", &raw("1"), false).unwrap_err().code, 503);
+        let gone = shelf.delete(&at(), "/a").unwrap().expect("something is on its way");
         for (write, then) in [(first, "1"), (second, "2"), (gone, "null")] {
             committed(write.hand_over(shelf.bus()).await).await.unwrap();
             shelf.settle(write, true);
-            assert_eq!(shelf.get("/a").unwrap().as_str(), then);
+            assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), then);
         }
-        assert_eq!((shelf.bytes, shelf.writes, shelf.writes_bytes), (0, 0, 0));
+        assert_eq!((shelf.total, shelf.writes), (Held::default(), 0));
     }
 
     #[tokio::test]
@@ -396,7 +493,69 @@ mod tests {
         let mut shelf = bench.shelf(MemoryLimits::default());
         bench.runtime.end();
         assert_eq!(set(&mut shelf, "/a", "1").await.unwrap_err().code, 503);
-        assert_eq!(shelf.get("/a").unwrap().as_str(), "null");
-        assert_eq!((shelf.bytes, shelf.writes, shelf.writes_bytes), (0, 0, 0));
+        assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), "null");
+        assert_eq!((shelf.total, shelf.writes), (Held::default(), 0));
+    }
+
+    #[tokio::test]
+    async fn each_namespace_has_its_own_paths_also_over_a_restart() {
+        let bench = Bench::new();
+        let mut shelf = bench.shelf(MemoryLimits { keys_max: 4, ..MemoryLimits::default() });
+        // One name begins like the other, and a path looks like a name.
+        let names = ["default", "default2", "d"].map(|name| Namespace::new(name).unwrap());
+        for (value, name) in names.iter().enumerate() {
+            let write = shelf.set(name, "/a", &raw(&value.to_string()), false).unwrap();
+            committed(write.hand_over(shelf.bus()).await).await.unwrap();
+            shelf.settle(write, true);
+        }
+        set(&mut shelf, "/efault/a", "9").await.unwrap();
+        assert_eq!(
+            shelf.set(&names[2], "/b", &raw("1"), false).unwrap_err().code,
+            503,
+            "the bound is for all together"
+        );
+        let gone = shelf.delete(&names[1], "/a").unwrap().expect("it is there");
+        committed(gone.hand_over(shelf.bus()).await).await.unwrap();
+        shelf.settle(gone, true);
+        for shelf in [&shelf, &bench.shelf(MemoryLimits::default())] {
+            let get = |name: &Namespace| shelf.get(name, "/a").unwrap().as_str().to_owned();
+            assert_eq!(names.each_ref().map(get), ["0", "null", "2"]);
+            let list =
+                |name: &Namespace, prefix: &str| shelf.list(name, prefix, None).unwrap().as_str().to_owned();
+            assert_eq!(list(&names[0], ""), r#"{"/a":0,"/efault/a":9}"#);
+            assert_eq!(
+                (list(&names[2], ""), list(&names[2], "/efault")),
+                (r#"{"/a":2}"#.into(), "{}".into())
+            );
+            assert_eq!(list(&names[0], "/2/"), "{}", "a prefix does not lead into another namespace");
+            assert_eq!((shelf.total.keys, shelf.values.len(), shelf.by_namespace.len()), (3, 2, 2));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_namespace_gets_half_of_the_room_also_over_a_restart() {
+        let bench = Bench::new();
+        let limits = MemoryLimits { keys_max: 4, bytes_max: 100, ..MemoryLimits::default() };
+        let [eu, us] = ["eu", "us"].map(|name| Namespace::new(name).unwrap());
+        let mut shelf = bench.shelf(limits.clone());
+        for path in ["/a", "/b"] {
+            let write = shelf.set(&eu, path, &raw("1"), true).unwrap();
+            committed(write.hand_over(shelf.bus()).await).await.unwrap();
+            shelf.settle(write, true);
+        }
+        for mut shelf in [shelf, bench.shelf(limits.clone())] {
+            let fault = shelf.set(&eu, "/c", &raw("1"), true).unwrap_err();
+            let full = "The share of namespace eu in Memory is full: it holds 2 paths, delete some";
+            assert_eq!((fault.code, fault.message.as_str()), (503, full));
+            let (fits, too_long) = (raw(&"1".repeat(45)), raw(&"1".repeat(46)));
+            assert_eq!(shelf.set(&eu, "/a", &too_long, true).unwrap_err().code, 503, "51 bytes of 50");
+            let write = shelf.set(&eu, "/a", &fits, true).unwrap();
+            shelf.settle(write, false);
+            // Others have the other half, and whom no token binds may use all of it.
+            let write = shelf.set(&us, "/c", &raw("1"), true).unwrap();
+            shelf.settle(write, false);
+            let write = shelf.set(&eu, "/c", &raw("1"), false).unwrap();
+            shelf.settle(write, false);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The one message a child has in its hands.
 
 use millrace_model::{OsFault, OsId, OsKind, OsMessage};
-use millrace_router::DeliveryId;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -10,11 +9,11 @@ use crate::port::{Delivery, Port};
 
 #[derive(Debug)]
 pub(super) struct Hand {
-    pub(super) delivery: DeliveryId,
-    pub(super) id: OsId,
-    pub(super) correlation: Option<OsId>,
+    pub(super) delivery: Delivery,
+    /// How many bytes are meant for the child up to the end of this message.
+    pub(super) end: u64,
     pub(super) ends: Ends,
-    /// When it is given up.
+    /// When the child is not waited for any longer.
     pub(super) until: Option<Instant>,
 }
 
@@ -23,6 +22,9 @@ pub(super) struct Hand {
 pub(super) enum Ends {
     /// An event: that it was written.
     Written,
+    /// An event of a durable timer that a life before may have ended for: its outcome, or that a while has passed. The child
+    /// gets nothing else meanwhile.
+    Alone,
     /// A request: its outcome, which goes to whoever asked.
     Outcome,
     /// An event of the bus: a reply acknowledges it, an error gives it back.
@@ -30,56 +32,71 @@ pub(super) enum Ends {
 }
 
 impl Hand {
-    pub(super) fn take(delivery: &Delivery, until: Option<Instant>) -> Hand {
+    /// `until` is for messages that must be answered, `alone_until` for an event that is given alone.
+    pub(super) fn new(delivery: &Delivery, end: u64, until: Option<Instant>, alone_until: Instant) -> Hand {
         let message = &delivery.message;
         let ends = match message.kind {
             OsKind::Command | OsKind::Query => Ends::Outcome,
             OsKind::Event if message.ty.as_str() == BUS_MESSAGE => Ends::Settled,
+            _ if delivery.suspect.is_some() => Ends::Alone,
             _ => Ends::Written,
         };
-        Hand {
-            delivery: delivery.id,
-            id: message.metadata.id.clone(),
-            correlation: message.metadata.correlation.clone(),
-            ends,
-            until: until.filter(|_| ends != Ends::Written),
-        }
+        let until = match ends {
+            Ends::Written => None,
+            Ends::Alone => Some(alone_until),
+            Ends::Outcome | Ends::Settled => until,
+        };
+        Hand { delivery: delivery.clone(), end, ends, until }
+    }
+
+    pub(super) fn id(&self) -> &OsId {
+        &self.delivery.message.metadata.id
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        self.ends == Ends::Alone
+    }
+
+    /// Nobody but the child keeps it, and nobody waits for an outcome.
+    pub(super) fn is_event(&self) -> bool {
+        matches!(self.ends, Ends::Written | Ends::Alone)
     }
 
     /// Whether this outcome is about it.
     pub(super) fn is_answered_by(&self, outcome: &OsMessage) -> bool {
-        self.ends != Ends::Written && outcome.metadata.causation.as_ref() == Some(&self.id)
+        self.ends != Ends::Written && outcome.metadata.causation.as_ref() == Some(self.id())
     }
 
     pub(super) fn finish(self, port: &Port, outcome: OsMessage) {
+        let delivery = self.delivery.id;
         match (self.ends, outcome.kind) {
-            (Ends::Settled, OsKind::Error) => port.done(self.delivery, Err(fault_of(&outcome))),
-            (Ends::Settled | Ends::Written, _) => port.done(self.delivery, Ok(())),
+            (Ends::Settled | Ends::Alone, OsKind::Error) => port.done(delivery, Err(fault_of(&outcome))),
+            (Ends::Settled | Ends::Alone | Ends::Written, _) => port.done(delivery, Ok(())),
             (Ends::Outcome, _) => {
-                port.answer(self.delivery, outcome);
-                port.done(self.delivery, Ok(()));
+                port.answer(delivery, outcome);
+                port.done(delivery, Ok(()));
             }
         }
     }
 
-    /// The child will not answer it, or not in time.
+    /// The child will not answer it.
     pub(super) fn fail(self, port: &Port, fault: OsFault) {
-        port.done(self.delivery, Err(fault));
+        port.done(self.delivery.id, Err(fault));
     }
 
     /// Lineage that the child left out.
     pub(super) fn lend(&self, message: &mut OsMessage) {
         let metadata = &mut message.metadata;
         if metadata.causation.is_none() {
-            metadata.causation = Some(self.id.clone());
+            metadata.causation = Some(self.id().clone());
         }
-        if metadata.correlation.is_none() && metadata.causation.as_ref() == Some(&self.id) {
-            metadata.correlation = self.correlation.clone();
+        if metadata.correlation.is_none() && metadata.causation.as_ref() == Some(self.id()) {
+            metadata.correlation.clone_from(&self.delivery.message.metadata.correlation);
         }
     }
 }
 
-fn fault_of(error: &OsMessage) -> OsFault {
+pub(super) fn fault_of(error: &OsMessage) -> OsFault {
     #[derive(Deserialize)]
     struct Data {
         code: Option<u16>,

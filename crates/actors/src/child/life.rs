@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_model::{OsFault, OsId, OsKind, OsMessage};
@@ -11,8 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep_until};
 
+use crate::child::given::GivenEvents;
 use crate::child::hand::{Ends, Hand};
-use crate::child::process::{Pipes, Process};
+use crate::child::process::{Pipes, Process, unread};
 use crate::child::settings::ChildLimits;
 use crate::port::{Delivery, Port};
 
@@ -25,6 +27,11 @@ const UNSENT_BYTES_MAX: usize = 1 << 20;
 const OUTCOMES_MAX: usize = 128;
 /// For the rest of its stdout after it has ended, and for its end after that of its stdout.
 const END_MS: u64 = 500;
+/// How long an event that a life before may have ended for is given alone, if the child does not reply to it. Doubled for
+/// every life in a row that left several such events, up to [`ChildLimits::event_ms`].
+const ALONE_MS: u64 = 1000;
+/// Between two looks whether a child that is to go has been given everything.
+const LEAVE_LOOK_MS: u64 = 20;
 
 pub(super) enum LifeEnd {
     Retired,
@@ -32,6 +39,10 @@ pub(super) enum LifeEnd {
         why: String,
         /// What it had in its hands.
         begun: Vec<DeliveryId>,
+        /// The message that it was killed for because it did not answer.
+        over: Option<Arc<OsMessage>>,
+        /// How many events of durable timers it may have been at.
+        suspects: usize,
         /// It ran, but it did not read, or did not answer.
         hung: bool,
         /// It was given up over a request, and had answered nothing before that either.
@@ -43,6 +54,19 @@ pub(super) struct Life<'a> {
     port: &'a Port,
     limits: &'a ChildLimits,
     hand: Option<Hand>,
+    given: GivenEvents,
+    /// How long an event is given alone.
+    alone: Duration,
+    /// Bytes that the pipe to the child has taken.
+    written: u64,
+    /// How many of them the child had read when its stdin was closed, because it is to go.
+    closed_at: Option<u64>,
+    /// When a child that is to go is killed.
+    leave_until: Option<Instant>,
+    /// The message that was given up last.
+    over: Option<Arc<OsMessage>>,
+    /// Since when it has read nothing because it has closed its stdin.
+    deaf_since: Option<Instant>,
     /// Lines on their way to the child, and how much of them it has.
     out: Vec<u8>,
     sent: usize,
@@ -69,8 +93,16 @@ enum Woken {
     Delivery(Option<Delivery>),
     Outcome(Option<std::sync::Arc<OsMessage>>),
     GiveUp,
+    /// Events it was given may count as finished.
+    Look,
+    /// It is to go, and may have been given everything.
+    Leaves(u64),
+    /// It was to go, and has not ended in time.
+    LeaveOver,
     /// It has read nothing for too long.
     Hung,
+    /// It has closed its stdin, and goes on.
+    Deaf,
     Retired,
     /// The process has ended, or it is too long since it has.
     Exited,
@@ -81,13 +113,22 @@ impl<'a> Life<'a> {
         port: &'a Port,
         limits: &'a ChildLimits,
         restarts: bool,
+        caution: u32,
         mut process: Process,
         pipes: Pipes,
     ) -> LifeEnd {
+        let alone_ms = ALONE_MS.saturating_mul(1 << caution.min(16)).min(limits.event_ms);
         let mut life = Life {
             port,
             limits,
             hand: None,
+            given: GivenEvents::new(limits),
+            alone: Duration::from_millis(alone_ms),
+            written: 0,
+            closed_at: None,
+            leave_until: None,
+            over: None,
+            deaf_since: None,
             out: Vec::new(),
             sent: 0,
             took_at: Instant::now(),
@@ -98,13 +139,14 @@ impl<'a> Life<'a> {
             answered: false,
             gave_up: false,
         };
-        let (mut stdin, mut stdout, read_ahead) = match pipes.open() {
+        let (stdin, mut stdout, read_ahead) = match pipes.open() {
             Ok(open) => open,
             Err(error) => {
                 let (why, begun) = (error.to_string(), Vec::new());
-                return LifeEnd::Ended { why, begun, hung: false, silent: false };
+                return LifeEnd::Ended { why, begun, over: None, suspects: 0, hung: false, silent: false };
             }
         };
+        let mut stdin = Some(stdin);
         life.hear(&read_ahead).await;
         let mut buffer = vec![0; READ_BYTES];
         let mut exited: Option<(String, Instant)> = None;
@@ -118,47 +160,123 @@ impl<'a> Life<'a> {
                 Woken::Delivery(Some(delivery)) => life.begin(&delivery),
                 Woken::Outcome(Some(outcome)) => life.outcomes(&outcome),
                 Woken::Delivery(None) | Woken::Outcome(None) | Woken::Retired => {
-                    process.end(stdin, stdout, limits.end_ms).await;
+                    let read = life.read_bytes(stdin.as_ref());
+                    let by_itself = process.end(stdin, stdout, limits.end_ms).await;
+                    life.retire(by_itself, read);
                     return LifeEnd::Retired;
+                }
+                Woken::Look => life.look(stdin.as_ref()),
+                Woken::Leaves(within_ms) => {
+                    if port.is_drained().await {
+                        life.closed_at = Some(life.read_bytes(stdin.as_ref()));
+                        life.leave_until =
+                            (within_ms > 0).then(|| Instant::now() + Duration::from_millis(within_ms));
+                        stdin = None;
+                    }
+                }
+                Woken::LeaveOver => {
+                    let read = life.read_bytes(None);
+                    tracing::warn!(capability = %port.name(), "it was to end, did not finish and is killed");
+                    process.kill_and_wait().await;
+                    life.retire(false, read);
+                    return LifeEnd::Retired;
+                }
+                Woken::GiveUp if life.hand.as_ref().is_some_and(Hand::is_alone) => {
+                    if let Some(hand) = life.hand.take() {
+                        life.given.wrote(port, hand);
+                    }
                 }
                 Woken::GiveUp => {
                     life.give_up();
-                    hung = life.is_over().await;
+                    hung = life.is_over().await.map(|why| format!("{why} for {} ms", limits.answer_ms));
                     if hung.is_some() {
                         break;
                     }
                 }
                 Woken::Hung => {
-                    hung = Some("it read nothing of what was written to it");
+                    hung = Some(format!(
+                        "it read nothing of what was written to it for {} ms",
+                        limits.answer_ms
+                    ));
+                    break;
+                }
+                Woken::Deaf => {
+                    hung = Some("it closed its stdin and did not end".to_owned());
                     break;
                 }
             }
         }
         life.last_line().await;
+        let was_hung = hung.is_some();
         let mut why = match (exited, hung) {
             (Some((status, _)), _) => status,
             (None, Some(hung)) => {
                 process.kill_and_wait().await;
-                format!("killed: {hung} for {} ms", limits.answer_ms)
+                format!("killed: {hung}")
             }
             (None, None) => process.wait_or_kill(END_MS).await,
         };
+        let ended_well = Process::ended_well(&why);
         let words = process.words.last().await;
         if !words.is_empty() {
             why = format!("{why}; its last words: {words}");
         }
-        LifeEnd::Ended {
-            why,
-            begun: life.hand.iter().map(|hand| hand.delivery).collect(),
-            hung: hung.is_some(),
-            silent: hung.is_some() && life.gave_up && !life.answered,
+        let read = life.read_bytes(stdin.as_ref());
+        if life.closed_at.is_some() {
+            life.retire(ended_well, read);
+            return LifeEnd::Retired;
         }
+        let silent = was_hung && life.gave_up && !life.answered;
+        let over = life.over.take();
+        let (begun, suspects) = life.end(read);
+        LifeEnd::Ended { why, begun, over, suspects, hung: was_hung, silent }
+    }
+
+    /// Returns what it had begun, which is lost with it, and how many events of durable timers it may have been at.
+    fn end(self, read: u64) -> (Vec<DeliveryId>, usize) {
+        match self.hand {
+            Some(hand) if !hand.is_event() => {
+                let busy = hand.end <= read;
+                (vec![hand.delivery.id], self.given.for_next_life(self.port, read, None, busy))
+            }
+            in_hand => (Vec::new(), self.given.for_next_life(self.port, read, in_hand, false)),
+        }
+    }
+
+    fn retire(self, by_itself: bool, read: u64) {
+        let in_hand = self.hand.filter(Hand::is_event);
+        match (by_itself, in_hand) {
+            (true, None) => self.given.finished(self.port),
+            (true, Some(hand)) => {
+                self.given.finished(self.port);
+                // The child got a part of it at most.
+                GivenEvents::new(self.limits).give_back(self.port, 0, Some(hand));
+            }
+            (false, in_hand) => self.given.give_back(self.port, read, in_hand),
+        }
+    }
+
+    /// How many of the bytes written to it the child has read, as far as the system tells.
+    fn read_bytes(&self, stdin: Option<&ChildStdin>) -> u64 {
+        let now = stdin.map(|stdin| self.written.saturating_sub(unread(stdin)));
+        now.or(self.closed_at).unwrap_or(self.written)
+    }
+
+    fn look(&mut self, stdin: Option<&ChildStdin>) {
+        let read = self.read_bytes(stdin);
+        self.given.look(self.port, read);
+    }
+
+    async fn leaves(&self) -> u64 {
+        let within_ms = self.port.leaving().await;
+        tokio::time::sleep(Duration::from_millis(LEAVE_LOOK_MS)).await;
+        within_ms
     }
 
     /// Waits for whatever comes first. Everything in it can be cut short without losing anything.
     async fn wake(
         &self,
-        stdin: &mut ChildStdin,
+        stdin: &mut Option<ChildStdin>,
         stdout: &mut ChildStdout,
         buffer: &mut [u8],
         process: &mut Process,
@@ -166,21 +284,31 @@ impl<'a> Life<'a> {
     ) -> Woken {
         let unsent = &self.out[self.sent..];
         let until = self.hand.as_ref().and_then(|hand| hand.until);
-        let is_idle = self.hand.is_none() && self.out.is_empty();
+        let is_deaf = self.deaf_since.is_some();
+        let is_closed = stdin.is_none();
+        let is_idle = self.hand.is_none() && self.out.is_empty() && !is_closed;
+        let deaf_until = self.deaf_since.map(|at| at + Duration::from_millis(END_MS));
         let has_room = self.out.len() < UNSENT_BYTES_MAX;
         let listens = has_room && self.port.outcomes_waiting() < OUTCOMES_MAX;
-        let hung_at = self.deadline(self.took_at).filter(|_| !self.out.is_empty());
+        // A child that reads nothing may be at events that it has in a buffer of its own: each has as long as a request.
+        let ahead = self.hand.as_ref().filter(|hand| hand.is_event()).map_or(0, |_| self.given.ahead());
+        let answer = Duration::from_millis(self.limits.answer_ms).saturating_mul(ahead);
+        let hung_at = self.deadline(self.took_at).filter(|_| !self.out.is_empty()).map(|at| at + answer);
         loop {
             let last_words = exited.as_ref().map(|(_, at)| *at + Duration::from_millis(END_MS));
             tokio::select! {
                 read = stdout.read(buffer), if listens => return Woken::Read(read),
                 () = at(last_words) => return Woken::Exited,
                 status = process.wait(), if exited.is_none() => *exited = Some((status, Instant::now())),
-                wrote = stdin.write(unsent), if !unsent.is_empty() => return Woken::Wrote(wrote),
+                wrote = write(stdin.as_mut(), unsent), if !unsent.is_empty() => return Woken::Wrote(wrote),
                 outcome = self.port.next_outcome(), if has_room => return Woken::Outcome(outcome),
-                delivery = self.port.next(), if is_idle && exited.is_none() => return Woken::Delivery(delivery),
-                () = self.port.retired(), if !is_idle => return Woken::Retired,
+                delivery = self.port.next(), if is_idle && !is_deaf && exited.is_none() => return Woken::Delivery(delivery),
+                () = self.port.retired(), if !is_idle || is_deaf => return Woken::Retired,
                 () = at(until) => return Woken::GiveUp,
+                () = at(self.given.until()), if !is_closed => return Woken::Look,
+                within_ms = self.leaves(), if is_idle && !is_deaf => return Woken::Leaves(within_ms),
+                () = at(self.leave_until) => return Woken::LeaveOver,
+                () = at(deaf_until) => return Woken::Deaf,
                 () = at(hung_at) => return Woken::Hung,
             }
         }
@@ -188,8 +316,10 @@ impl<'a> Life<'a> {
 
     /// Hands a message over.
     fn begin(&mut self, delivery: &Delivery) {
-        self.hand = Some(Hand::take(delivery, self.deadline(Instant::now())));
+        self.over = None;
         self.write(&delivery.message);
+        let (now, end) = (Instant::now(), self.written + (self.out.len() - self.sent) as u64);
+        self.hand = Some(Hand::new(delivery, end, self.deadline(now), now + self.alone));
     }
 
     fn deadline(&self, from: Instant) -> Option<Instant> {
@@ -198,6 +328,9 @@ impl<'a> Life<'a> {
     }
 
     fn write(&mut self, message: &OsMessage) {
+        if self.deaf_since.is_some() || self.closed_at.is_some() {
+            return;
+        }
         if self.out.is_empty() {
             self.took_at = Instant::now();
         }
@@ -207,15 +340,24 @@ impl<'a> Life<'a> {
     fn wrote(&mut self, wrote: &std::io::Result<usize>) {
         self.took_at = Instant::now();
         match wrote {
-            Ok(bytes) if *bytes > 0 => self.sent += bytes,
-            // It does not read any more. The end of its stdout is what ends it.
-            _ => self.sent = self.out.len(),
+            Ok(bytes) if *bytes > 0 => {
+                self.sent += bytes;
+                self.written += *bytes as u64;
+            }
+            // It has closed its stdin. It may have ended: what it said before is still to be heard. It gets nothing more,
+            // and what it has in hand stays there until its end.
+            _ => {
+                self.deaf_since = Some(Instant::now());
+                self.out.clear();
+                self.sent = 0;
+                return;
+            }
         }
         if self.sent == self.out.len() {
             self.out.clear();
             self.sent = 0;
             if let Some(hand) = self.hand.take_if(|hand| hand.ends == Ends::Written) {
-                self.port.done(hand.delivery, Ok(()));
+                self.given.wrote(self.port, hand);
             }
         }
     }
@@ -240,11 +382,12 @@ impl<'a> Life<'a> {
         self.write(outcome);
     }
 
-    /// The requester has its 504 from the engine by now; the next message must not wait for this one.
+    /// The requester gets its 504 from the engine; the next message must not wait for this one.
     fn give_up(&mut self) {
         if let Some(hand) = self.hand.take() {
             self.gave_up |= hand.ends == Ends::Outcome;
-            hand.fail(self.port, OsFault::new(504, "Request timed out"));
+            self.port.gave_up(hand.delivery.id);
+            self.over = Some(hand.delivery.message);
         }
     }
 
@@ -303,8 +446,13 @@ impl<'a> Life<'a> {
             OsKind::Reply | OsKind::Error => match self.hand.take_if(|hand| hand.is_answered_by(&message)) {
                 Some(hand) => {
                     self.answered = true;
+                    self.given.answered(self.port, hand.end);
+                    if hand.is_alone() {
+                        self.given.replied(&hand.delivery.message.ty);
+                    }
                     hand.finish(self.port, message);
                 }
+                None if self.given.is_answered_by(self.port, &message) => {}
                 None if message.kind == OsKind::Reply && message.metadata.causation.is_none() => {
                     let (name, ty) = (self.port.name(), &message.ty);
                     let why = format!("Capability '{name}' emitted a reply {ty} without metadata.causation");
@@ -315,7 +463,7 @@ impl<'a> Life<'a> {
             OsKind::Event | OsKind::Command | OsKind::Query => {
                 let during = self.hand.as_ref().map(|hand| {
                     hand.lend(&mut message);
-                    hand.delivery
+                    hand.delivery.id
                 });
                 let is_request = message.kind.is_request();
                 if is_request {
@@ -328,13 +476,20 @@ impl<'a> Life<'a> {
 
     /// Whoever waits is told now. The child is not asked again for what it has spoilt.
     fn bad(&mut self, fault: OsFault) {
-        self.port.bad_emit(self.hand.as_ref().map(|hand| hand.delivery), fault.clone());
-        match self.hand.take_if(|hand| hand.ends != Ends::Written) {
+        self.port.bad_emit(self.hand.as_ref().map(|hand| hand.delivery.id), fault.clone());
+        match self.hand.take_if(|hand| !hand.is_event()) {
             // The line above has answered it.
-            Some(hand) if hand.ends == Ends::Outcome => self.port.done(hand.delivery, Ok(())),
+            Some(hand) if hand.ends == Ends::Outcome => self.port.done(hand.delivery.id, Ok(())),
             Some(hand) => hand.fail(self.port, fault),
             None => {}
         }
+    }
+}
+
+async fn write(stdin: Option<&mut ChildStdin>, bytes: &[u8]) -> std::io::Result<usize> {
+    match stdin {
+        Some(stdin) => stdin.write(bytes).await,
+        None => pending().await,
     }
 }
 

@@ -5,6 +5,7 @@
 //! its stdin does; one that does not is killed at the end of the server, also at its sudden end if it is guarded
 //! ([`Guard`]).
 
+mod given;
 mod guard;
 mod hand;
 mod life;
@@ -15,6 +16,7 @@ mod settings;
 mod stamp;
 mod start;
 mod supervise;
+mod sweep;
 mod words;
 
 pub use guard::{Guard, become_guarded};

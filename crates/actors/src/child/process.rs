@@ -11,6 +11,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use crate::child::nursery;
 use crate::child::settings::{ChildLimits, ChildSettings};
+use crate::child::sweep;
 use crate::child::words::Words;
 
 /// Runs. Dropping it kills it with everybody it started.
@@ -21,6 +22,10 @@ pub(super) struct Process {
     /// once it has been waited for and its group killed: the number may be somebody else's then.
     group: Option<Pid>,
     pub(super) words: Words,
+    /// In the environment of everybody it started, unless they removed it.
+    mark: String,
+    /// Those have been ended.
+    swept: bool,
 }
 
 /// Not tied to the thread they were made on: the manifest may be read on another one than the rest.
@@ -37,6 +42,7 @@ impl Process {
         settings: &ChildSettings,
         limits: &ChildLimits,
     ) -> io::Result<(Process, ChildStdin, ChildStdout)> {
+        let mark = sweep::new_mark();
         let mut command = match &limits.guard {
             Some(guard) => Command::from(guard.wrap(&settings.command)),
             None => {
@@ -47,6 +53,7 @@ impl Process {
         };
         command
             .envs(&settings.env)
+            .env(sweep::MARK, &mark)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -59,10 +66,13 @@ impl Process {
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let missing = || io::Error::other("a pipe is missing");
         let stdin = child.stdin.take().ok_or_else(missing)?;
+        // Where that cannot be done the child may read more at once.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::pipe::fcntl_setpipe_size(&stdin, limits.ahead_bytes);
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let stderr = child.stderr.take().ok_or_else(missing)?;
         let words = Words::listen(&settings.name, limits.log_lines_max, stderr);
-        Ok((Process { child, group, words }, stdin, stdout))
+        Ok((Process { child, group, words, mark, swept: false }, stdin, stdout))
     }
 
     /// How it ended, for people.
@@ -72,10 +82,21 @@ impl Process {
         // one of them is there.
         self.kill();
         self.group = None;
+        if !self.swept {
+            let mark = self.mark.clone();
+            // Reads a folder of the kernel: not on this thread, which others wait for.
+            let _ = tokio::task::spawn_blocking(move || sweep::end_all(&mark)).await;
+            self.swept = true;
+        }
         match status {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         }
+    }
+
+    /// Whether a status, as [`Process::wait`] returns it, is that of a process that ended as it should.
+    pub(super) fn ended_well(status: &str) -> bool {
+        status == std::process::ExitStatus::default().to_string()
     }
 
     /// It has closed its stdout, so there is no talking to it any more: a moment to end, then it is killed.
@@ -92,7 +113,8 @@ impl Process {
     }
 
     /// Its stdin ends, which tells it to end. What it still says reaches nobody.
-    pub(super) async fn end(mut self, stdin: ChildStdin, mut stdout: ChildStdout, ms: u64) {
+    /// Returns whether it ended by itself.
+    pub(super) async fn end(mut self, stdin: Option<ChildStdin>, mut stdout: ChildStdout, ms: u64) -> bool {
         drop(stdin);
         let drained = async {
             let mut buffer = vec![0; 4096];
@@ -102,7 +124,9 @@ impl Process {
         if tokio::time::timeout(Duration::from_millis(ms), ended).await.is_err() {
             tracing::warn!("a child did not end within {ms} ms of the end of its stdin and is killed");
             self.kill_and_wait().await;
+            return false;
         }
+        true
     }
 
     fn kill(&mut self) {
@@ -113,9 +137,17 @@ impl Process {
     }
 }
 
+/// How many of the bytes written to a child it has not read. Where the system does not tell: none.
+pub(super) fn unread(stdin: &ChildStdin) -> u64 {
+    rustix::io::ioctl_fionread(stdin).unwrap_or(0)
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
+        if !self.swept {
+            sweep::end_all(&self.mark);
+        }
     }
 }
 

@@ -37,6 +37,12 @@ pub struct ChildLimits {
     /// A request or event of the bus in its hands: given up, and it is killed, which counts as a crash (one that is not to
     /// be restarted is handed the next one). Something written to it of which it reads nothing: the same. 0 = never.
     pub answer_ms: u64,
+    /// An event that it has read and does not answer counts as finished after this: the row of a durable timer goes.
+    pub event_ms: u64,
+    /// The size of the pipe to its stdin, in whole pages: what may have been written to it and not read. It is also the most
+    /// that it reads at once, and so what a child that takes one line after another has in a buffer of its own when it ends.
+    /// Only on Linux; elsewhere the system decides.
+    pub ahead_bytes: usize,
     /// Starts after the first one within the window, or after as many lives in a row that answered nothing: then it is
     /// unhealthy.
     pub restarts_max: usize,
@@ -58,6 +64,8 @@ impl Default for ChildLimits {
             manifest_ms: 10_000,
             line_bytes_max: LINE_BYTES_MAX,
             answer_ms: 30_000,
+            event_ms: 30_000,
+            ahead_bytes: 4096,
             restarts_max: 3,
             restart_window_ms: 60_000,
             restart_pause_ms: 1000,

@@ -23,13 +23,18 @@ pub(super) async fn run(
     pipes: Pipes,
 ) {
     let mut supervisor =
-        Supervisor { port, settings, limits, manifest, restarts: VecDeque::new(), silent: 0 };
+        Supervisor { port, settings, limits, manifest, restarts: VecDeque::new(), silent: 0, caution: 0 };
+    // One that takes the place of another says and hears nothing before that one has finished.
+    if !supervisor.port.is_its_turn().await {
+        return;
+    }
     let mut living = Some((process, pipes));
     while let Some((process, pipes)) = living.take() {
-        let Supervisor { port, limits, settings, .. } = &supervisor;
-        let next = match Life::live(port, limits, settings.restart, process, pipes).await {
+        let Supervisor { port, limits, settings, caution, .. } = &supervisor;
+        let next = match Life::live(port, limits, settings.restart, *caution, process, pipes).await {
             LifeEnd::Retired => return,
-            LifeEnd::Ended { why, begun, hung, silent } => {
+            LifeEnd::Ended { why, begun, over, hung, silent, suspects } => {
+                supervisor.caution = if suspects > 1 { supervisor.caution.saturating_add(1) } else { 0 };
                 supervisor.silent = if silent { supervisor.silent + 1 } else { 0 };
                 let name = supervisor.port.name();
                 let fault = OsFault::new(
@@ -40,7 +45,7 @@ pub(super) async fn run(
                     },
                 );
                 tracing::warn!(capability = %name, "it ended: {why}");
-                supervisor.port.crashed(begun, fault);
+                supervisor.port.crashed(begun, over, fault);
                 // Its successor has been started already, and the next life would hang as well.
                 if hung && supervisor.port.is_to_go().await {
                     Err(why)
@@ -68,6 +73,9 @@ struct Supervisor {
     restarts: VecDeque<Instant>,
     /// Lives in a row without one answer. A request takes so long to be given up that the window would forget them.
     silent: usize,
+    /// Lives in a row that left several events of which each may have ended them. Each makes the next one wait longer
+    /// between two of those events.
+    caution: u32,
 }
 
 impl Supervisor {

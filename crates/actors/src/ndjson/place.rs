@@ -5,10 +5,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs};
 
 const FOLDER: &str = "millrace";
 const SOCKET: &str = "millrace.sock";
+/// Its name in the folder it is bound in. Short, because paths of sockets may have only about a hundred bytes.
+const SOCKET_INSIDE: &str = "s";
 const LOCK_SUFFIX: &str = ".lock";
 const FOLDER_MODE: u32 = 0o700;
 const SOCKET_MODE: u32 = 0o600;
@@ -37,6 +40,8 @@ pub struct SocketPlace {
     path: PathBuf,
     /// Where it lies now: under its own name once it was [`SocketPlace::open`]ed.
     lies: PathBuf,
+    /// The folder it was bound in, which nobody else can enter.
+    bound_in: PathBuf,
     /// Held as long as this lives, and given up by the system however the process ends. The file stays: if it were
     /// removed, two servers could each hold one.
     _lock: File,
@@ -60,11 +65,12 @@ impl SocketPlace {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
         }
-        // Short, because names of sockets may have only about a hundred bytes.
-        let lies = folder.join(format!(".{}", std::process::id()));
-        remove(&lies).map_err(failed)?;
-        let listener = UnixListener::bind(&lies).map_err(failed)?;
-        let place = SocketPlace { path: path.clone(), lies, _lock: lock };
+        static BOUND: AtomicU32 = AtomicU32::new(0);
+        let number = BOUND.fetch_add(1, Ordering::Relaxed);
+        let bound_in = folder.join(format!(".{}.{number}", std::process::id()));
+        let listener = bind_in(&bound_in).map_err(failed)?;
+        let lies = bound_in.join(SOCKET_INSIDE);
+        let place = SocketPlace { path: path.clone(), lies, bound_in, _lock: lock };
         fs::set_permissions(&place.lies, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
         if !made && path == &default_path() {
             place.own_folder(folder)?;
@@ -81,7 +87,7 @@ impl SocketPlace {
     pub fn open(&mut self) -> Result<(), PlaceError> {
         fs::rename(&self.lies, &self.path).map_err(|error| io_error(&self.path, error))?;
         self.lies.clone_from(&self.path);
-        Ok(())
+        clear(&self.bound_in).map_err(|error| io_error(&self.bound_in, error))
     }
 
     /// In a directory that everybody may write to, somebody else may have made our folder first.
@@ -101,7 +107,7 @@ impl SocketPlace {
 
 impl Drop for SocketPlace {
     fn drop(&mut self) {
-        if let Err(error) = remove(&self.lies) {
+        if let Err(error) = remove(&self.lies).and_then(|()| clear(&self.bound_in)) {
             tracing::warn!(path = ?self.lies, %error, "the socket could not be removed");
         }
     }
@@ -114,6 +120,26 @@ fn make_folder(folder: &Path) -> io::Result<bool> {
     }
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
     Ok(true)
+}
+
+/// Binds a socket inside a new folder that only its owner can enter. A bound socket accepts at once and has the mode that
+/// the umask leaves; the umask itself belongs to all threads of the process and is not touched.
+fn bind_in(folder: &Path) -> io::Result<UnixListener> {
+    // A process that had this number may have been killed half-way.
+    clear(folder)?;
+    DirBuilder::new().mode(FOLDER_MODE).create(folder)?;
+    let bound = UnixListener::bind(folder.join(SOCKET_INSIDE));
+    if bound.is_err() {
+        clear(folder)?;
+    }
+    bound
+}
+
+fn clear(folder: &Path) -> io::Result<()> {
+    match remove(&folder.join(SOCKET_INSIDE)).and_then(|()| fs::remove_dir(folder)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        cleared => cleared,
+    }
 }
 
 fn lock(path: &Path) -> Result<File, PlaceError> {
@@ -140,4 +166,36 @@ fn remove(path: &Path) -> io::Result<()> {
 
 fn io_error(path: &Path, error: io::Error) -> PlaceError {
     PlaceError::Io { path: path.to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The socket itself may be open to everybody for a moment: the way to it is not.
+    #[test]
+    fn a_socket_is_bound_where_nobody_else_can_enter() {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = root.path().join("inside");
+        let listener = bind_in(&folder).expect("bound");
+        assert_eq!(fs::metadata(&folder).expect("there").mode() & 0o777, FOLDER_MODE);
+        // What a killed process left is cleared away.
+        drop(listener);
+        bind_in(&folder).expect("bound again");
+        clear(&folder).expect("cleared");
+        assert!(!folder.exists());
+        clear(&folder).expect("nothing to clear");
+    }
+
+    #[test]
+    fn two_sockets_of_one_process_are_not_in_each_others_way() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (mut one, _) = SocketPlace::take(&root.path().join("one")).expect("taken");
+        let (mut two, _) = SocketPlace::take(&root.path().join("two")).expect("taken");
+        one.open().and_then(|()| two.open()).expect("both open");
+        let names = fs::read_dir(root.path()).expect("a folder").count();
+        assert_eq!(names, 4, "two sockets and their locks");
+        drop((one, two));
+        assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 2, "their locks");
+    }
 }

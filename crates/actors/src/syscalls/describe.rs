@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_model::{JsonText, OsFault};
-use millrace_router::{Branch, Router};
+use millrace_router::{Branch, Manifest, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -62,19 +62,19 @@ fn page(schemas: BTreeMap<String, Value>, after: Option<&str>, page_bytes: usize
 fn schemas(router: &Router, wanted: &BTreeSet<String>) -> BTreeMap<String, Value> {
     let all = wanted.contains("*");
     requests(router)
-        .filter(|(name, branch)| all || wanted.contains(*name) || wanted.contains(branch.ty.as_str()))
-        .map(|(_, branch)| (branch.ty.as_str().to_owned(), branch.describe_in_schemas()))
+        .filter(|(of, branch)| all || wanted.contains(&*of.name) || wanted.contains(branch.ty.as_str()))
+        .map(|(of, branch)| (branch.ty.as_str().to_owned(), branch.describe_in_schemas(of)))
         .collect()
 }
 
 fn one(router: &Router, ty: &str) -> Option<Value> {
-    requests(router).find(|(_, branch)| branch.ty.as_str() == ty).map(|(_, branch)| branch.describe())
+    requests(router).find(|(_, branch)| branch.ty.as_str() == ty).map(|(of, branch)| branch.describe(of))
 }
 
-fn requests(router: &Router) -> impl Iterator<Item = (&str, &Branch)> {
+fn requests(router: &Router) -> impl Iterator<Item = (&Manifest, &Branch)> {
     router.directory().flat_map(|(_, manifest)| {
         let requests = manifest.inbound.iter().filter(|branch| branch.kind.is_request());
-        requests.map(|branch| (&*manifest.name, branch))
+        requests.map(|branch| (&**manifest, branch))
     })
 }
 

@@ -32,7 +32,7 @@ pub(super) fn syscall(
         .answers(object(&json!({ "payload": { "description": "The same" } }), &[]))
         .query(
             "Syscall.Describe",
-            "What requests of a type, or of all types, take and answer",
+            "Introspects the kernel capabilities.",
             json!({
                 "type": "object",
                 "properties": {

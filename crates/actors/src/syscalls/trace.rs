@@ -54,7 +54,10 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
         _ => return Err(OsFault::new(422, "Schema validation failed: give either correlation or id")),
     };
     let after = asks.after.unwrap_or(0);
-    let look = move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1);
+    // Capabilities, and whom no access control concerns, see all of it.
+    let from = ctx.caller().and_then(|caller| caller.namespaces.clone());
+    let look =
+        move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1, &from);
     let found = ctx.link().look(look).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
     let (mut records, mut bytes, mut next) = (Vec::new(), 0, None);
     for record in &found {
@@ -92,6 +95,8 @@ pub(crate) fn shown(record: &TraceRecord) -> Value {
     };
     put("causation", text(&record.causation).map(Value::from));
     put("correlation", text(&record.correlation).map(Value::from));
+    put("code", record.code.map(Value::from));
+    put("data", (!record.data.is_empty()).then(|| Value::from(&*record.data)));
     match &record.step {
         Step::Routed { to } => {
             put("step", Some("routed".into()));

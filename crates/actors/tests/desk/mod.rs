@@ -51,11 +51,13 @@ impl Desk {
         let parts = LoopParts {
             settings,
             nonce: 7,
+            clock: millrace_runtime::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
             runtime: Handle::current(),
             commit: None,
             timers: Vec::new(),
             bus_feed: Some(feeds.bus_feed()),
             check_token: None,
+            vouch: None,
             watch: None,
             records: None,
         };

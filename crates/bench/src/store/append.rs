@@ -82,7 +82,7 @@ pub(crate) fn batch(stream: &Stream, body: &Arc<EventBody>, nonce: u64) -> Batch
         now: Timestamp(u64::try_from(wall.as_millis()).unwrap_or(0)),
         durability: Durability::Fsync,
         checks: Vec::new(),
-        ops: vec![Op::Append(Append { stream: stream.clone(), event, dedupe_window_ms: 0, made: None })],
+        ops: vec![Op::Append(Append { stream: stream.clone(), event, dedupe_window_ms: 0 })],
     }
 }
 

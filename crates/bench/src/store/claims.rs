@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_model::{
-    Batch, Claim, Claimed, Done, Durability, Ending, EventBody, FinishedRow, HandlerId, LaneRow, Offset, Op,
-    Outcome, SessionId, Space, Stream, Ticket, Timestamp, keys,
+    Batch, Claim, Claimed, Done, Durability, Ending, EventBody, FinishedRow, HandlerId, HandlerOrder,
+    LaneRow, Offset, Op, Outcome, SessionId, Space, Stream, Ticket, Timestamp, keys,
 };
 use millrace_store::{CommitNumber, Store};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
@@ -176,6 +176,8 @@ impl Load {
             events_max: EVENTS,
             bytes_max: 1 << 20,
             lease_until: Timestamp(batch.now.0 + LEASE_MS),
+            start_max: 1,
+            order: HandlerOrder::Priority,
         }));
         match self.store.commit(&[batch])?.pop() {
             Some(Outcome::Done(Done { claimed, .. })) => Ok(claimed),

@@ -1,7 +1,7 @@
 //! What of a cursor is written down, and taking it back when the store would not have it.
 
 use bytes::Bytes;
-use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Offset, TryRow};
+use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Offset, Timestamp, TryRow};
 
 use super::{Cursor, Open};
 use crate::letter::kept;
@@ -18,7 +18,8 @@ pub(crate) struct InFlush {
 const TRY_BYTES: usize = 1 << 10;
 
 impl Cursor {
-    pub(crate) fn row(&self) -> CursorRow {
+    /// Returns the row as it is to be written at `now`.
+    pub(crate) fn row(&self, now: Timestamp) -> CursorRow {
         let committed = self.committed();
         let mut ahead = Bitmap::default();
         // Only so far: what is acked lies within the bound, and what was skipped beyond it is skipped again.
@@ -39,7 +40,24 @@ impl Cursor {
         for done in self.prior.done.range(self.read_next..).take_while(|done| **done < furthest) {
             ahead.insert(done - committed.0 - 1);
         }
-        CursorRow { committed, delivered: Offset(self.sent_through.max(self.prior.delivered)), ahead }
+        let updated = match &self.flushed {
+            Some(row) if row.committed == committed => row.updated,
+            _ => Some(now),
+        };
+        CursorRow { committed, delivered: self.delivered_through(), ahead, updated }
+    }
+
+    /// When the commit of the row noted last was first written.
+    pub(crate) fn noted_since(&self) -> Option<Timestamp> {
+        self.flushed.as_ref().and_then(|row| row.updated)
+    }
+
+    /// Everything up to here was sent since the server started, or is done.
+    fn delivered_through(&self) -> Offset {
+        // Only in a sticky group may an event wait while later ones are sent.
+        let unsent = self.open.iter().filter(|(_, open)| self.keyed.is_some() && open.last.is_none());
+        let first = unsent.map(|(offset, _)| *offset).next();
+        Offset(first.map_or(self.sent_through, |first| first - 1))
     }
 
     /// What of the tries must be written (`Some`) or deleted (`None`) to match: at most so many rows and bytes, the rest
@@ -84,6 +102,7 @@ impl Cursor {
         let InFlush { buried, tries } = std::mem::take(&mut self.in_flush);
         let letters = buried.len();
         for (offset, open) in buried.into_iter().rev() {
+            self.requeue_key(offset, open.key);
             self.open.insert(offset, open);
             self.to_bury.push_front(offset);
             self.tries_changed(offset);
@@ -104,11 +123,16 @@ impl Cursor {
     }
 }
 
-/// A row is due where the count is not the one the delivered mark implies, or where there is more to remember.
+/// Most events are done after their first delivery: a row is due only where there is something to remember.
 pub(super) fn needs_row(open: &Open) -> bool {
-    open.attempts != 1 || open.not_before.is_some() || open.reason.is_some()
+    open.attempts_ended() != 0 || open.not_before.is_some() || open.reason.is_some()
 }
 
+/// A delivery that a crash cuts short must not count, so only those that ended are written down.
 fn try_row(open: &Open) -> TryRow {
-    TryRow { attempts: open.attempts, not_before: open.not_before, reason: open.reason.as_deref().map(kept) }
+    TryRow {
+        attempts: open.attempts_ended(),
+        not_before: open.not_before,
+        reason: open.reason.as_deref().map(kept),
+    }
 }

@@ -14,9 +14,11 @@ pub struct Desk {
     pub bus: Bus,
     pub now: Now,
     pub limits: BusLimits,
+    /// Which run of the machine the next start finds.
+    pub boot: Option<Boot>,
     pub tables: BTreeMap<(Space, String), Bytes>,
     pub logs: BTreeMap<Stream, Vec<Arc<Event>>>,
-    starts: BTreeMap<Stream, Offset>,
+    pub starts: BTreeMap<Stream, Offset>,
     pub removed: BTreeSet<(Stream, Offset)>,
     /// Commits that were asked for and not yet made, while `hold` is set.
     pub held: Vec<(Token, Batch)>,
@@ -24,6 +26,13 @@ pub struct Desk {
     pub commits: usize,
     /// Who asks from here on.
     pub by: By,
+    /// What the next request brings along.
+    pub checked: Option<Box<SchemaVerdict>>,
+    /// The schemas in force, as the engine told them.
+    pub schemas: BTreeMap<TopicKey, Arc<TopicSchema>>,
+    /// Comparisons with retained events that were asked for and not yet made, while `hold_checks` is set.
+    pub checks: Vec<(Token, RetainedCheck)>,
+    pub hold_checks: bool,
     pub notes: Vec<Note>,
     requests: u64,
     out: Vec<String>,
@@ -53,7 +62,8 @@ pub fn subscription(topic_name: &str, group_name: &str) -> Subscribe {
         from: None,
         reset: false,
         max_inflight: None,
-        ack_mode: AckMode::Cumulative,
+        ack_mode: Some(AckMode::Cumulative),
+        sticky: false,
         filter: Filter::default(),
     }
 }
@@ -64,11 +74,12 @@ impl Desk {
     }
 
     pub fn with(limits: BusLimits) -> Desk {
-        let now = Now { mono: Mono(0), wall: Timestamp(1_000_000) };
+        let now = Now { mono: Mono(0), wall: Timestamp(1_000_000), steady_since: Mono(0) };
         Desk {
             bus: Bus::restore(limits.clone(), Snapshot::default(), now).expect("an empty bus"),
             now,
             limits,
+            boot: None,
             tables: BTreeMap::new(),
             logs: BTreeMap::new(),
             starts: BTreeMap::new(),
@@ -77,6 +88,10 @@ impl Desk {
             hold: false,
             commits: 0,
             by: None,
+            checked: None,
+            schemas: BTreeMap::new(),
+            checks: Vec::new(),
+            hold_checks: false,
             notes: Vec::new(),
             requests: 0,
             out: Vec::new(),
@@ -98,8 +113,15 @@ impl Desk {
             groups: rows(Space::Groups),
             cursors: rows(Space::Cursors),
             tries: rows(Space::Tries),
-            first_due: rows(Space::Due).first().and_then(|(key, _)| keys::due_time(key)),
+            first_due: [DueBy::Wall, DueBy::Elapsed]
+                .into_iter()
+                .filter_map(|by| Some((by, keys::due_time(&self.due_rows(by, 1).first()?.0)?)))
+                .collect(),
+            elapsed: self.tables.get(&(Space::Kv, keys::ELAPSED.to_owned())).cloned(),
+            ages: self.tables.get(&(Space::Kv, keys::AGES.to_owned())).cloned(),
+            boot: self.boot,
             seed: self.requests,
+            newest: self.logs.values().filter_map(|log| log.last()).map(|event| event.ts).max(),
             streams: streams.collect(),
         };
         self.held.clear();
@@ -118,16 +140,14 @@ impl Desk {
     pub fn request(&mut self, conn: u64, request: Request) {
         self.requests += 1;
         let to = ReplyTo::Conn { conn: ConnId(conn), request: self.requests };
-        self.input(Input::Request { to, by: self.by.clone(), request });
+        let checked = self.checked.take();
+        self.input(Input::Request { to, by: self.by.clone(), request, checked });
     }
 
     pub fn call(&mut self, request: Request) {
         self.requests += 1;
-        self.input(Input::Request {
-            to: ReplyTo::Call { call: self.requests },
-            by: self.by.clone(),
-            request,
-        });
+        let (to, checked) = (ReplyTo::Call { call: self.requests }, self.checked.take());
+        self.input(Input::Request { to, by: self.by.clone(), request, checked });
     }
 
     pub fn publish(&mut self, topic_name: &str, payload: &str) {
@@ -193,7 +213,7 @@ impl Desk {
     }
 
     fn advance(&mut self, ms: u64) {
-        self.now = Now { mono: self.now.mono + ms, wall: self.now.wall + ms };
+        self.now = Now { mono: self.now.mono + ms, wall: self.now.wall + ms, ..self.now };
     }
 
     pub fn release(&mut self) {
@@ -229,14 +249,7 @@ impl Desk {
                 Input::Committed { token, outcome }
             }
             Effect::Read { token, stream, from, events_max, .. } => {
-                let log = self.logs.get(&stream).cloned().unwrap_or_default();
-                let start = self.starts.get(&stream).copied().unwrap_or(Offset::FIRST).max(from);
-                let there = |event: &Arc<Event>| {
-                    event.offset >= start && !self.removed.contains(&(stream.clone(), event.offset))
-                };
-                let events: Vec<_> = log.into_iter().filter(there).take(events_max).collect();
-                let through = events.last().map_or(from, |event| event.offset);
-                Input::Page { token, page: Some(ReadPage { events, through }) }
+                Input::Page { token, page: Some(self.read(&stream, from, events_max)) }
             }
             Effect::Seek { token, streams, ts } => {
                 let seek = |stream: &Stream| {
@@ -254,9 +267,8 @@ impl Desk {
                 let start = log.iter().find(|event| event.ts >= cut).map_or(next, |event| event.offset);
                 Input::Found { token, offsets: Some(vec![start]) }
             }
-            Effect::ScanDue { token, rows_max } => {
-                let rows = self.tables.iter().filter(|((space, _), _)| *space == Space::Due).take(rows_max);
-                Input::DueRows { token, rows: Some(rows.map(|((_, k), v)| (k.clone(), v.clone())).collect()) }
+            Effect::ScanDue { token, waits, rows_max } => {
+                Input::DueRows { token, rows: Some(self.due_rows(waits, rows_max)) }
             }
             Effect::ReadTopic { token, topic } => {
                 let row = self.tables.get(&(Space::Topics, topic.as_str().to_owned()));
@@ -269,22 +281,75 @@ impl Desk {
                 let found = row.map(|row| StoredTopic { row: row.clone(), reaches: reaches.collect() });
                 Input::TopicRead { token, found: Some(found) }
             }
+            Effect::CheckRetained { token, check } if self.hold_checks => {
+                return self.checks.push((token, check));
+            }
+            Effect::CheckRetained { token, check } => self.check_retained(token, &check),
+            Effect::SchemaInForce { topic, schema: Some(schema) } => {
+                self.schemas.insert(topic, schema);
+                return;
+            }
+            Effect::SchemaInForce { topic, schema: None } => {
+                self.schemas.remove(&topic);
+                return;
+            }
             Effect::Note(note) => return self.notes.push(note),
             other => return self.out.push(show(&other)),
         };
         self.bus.handle(self.now, input);
     }
 
+    fn read(&self, stream: &Stream, from: Offset, events_max: usize) -> ReadPage {
+        let log = self.logs.get(stream).cloned().unwrap_or_default();
+        let start = self.starts.get(stream).copied().unwrap_or(Offset::FIRST).max(from);
+        let there = |event: &Arc<Event>| {
+            event.offset >= start && !self.removed.contains(&(stream.clone(), event.offset))
+        };
+        let events: Vec<_> = log.into_iter().filter(there).take(events_max).collect();
+        let through = events.last().map_or(from, |event| event.offset);
+        ReadPage { events, through }
+    }
+
+    fn check_retained(&self, token: Token, check: &RetainedCheck) -> Input {
+        let scan = |from: &str, rows_max| {
+            let rows = self.tables.range((Space::Due, from.to_owned())..);
+            let rows = rows.take_while(|((space, _), _)| *space == Space::Due).take(rows_max);
+            Some(rows.map(|((_, key), value)| (key.clone(), value.clone())).collect())
+        };
+        let read = |stream: &Stream, from, events_max, _| Some(self.read(stream, from, events_max));
+        let outcome = check.run(read, scan);
+        Input::RetainedChecked { token, outcome }
+    }
+
+    pub fn release_checks(&mut self) {
+        self.hold_checks = false;
+        for (token, check) in std::mem::take(&mut self.checks) {
+            let input = self.check_retained(token, &check);
+            self.input(input);
+        }
+    }
+
     pub fn commit(&mut self, batch: Batch) -> Outcome {
         self.commits += 1;
         assert!(batch.bytes() <= BATCH_BYTES_MAX, "a batch of {} bytes", batch.bytes());
         for (at, check) in batch.checks.iter().enumerate() {
-            let Check::Absent { space, key } = check else { panic!("a check the bus does not use") };
-            if let Some(found) = self.tables.get(&(*space, key.clone())) {
-                return Outcome::Refused(Refusal { check: at, found: Some(found.clone()) });
+            let found = match check {
+                Check::Absent { space, key } => self.tables.get(&(*space, key.clone())).cloned().map(Some),
+                Check::Present { space, key } => {
+                    (!self.tables.contains_key(&(*space, key.clone()))).then_some(None)
+                }
+                Check::Incarnation { topic, made } => (self.made_of(topic) != Some(*made)).then_some(None),
+                Check::IdTaken(TakenId { topic, id, dedupe_window_ms }) => {
+                    let taken = self.taken(topic, id, *dedupe_window_ms, batch.now);
+                    taken.is_none().then_some(None)
+                }
+                _ => panic!("a check the bus does not use"),
+            };
+            if let Some(found) = found {
+                return Outcome::Refused(Refusal { check: at, found });
             }
         }
-        let mut appended = Vec::new();
+        let (mut appended, mut kept) = (Vec::new(), false);
         for op in batch.ops {
             match op {
                 Op::Append(append) => {
@@ -292,6 +357,12 @@ impl Desk {
                 }
                 Op::Delay(delay) => appended.push(self.delay(delay, batch.now)),
                 Op::Put { space, key, value } => {
+                    let standing = self.tables.get(&(space, key.clone())).filter(|_| space == Space::Topics);
+                    let made = standing.and_then(|row| TopicRow::made_of(row));
+                    let row = TopicRow::decode(&key, &value).ok();
+                    let other = made.zip(row).filter(|(made, row)| row.made != *made);
+                    kept |= other.is_some();
+                    let value = other.map_or(value, |(made, row)| TopicRow { made, ..row }.encode());
                     self.tables.insert((space, key), value);
                 }
                 Op::PutNew { space, key, value } => {
@@ -317,13 +388,13 @@ impl Desk {
                 }
             }
         }
-        Outcome::Done(appended.into())
+        Outcome::Done(Done { incarnation_kept: kept, ..appended.into() })
     }
 
     fn append(&mut self, append: Append, now: Timestamp, nonce: u64, ordinal: u32) -> Appended {
-        let Append { stream, event, dedupe_window_ms, made } = append;
+        let Append { stream, event, dedupe_window_ms } = append;
         if let Some(id) = &event.id
-            && let Some(first) = self.taken(&stream.topic, made, id, dedupe_window_ms, now)
+            && let Some(first) = self.taken(&stream.topic, id, dedupe_window_ms, now)
         {
             return first;
         }
@@ -335,26 +406,32 @@ impl Desk {
         Appended { partition, offset, ts: now, id, duplicate: false, due: None }
     }
 
+    fn due_rows(&self, by: DueBy, rows_max: usize) -> Vec<(String, Bytes)> {
+        let (from, to) = by.key_range();
+        let mine = |key: &str| key >= from && to.is_none_or(|to| key < to);
+        let rows = self.tables.iter().filter(|((space, key), _)| *space == Space::Due && mine(key));
+        rows.take(rows_max).map(|((_, key), value)| (key.clone(), value.clone())).collect()
+    }
+
     fn delay(&mut self, delay: Delay, now: Timestamp) -> Appended {
-        let Delay { topic, made, id, dedupe_window_ms, due, key, row } = delay;
-        if let Some(first) = self.taken(&topic, Some(made), &id, dedupe_window_ms, now) {
+        let Delay { topic, id, dedupe_window_ms, due, key, row } = delay;
+        let made = self.made_of(&topic).unwrap_or_default();
+        if let Some(first) = self.taken(&topic, &id, dedupe_window_ms, now) {
             return first;
         }
         if dedupe_window_ms > 0 {
-            self.tables.insert((Space::DueIds, keys::due_id(&topic, made, &id)), key.clone().into());
+            let held = format!("{key} {}", due.0);
+            self.tables.insert((Space::DueIds, keys::due_id(&topic, made, &id)), held.into());
         }
-        self.tables.insert((Space::Due, key), row);
+        self.tables.insert((Space::Due, key), DueRow { made, ..*row }.encode());
         waiting(id, now, due, false)
     }
 
-    fn taken(
-        &self,
-        topic: &TopicKey,
-        made: Option<u64>,
-        id: &EventId,
-        window_ms: u64,
-        now: Timestamp,
-    ) -> Option<Appended> {
+    pub fn made_of(&self, topic: &TopicKey) -> Option<u64> {
+        TopicRow::made_of(self.tables.get(&(Space::Topics, keys::topic(topic)))?)
+    }
+
+    fn taken(&self, topic: &TopicKey, id: &EventId, window_ms: u64, now: Timestamp) -> Option<Appended> {
         if window_ms == 0 {
             return None;
         }
@@ -365,9 +442,9 @@ impl Desk {
             let (partition, offset, ts) = (e.stream.partition, e.offset, e.ts);
             return Some(Appended { partition, offset, ts, id: id.clone(), duplicate: true, due: None });
         }
-        let row = self.tables.get(&(Space::DueIds, keys::due_id(topic, made?, id)))?;
-        let key = std::str::from_utf8(row).ok()?.to_owned();
-        let due = keys::due_time(&key)?;
+        let row = self.tables.get(&(Space::DueIds, keys::due_id(topic, self.made_of(topic)?, id)))?;
+        let (key, due) = std::str::from_utf8(row).ok()?.split_once(' ')?;
+        let (key, due) = (key.to_owned(), Timestamp(due.parse().ok()?));
         self.tables.contains_key(&(Space::Due, key)).then(|| waiting(id.clone(), now, due, true))
     }
 
@@ -434,7 +511,10 @@ fn show(effect: &Effect) -> String {
             Reply::Acked => "acked".to_owned(),
             Reply::Nacked => "nacked".to_owned(),
             Reply::FlowAdded => "flow".to_owned(),
-            Reply::Topic { created, topic } => format!("topic {} created={created}", topic.topic.topic()),
+            Reply::Topic { created, topic } => {
+                let schema = topic.schema.as_ref().map(show_schema).unwrap_or_default();
+                format!("topic {} created={created}{schema}", topic.topic.topic())
+            }
             Reply::TopicDeleted { topic } => format!("deleted {}", topic.topic()),
             other => format!("{other:?}"),
         },
@@ -442,6 +522,18 @@ fn show(effect: &Effect) -> String {
         Effect::Stopped => "stopped".to_owned(),
         other => format!("{other:?}"),
     }
+}
+
+fn show_schema(schema: &SchemaView) -> String {
+    let range =
+        |range: &CheckedRange| format!(" checked {}/{}-{}", range.partition, range.from, range.through);
+    let mut checked: String = schema.checked.ranges.iter().map(range).collect();
+    if schema.checked.delayed > 0 {
+        checked += &format!(" and {} delayed", schema.checked.delayed);
+    }
+    schema
+        .version
+        .map_or_else(|| " without schema".to_owned(), |version| format!(" schema {version}{checked}"))
 }
 
 fn places(partitions: &[(Partition, Offset)]) -> String {

@@ -34,6 +34,7 @@ impl Sweep {
                     topic.and_then(|topic| TopicKey::parse(&format!("{}/{topic}", self.rule.namespace)).ok());
                 let id = key.split('/').nth(1).map(str::to_owned);
                 self.claimants.extend(id.clone());
+                self.wanted.extend(topic.clone());
                 self.handlers.extend(id.zip(topic));
             }
             Space::Lanes => {
@@ -50,6 +51,7 @@ impl Sweep {
                 if let [_, topic, _, partition] = parts.as_slice() {
                     let next = CursorRow::decode(key, value).map_or(Offset::ZERO, |row| row.committed.next());
                     if let Some(stream) = self.stream(topic, partition) {
+                        self.wanted.insert(stream.topic.clone());
                         self.floor(stream, next);
                     }
                 }

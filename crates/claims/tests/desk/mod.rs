@@ -18,6 +18,8 @@ pub struct Desk {
     pub workers: BTreeMap<&'static str, Worker>,
     /// Runs that were asked for and not yet ended.
     pub runs: BTreeMap<&'static str, VecDeque<Run>>,
+    /// Runs that were to be cut off.
+    pub cuts: Vec<RunId>,
     pub answers: Vec<Result<Option<StateCommit>, CommitError>>,
     pub notes: Vec<Note>,
     pub stopped: Vec<&'static str>,
@@ -27,6 +29,8 @@ pub struct Desk {
     pub commits: usize,
     /// Batches that the store finds too large, beside those that are.
     pub narrow: fn(&Batch) -> bool,
+    /// Of whoever publishes.
+    pub elapsed: Elapsed,
     nonces: u64,
 }
 
@@ -44,6 +48,7 @@ pub fn handler(id: &str, topic: &str) -> HandlerSpec {
         topic: name(topic),
         priority: 0,
         from: From::Backlog,
+        settings: HandlerSettings::default(),
     }
 }
 
@@ -57,6 +62,7 @@ pub fn identity(session: &str) -> WorkerIdentity {
         namespace: Namespace::default(),
         session: SessionId::new(session).expect("a sound desk"),
         metadata: BTreeMap::new(),
+        boot: None,
     }
 }
 
@@ -80,9 +86,10 @@ impl Desk {
     pub fn new() -> Desk {
         Desk {
             store: MemoryStore::new(),
-            now: Now { mono: Mono(1), wall: START },
+            now: Now { mono: Mono(1), wall: START, steady_since: Mono(0) },
             workers: BTreeMap::new(),
             runs: BTreeMap::new(),
+            cuts: Vec::new(),
             answers: Vec::new(),
             notes: Vec::new(),
             stopped: Vec::new(),
@@ -90,6 +97,7 @@ impl Desk {
             held: Vec::new(),
             commits: 0,
             narrow: |_| false,
+            elapsed: Elapsed::restore(None, None, Now { mono: Mono(1), wall: START, steady_since: Mono(0) }),
             nonces: 0,
         }
     }
@@ -126,12 +134,25 @@ impl Desk {
         let changes = StateChanges { event: Some(event), ..StateChanges::default() };
         self.nonces += 1;
         let (topics, namespace) = (Topics::default(), Namespace::default());
-        let batch = imperative(&config(), &namespace, &topics, changes, self.now.wall, self.nonces << 20)
-            .expect("a sound desk");
+        let batch = imperative(
+            &config(),
+            &namespace,
+            &topics,
+            changes,
+            (self.now, &mut self.elapsed),
+            self.nonces << 20,
+        )
+        .expect("a sound desk");
         let outcome = self.store.commit(&[batch]).expect("a sound desk").remove(0);
         let Outcome::Done(done) = outcome else { panic!("{outcome:?}") };
         self.news();
         done.appended[0].id.clone()
+    }
+
+    /// A number that is nobody else's.
+    pub fn draw(&mut self) -> u64 {
+        self.nonces += 1;
+        self.nonces << 20
     }
 
     pub fn news(&mut self) {
@@ -157,6 +178,7 @@ impl Desk {
                 self.input(who, Input::Seen { token, seen });
             }
             Effect::Run(run) => self.runs.entry(who).or_default().push_back(run),
+            Effect::Cut { run } => self.cuts.push(run),
             Effect::Answer { result, .. } => self.answers.push(result),
             Effect::Note(note) => self.notes.push(note),
             Effect::Stopped { .. } => self.stopped.push(who),
@@ -171,6 +193,13 @@ impl Desk {
         self.commits += 1;
         let outcome = self.store.commit(std::slice::from_ref(batch)).expect("a sound desk").remove(0);
         self.input(who, Input::Committed { token, outcome });
+    }
+
+    /// What is held is committed; what follows from it is held again.
+    pub fn step(&mut self) {
+        for (who, token, batch) in std::mem::take(&mut self.held) {
+            self.commit(who, token, &batch);
+        }
     }
 
     pub fn let_go(&mut self) {
@@ -191,7 +220,13 @@ impl Desk {
                 let streams = self.store.streams().expect("a sound desk").into_iter();
                 let mine = streams.filter(|bounds| bounds.stream.topic.namespace() == namespace.as_str());
                 Seen::Streams(
-                    mine.map(|b| StreamSpan { stream: b.stream, start: b.start, next: b.next }).collect(),
+                    mine.map(|b| StreamSpan {
+                        stream: b.stream,
+                        start: b.start,
+                        next: b.next,
+                        last_ts: b.last_ts,
+                    })
+                    .collect(),
                 )
             }
             Look::RetentionStart { stream, older_than, bytes_max } => {
@@ -286,11 +321,36 @@ impl Desk {
         rows.iter().map(|row| ClaimRow::decode(&row.key, &row.value).expect("a sound desk")).collect()
     }
 
-    pub fn endings(&self) -> Vec<Ending> {
+    /// The newest dead letter, with what the store says about it.
+    pub fn letter(&self) -> Letter {
+        let (key, value) = self.rows(Space::DeadLetters).pop().expect("a dead letter");
+        let value: bytes::Bytes = value.into_bytes().into();
+        let row = DeadLetterRow::decode(&key, &value).expect("a sound desk");
+        let stream = Letter::stream_of(&Namespace::default(), &row).expect("a sound desk");
+        let value_of = |space, wanted: String| {
+            let found = self.rows(space).into_iter().find(|(key, _)| *key == wanted);
+            found.map(|(_, value)| bytes::Bytes::from(value.into_bytes()))
+        };
+        let events = self.events(stream.topic.topic());
+        Letter {
+            event: events.into_iter().find(|event| event.id == row.event_id),
+            handler: value_of(Space::Handlers, keys::handler(&Namespace::default(), &row.handler)),
+            finished: value_of(Space::Finished, keys::finished(&stream, row.offset, &row.handler)),
+            is_open: false,
+            key,
+            value,
+            stream,
+            row,
+        }
+    }
+
+    pub fn finished(&self) -> Vec<FinishedRow> {
         let rows = self.store.scan(Space::Finished, &KeyRange::all(), usize::MAX).expect("a sound desk");
-        rows.iter()
-            .map(|row| FinishedRow::decode(&row.key, &row.value).expect("a sound desk").ending)
-            .collect()
+        rows.iter().map(|row| FinishedRow::decode(&row.key, &row.value).expect("a sound desk")).collect()
+    }
+
+    pub fn endings(&self) -> Vec<Ending> {
+        self.finished().iter().map(|row| row.ending).collect()
     }
 
     pub fn events(&self, topic: &str) -> Vec<std::sync::Arc<Event>> {

@@ -1,4 +1,4 @@
-//! `millrace bench bus|store|handlers|router|growth`: measured paths beside a disk probe of the same run.
+//! `millrace bench bus|store|handlers|router|runs|growth`: measured paths beside a probe of the same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_bench::{
-    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, ROUTER_SCENARIOS, Report,
-    STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers, bench_handlers_worker, bench_router,
-    bench_store,
+    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, ROUTER_SCENARIOS,
+    RUNS_SCENARIOS, Report, STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers, bench_handlers_worker,
+    bench_router, bench_runs, bench_store,
 };
 
 use crate::commands::connect::interrupted;
@@ -20,7 +20,7 @@ use crate::output::Output;
 
 pub(super) fn command() -> Command {
     Command::new("bench")
-        .about("Measure the server, the store or durable handlers, each figure beside a raw disk probe; or soak a server")
+        .about("Measure the server, the store, durable handlers or effect runs, each figure beside a probe; or soak a server")
         .subcommand_required(true)
         .subcommand(
             with_scenarios(
@@ -63,6 +63,13 @@ pub(super) fn command() -> Command {
                 "1000000",
                 "Requests that `memory` makes",
             )),
+        )
+        .subcommand(
+            with_scenarios(
+                Command::new("runs").about("Run scripted guests and wasm programs on the scheduler of effect runs"),
+                RUNS_SCENARIOS,
+            )
+            .args(runs_args()),
         )
         .subcommand(
             Command::new("handlers-worker")
@@ -116,11 +123,15 @@ fn with_scenarios(command: Command, scenarios: &[(&str, bool)]) -> Command {
 }
 
 fn common_args() -> [Arg; 5] {
+    let [rounds, seconds, json] = runs_args();
+    [rounds, seconds, payload_arg(), dir_arg(), json]
+}
+
+/// What a benchmark without a disk and without payloads can be told.
+fn runs_args() -> [Arg; 3] {
     [
         number("rounds", value_parser!(u32).range(1..).into(), "3", "Rounds; medians are reported"),
         number("seconds", value_parser!(f64).into(), "2", "Duration of each timed load"),
-        payload_arg(),
-        dir_arg(),
         json_flag(),
     ]
 }
@@ -134,7 +145,7 @@ pub(super) fn payload_arg() -> Arg {
 }
 
 fn payload_bytes(matches: &ArgMatches) -> usize {
-    matches.get_one::<u32>("payload-bytes").map_or(256, |bytes| *bytes as usize)
+    matches.try_get_one::<u32>("payload-bytes").ok().flatten().map_or(256, |bytes| *bytes as usize)
 }
 
 pub(super) fn dir_arg() -> Arg {
@@ -151,6 +162,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("store", matches)) => measure(matches, bench_store),
         Some(("handlers", matches)) => measure(matches, bench_handlers),
         Some(("router", matches)) => measure(matches, bench_router),
+        Some(("runs", matches)) => measure(matches, bench_runs),
         Some(("handlers-worker", matches)) => {
             let store = matches.get_one::<PathBuf>("store").cloned().unwrap_or_default();
             bench_handlers_worker(&store, payload_bytes(matches))
@@ -177,7 +189,7 @@ fn measure(
     let log_events =
         log_events("log-events").or_else(|| log_events("events")).or_else(|| log_events("requests"));
     let options = BenchOptions {
-        folder: matches.get_one::<PathBuf>("dir").cloned(),
+        folder: matches.try_get_one::<PathBuf>("dir").ok().flatten().cloned(),
         rounds: matches.get_one::<u32>("rounds").map_or(3, |rounds| *rounds as usize),
         seconds: matches.get_one::<f64>("seconds").copied().unwrap_or(2.0),
         payload_bytes: payload_bytes(matches),

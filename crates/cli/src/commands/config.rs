@@ -1,11 +1,15 @@
 //! `millrace config print`: every setting, its value, and where the value came from.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use clap::{ArgMatches, Command};
 use serde_json::{Value as Json, json};
 
+use millrace_server::{Proof, TokenSettings};
+
 use crate::commands::json_flag;
+use crate::exposed;
 use crate::failure::Failure;
 use crate::output::{Output, columns};
 use crate::settings::{
@@ -16,7 +20,7 @@ pub(super) fn command() -> Command {
     let print = Command::new("print")
         .about("Show the effective settings and where each came from")
         .arg(json_flag())
-        .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound, Scope::Client]));
+        .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound, Scope::Client, Scope::Run]));
     Command::new("config").about("Settings").subcommand_required(true).subcommand(print)
 }
 
@@ -48,17 +52,27 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             out.line(&line)?;
         }
     }
-    out.flush()
+    out.flush()?;
+    for warning in exposed::secrets(&effective) {
+        // For people: whoever reads the data has it whole, with or without this.
+        let _ = writeln!(std::io::stderr(), "millrace: {warning}");
+    }
+    Ok(())
 }
 
-/// One line per token: whom it stands for, never the token or its digest. And one per capability.
+/// One line per token or certificate: whom it stands for, never the token or its digest. And one per capability.
 fn tables(effective: &Effective) -> Vec<(String, String, String)> {
     let from = |source: &Option<Source>| source.as_ref().map(ToString::to_string).unwrap_or_default();
     let server = &effective.config.server;
-    let tokens =
-        server.tokens.iter().enumerate().map(|(at, token)| {
-            (format!("auth.tokens[{at}]"), token_line(token), from(&effective.tokens_from))
-        });
+    let (certificates, tokens): (Vec<_>, Vec<_>) =
+        server.tokens.iter().partition(|token| matches!(token.proof, Proof::Certificate(_)));
+    let numbered = |key: &'static str, entries: Vec<&TokenSettings>| {
+        let lines = entries.into_iter().enumerate();
+        let line =
+            |(at, token)| (format!("auth.{key}[{at}]"), token_line(token), from(&effective.tokens_from));
+        lines.map(line).collect::<Vec<_>>()
+    };
+    let tokens = numbered("tokens", tokens).into_iter().chain(numbered("certificates", certificates));
     let capabilities = server.capabilities.iter().enumerate().map(|(at, child)| {
         (format!("capability[{at}]"), capability_line(child), from(&effective.capabilities_from))
     });

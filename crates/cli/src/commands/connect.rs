@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use millrace_client::{Client, ClientOptions, check_socket, default_socket};
+use millrace_client::{Client, ClientCertificate, ClientOptions, check_socket, default_socket};
 use millrace_model::Namespace;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -26,7 +26,7 @@ where
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         let client = tokio::select! {
-            client = Client::connect(options(&config)?) => client?,
+            client = Client::connect(client_options(&config)?) => client?,
             () = interrupted() => return Err(Failure::Interrupted(None)),
         };
         let result = tokio::select! {
@@ -41,16 +41,27 @@ where
     result
 }
 
-fn options(config: &Config) -> Result<ClientOptions, Failure> {
+pub(super) fn client_options(config: &Config) -> Result<ClientOptions, Failure> {
     let mut options = ClientOptions::new(&config.url);
     options.token = (!config.token.is_empty()).then(|| config.token.clone());
     options.tls_ca = (!config.tls_ca.is_empty()).then(|| config.tls_ca.clone().into());
+    options.client_certificate = client_certificate(config)?;
     options.namespace =
         Namespace::new(&config.namespace).map_err(|error| Failure::Usage(error.to_string()))?;
     options.reconnect = config.reconnect_ms > 0;
     options.give_up_after = Some(Duration::from_millis(config.reconnect_ms));
     options.frame_bytes_max = config.server.frame_bytes_max;
     Ok(options)
+}
+
+/// The certificate of `--client-cert`, if one is given.
+pub(crate) fn client_certificate(config: &Config) -> Result<Option<ClientCertificate>, Failure> {
+    match (config.client_cert.as_str(), config.client_key.as_str()) {
+        ("", "") => Ok(None),
+        ("", _) => Err(Failure::Usage("client-key is given without client-cert: give both".into())),
+        (_, "") => Err(Failure::Usage("client-cert is given without client-key: give both".into())),
+        (cert, key) => Ok(Some(ClientCertificate { cert: cert.into(), key: key.into() })),
+    }
 }
 
 /// Where the CQRS loop of a server with the same settings listens.

@@ -45,7 +45,7 @@ pub(super) fn command() -> Command {
     Command::new("dead-letters")
         .about("List events that used up their attempts, and publish them again")
         .subcommand_required(true)
-        .subcommand(verb("list", "List topics with dead letters, or the letters of one").arg(topic()))
+        .subcommand(verb("list", "List topics and handlers with dead letters, or the letters of a topic").arg(topic()))
         .subcommand(
             verb("replay", "Publish the letters of a topic to it again")
                 .long_about(
@@ -97,16 +97,27 @@ impl Call {
             return self.out.document(&list);
         }
         let list: DeadLetters = read(&list)?;
-        if list.dead_letters.is_empty() {
-            return self.out.document("no topic has dead letters");
+        let mut tables = Vec::new();
+        if !list.dead_letters.is_empty() {
+            let mut rows = vec![["TOPIC", "LETTERS", "KEPT IN"].map(String::from).to_vec()];
+            let of_groups = list.dead_letters.iter();
+            rows.extend(
+                of_groups.map(|of| vec![of.topic.to_string(), of.count.to_string(), of.dlq.to_string()]),
+            );
+            tables.push(columns(&rows).join("\n"));
         }
-        let mut rows = vec![["TOPIC", "LETTERS", "KEPT IN"].map(String::from).to_vec()];
-        rows.extend(
-            list.dead_letters
-                .iter()
-                .map(|of| vec![of.topic.to_string(), of.count.to_string(), of.dlq.to_string()]),
-        );
-        self.out.document(&columns(&rows).join("\n"))
+        if !list.handlers.is_empty() {
+            let mut rows = vec![["HANDLER", "TOPIC", "LETTERS"].map(String::from).to_vec()];
+            let of_handlers = list.handlers.iter();
+            rows.extend(
+                of_handlers.map(|of| vec![of.handler.clone(), of.topic.to_string(), of.count.to_string()]),
+            );
+            tables.push(columns(&rows).join("\n"));
+        }
+        match tables.is_empty() {
+            true => self.out.document("no topic has dead letters"),
+            false => self.out.document(&tables.join("\n\n")),
+        }
     }
 
     fn letters(mut self, topic: &TopicName) -> Result<(), Failure> {

@@ -3,29 +3,40 @@
 mod backup;
 mod bench;
 mod bench_soak;
+mod capabilities;
 mod commits;
 mod completions;
 mod config;
 mod connect;
 mod dead_letters;
+mod descriptors;
 mod doctor;
 mod events;
 mod feed;
 mod guard;
+mod info;
+mod loop_client;
+mod memory;
 mod offline;
 mod openapi;
+mod opening;
 mod progress;
 mod publish;
+mod run;
 mod send;
+mod send_typed;
 mod serve;
 mod subscribe;
 mod tally;
 mod topic_groups;
+mod topic_schema;
 mod topic_settings;
 mod topics;
 mod trace;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+
+pub(crate) use connect::client_certificate;
 
 use crate::failure::Failure;
 
@@ -56,11 +67,14 @@ fn for_people() -> Command {
             publish::command(),
             subscribe::command(),
             send::command(),
+            run::command(),
+            capabilities::command(),
             trace::command(),
             topics::command(),
             backup::backup_command(),
             backup::restore_command(),
             doctor::command(),
+            info::command(),
             dead_letters::command(),
             events::command(),
             commits::command(),
@@ -77,11 +91,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("pub", matches)) => publish::run(matches),
         Some(("sub", matches)) => subscribe::run(matches),
         Some(("send", matches)) => send::run(matches),
+        Some(("run", matches)) => run::run(matches),
+        Some(("capabilities", matches)) => capabilities::run(matches),
         Some(("trace", matches)) => trace::run(matches),
         Some(("topics", matches)) => topics::run(matches),
         Some(("backup", matches)) => backup::run_backup(matches),
         Some(("restore", matches)) => backup::run_restore(matches),
         Some(("doctor", matches)) => doctor::run(matches),
+        Some(("info", matches)) => info::run(matches),
         Some(("dead-letters", matches)) => dead_letters::run(matches),
         Some(("events", matches)) => events::run(matches),
         Some(("commits", matches)) => commits::run(matches),

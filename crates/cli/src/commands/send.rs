@@ -18,6 +18,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
 use crate::commands::connect::{interrupted, loop_socket};
+use crate::commands::send_typed::{self, Typed};
 use crate::commands::{json_flag, text};
 use crate::failure::Failure;
 use crate::log;
@@ -34,9 +35,15 @@ pub(super) fn command() -> Command {
             "Sends one OsMessage, or one per line of stdin, to the server's NDJSON socket and prints every outcome \
              as one line, in order of arrival.\n\nLines go as they are. Metadata that is absent is added: an id (UUID) and \
              the time; so '{\"kind\":\"query\",\"type\":\"Syscall.Ping\",\"data\":{\"payload\":1}}' is enough.\n\n\
-             Ends with 0 when every request got a reply, with 1 if an outcome was an error or is missing.",
+             Or give a TYPE such as Memory.Get, and its DATA: the rest is made. The server says of \
+             which kind a request is; --kind event sends an event.\n\nEnds with 0 when every request got a reply, with 1 if an outcome was an error or is missing.",
         )
-        .arg(Arg::new("message").value_name("JSON|-").help("The message; - or nothing: one per line of stdin"))
+        .arg(
+            Arg::new("message")
+                .value_name("JSON|TYPE|-")
+                .help("The message, or its type; - or nothing: one message per line of stdin"),
+        )
+        .args(send_typed::args())
         .arg(
             Arg::new("wait-ms")
                 .long("wait-ms")
@@ -51,6 +58,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let typed = Typed::of(matches)?;
     let message = match text(matches, "message") {
         None if std::io::stdin().is_terminal() => {
             return Err(Failure::Usage(
@@ -70,7 +78,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         tokio::select! {
-            result = exchange(&path, &config.token, message, wait) => result,
+            result = async {
+                let message = match typed {
+                    Some(typed) => Some(typed.message(&path, &config.token).await?),
+                    None => message,
+                };
+                exchange(&path, &config.token, message, wait).await
+            } => result,
             () = interrupted() => Err(Failure::Interrupted(None)),
         }
     });

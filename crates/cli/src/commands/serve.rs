@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use millrace_server::{
-    Changed, Guard, Reload, Reloaded, Reloader, ServeError, Server, SocketPlace, TlsFiles, default_path,
+    Changed, ClientAuthority, Guard, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketPlace,
+    TlsFiles, TokenSettings, default_path,
 };
 use millrace_store::StoreError;
-use millrace_stores::{OpenError, StoreUrl, open_store};
+use millrace_stores::{OpenError, StoreUrl};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::commands::guard;
+use crate::commands::opening::{self, Opening};
+use crate::commands::{descriptors, guard, memory};
+use crate::exposed;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
@@ -41,17 +44,36 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
     log::start(&effective.config, "info");
     warn_of_mongo(&effective);
+    warn_of_exposed(&effective);
     let plan = Plan::of(&effective, matches)?;
+    descriptors::raise_limit(&plan.config);
+    if let Some(warning) = exposed::store(&plan.store) {
+        tracing::warn!("{warning}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(plan.serve());
     match &result {
-        Err(Failure::Interrupted(_)) => runtime.shutdown_background(),
+        Err(Failure::Interrupted(_)) | Ok(Ended::WhileOpening | Ended::Unwritten(_)) => {
+            runtime.shutdown_background();
+        }
         _ => runtime.shutdown_timeout(LET_GO_MAX),
     }
-    result
+    match result? {
+        Ended::Served | Ended::WhileOpening => Ok(()),
+        Ended::Unwritten(why) => Err(Failure::Failed(why)),
+    }
+}
+
+/// How a server ended that was asked to.
+enum Ended {
+    Served,
+    /// Asked to before it had its store: nobody was served, and the thread that opens the store may wait for ever.
+    WhileOpening,
+    /// The grace was over and commits were not through: the threads that wait for the disk may wait for ever.
+    Unwritten(String),
 }
 
 /// The source document's own store: to ignore the variable in silence would lose somebody's data elsewhere.
@@ -63,9 +85,16 @@ fn warn_of_mongo(effective: &Effective) {
     }
 }
 
+fn warn_of_exposed(effective: &Effective) {
+    for warning in exposed::secrets(effective) {
+        tracing::warn!("{warning}");
+    }
+}
+
 struct Plan {
     config: Config,
     listen: SocketAddr,
+    probe_listen: Option<SocketAddr>,
     store: StoreUrl,
     /// Whether somebody asked for the durability, as against leaving it to the default.
     durability_asked: bool,
@@ -76,18 +105,12 @@ struct Plan {
 impl Plan {
     fn of(effective: &Effective, matches: &ArgMatches) -> Result<Plan, Failure> {
         let mut config = effective.config.clone();
-        let listen: SocketAddr = config
-            .listen
-            .parse()
-            .map_err(|error| Failure::Usage(format!("listen is {:?}: {error}", config.listen)))?;
-        let others_reach = !listen.ip().is_loopback();
-        if others_reach && config.server.tokens.is_empty() && !config.server.insecure {
-            return Err(Failure::Usage(format!(
-                "listen is {listen}, which others can reach, and no access control is configured: configure \
-                 [[auth.tokens]], give a loopback address such as 127.0.0.1:{}, or --insecure if this is meant",
-                listen.port()
-            )));
-        }
+        let listen = address("listen", &config)?;
+        let probe_listen = match config.probe_listen.is_empty() {
+            true => None,
+            false => Some(address("probe-listen", &config)?),
+        };
+        let others_reach = [Some(listen), probe_listen].iter().flatten().any(|addr| !addr.ip().is_loopback());
         if config.server.os.require_auth && config.server.tokens.is_empty() {
             // A reload cannot change it: to close an open server takes a restart.
             return Err(Failure::Usage(
@@ -105,23 +128,28 @@ impl Plan {
         }
         let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
         let durability_asked = *effective.source("durability") != Source::Default;
-        Ok(Plan { config, listen, store, durability_asked, matches: matches.clone() })
+        Ok(Plan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
     }
 
-    async fn serve(mut self) -> Result<(), Failure> {
+    async fn serve(mut self) -> Result<Ended, Failure> {
         // Before anything else, so that a signal during the start is not lost.
         let (mut first, mut second) = (Signals::new()?, Signals::new()?);
         let mut hangups = listen_for(SignalKind::hangup())?;
         // Before the store, so that a port that is taken leaves no new store behind. Who connects now waits.
-        let listener = TcpListener::bind(self.listen)
-            .await
-            .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", self.listen)))?;
+        let listener = bind(self.listen).await?;
+        let probe_listener = match self.probe_listen {
+            Some(addr) => Some(bind(addr).await?),
+            None => None,
+        };
         let socket = self.socket()?;
-        let (store_url, options) = (self.store.clone(), self.config.sqlite.clone());
-        let opened = tokio::task::spawn_blocking(move || open_store(&store_url, options))
-            .await
-            .map_err(|error| Failure::Failed(error.to_string()))?
-            .map_err(|error| self.store_failure(&error))?;
+        let opening = opening::open(&self.store, self.config.sqlite.clone(), first.next()).await;
+        let opened = match opening.map_err(|error| Failure::Failed(error.to_string()))? {
+            Opening::Done(opened) => opened.map_err(|error| self.store_failure(&error))?,
+            Opening::Stopped => {
+                tracing::info!("stopped while the store was being opened");
+                return Ok(Ended::WhileOpening);
+            }
+        };
         let limits = &mut self.config.limits;
         if limits.durability > opened.durability_max {
             let (wanted, max) = (limits.durability.as_str(), opened.durability_max.as_str());
@@ -139,6 +167,11 @@ impl Plan {
             Server::start(self.config.server, opened.store.clone(), self.config.limits, listener)
                 .await
                 .map_err(|error| Failure::Failed(error.to_string()))?;
+        let mut probe = None;
+        if let Some(listener) = probe_listener {
+            let addr = server.listen_probes(listener).map_err(|error| Failure::Failed(error.to_string()))?;
+            probe = Some(addr);
+        }
         let mut path = None;
         if let Some((place, listener)) = socket {
             path = Some(place.path().display().to_string());
@@ -150,7 +183,7 @@ impl Plan {
             let (reloader, matches) = (asked.clone(), with.clone());
             Box::pin(async move { reload(&reloader, matches).await })
         });
-        say_ready(server.addr(), tls, path, &self.store)?;
+        say_ready(server.addr(), probe, tls, path, &self.store)?;
         let reloading = async {
             while hangups.recv().await.is_some() {
                 // Whatever came of it was logged.
@@ -166,17 +199,20 @@ impl Plan {
             second.next().await;
             second.next().await;
         };
+        let giving_back = memory::give_back_after_crowds(server.connections());
         tokio::select! {
             ran = server.run_until(asked_to_stop) => match ran {
                 // Nothing that was confirmed is lost, so this is not a failure.
                 Err(cut @ ServeError::CutShort { .. }) => {
                     tracing::warn!("{cut}");
-                    Ok(())
+                    Ok(Ended::Served)
                 }
-                ran => ran.map_err(|error| Failure::Failed(error.to_string())),
+                Err(unwritten @ ServeError::Unwritten { .. }) => Ok(Ended::Unwritten(unwritten.to_string())),
+                ran => ran.map(|()| Ended::Served).map_err(|error| Failure::Failed(error.to_string())),
             },
             () = asked_twice => Err(Failure::Interrupted(None)),
-            () = reloading => Ok(()),
+            () = reloading => Ok(Ended::Served),
+            () = giving_back => Ok(Ended::Served),
         }
     }
 
@@ -203,6 +239,9 @@ impl Plan {
         let message = format!("store {}: {error}", self.store);
         match error {
             OpenError::Store(StoreError::InUse(_)) => Failure::Failed(message),
+            OpenError::Store(StoreError::Poisoned(_)) => Failure::Failed(format!(
+                "{message}; look at the disk, end every process that has the store open, and start again"
+            )),
             _ => Failure::Unreachable(message),
         }
     }
@@ -212,7 +251,9 @@ impl Plan {
 async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, String> {
     let read = move || -> Result<Reload, String> {
         let said = |failure: Failure| failure.message().unwrap_or_default().to_owned();
-        let config = resolve(&matches).map_err(said)?.config;
+        let effective = resolve(&matches).map_err(said)?;
+        warn_of_exposed(&effective);
+        let config = effective.config;
         let tls = tls_files(&config).map_err(said)?;
         Ok(Reload { tokens: config.server.tokens, tls, capabilities: config.server.capabilities })
     };
@@ -244,7 +285,13 @@ async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, Stri
     }
 }
 
-fn say_ready(addr: SocketAddr, tls: bool, socket: Option<String>, store: &StoreUrl) -> Result<(), Failure> {
+fn say_ready(
+    addr: SocketAddr,
+    probe: Option<SocketAddr>,
+    tls: bool,
+    socket: Option<String>,
+    store: &StoreUrl,
+) -> Result<(), Failure> {
     #[derive(serde::Serialize)]
     struct Ready {
         ready: bool,
@@ -252,6 +299,9 @@ fn say_ready(addr: SocketAddr, tls: bool, socket: Option<String>, store: &StoreU
         ws: String,
         socket: Option<String>,
         store: String,
+        /// Only if it was asked for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        probe: Option<String>,
     }
     let s = if tls { "s" } else { "" };
     let mut out = Output::new();
@@ -261,16 +311,63 @@ fn say_ready(addr: SocketAddr, tls: bool, socket: Option<String>, store: &StoreU
         ws: format!("ws{s}://{addr}/"),
         socket,
         store: store.to_string(),
+        probe: probe.map(|addr| format!("http{s}://{addr}")),
     })?;
     out.flush()
 }
 
+/// An address that others can reach needs access control, or that somebody means it.
+fn address(name: &str, config: &Config) -> Result<SocketAddr, Failure> {
+    let text = if name == "listen" { &config.listen } else { &config.probe_listen };
+    let addr: SocketAddr =
+        text.parse().map_err(|error| Failure::Usage(format!("{name} is {text:?}: {error}")))?;
+    if !addr.ip().is_loopback() && config.server.tokens.is_empty() && !config.server.insecure {
+        return Err(Failure::Usage(format!(
+            "{name} is {addr}, which others can reach, and no access control is configured: configure \
+             [[auth.tokens]], give a loopback address such as 127.0.0.1:{}, or --insecure if this is meant",
+            addr.port()
+        )));
+    }
+    Ok(addr)
+}
+
+async fn bind(addr: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(addr).await;
+    bound.map_err(|error| Failure::Failed(format!("cannot listen on {addr}: {error}")))
+}
+
 fn tls_files(config: &Config) -> Result<Option<TlsFiles>, Failure> {
     match (config.tls_cert.as_str(), config.tls_key.as_str()) {
-        ("", "") => Ok(None),
+        ("", "") => match client_authority(config)? {
+            None => Ok(None),
+            Some(_) => Err(Failure::Usage(
+                "tls-client-ca is given without tls-cert and tls-key: client certificates need TLS".into(),
+            )),
+        },
         ("", _) => Err(Failure::Usage("tls-key is given without tls-cert: give both".into())),
         (_, "") => Err(Failure::Usage("tls-cert is given without tls-key: give both".into())),
-        (cert, key) => Ok(Some(TlsFiles { cert: cert.into(), key: key.into() })),
+        (cert, key) => {
+            Ok(Some(TlsFiles { cert: cert.into(), key: key.into(), client_ca: client_authority(config)? }))
+        }
+    }
+}
+
+/// Client certificates need both: the authority that signs them, and whom each stands for.
+fn client_authority(config: &Config) -> Result<Option<ClientAuthority>, Failure> {
+    let is_certificate = |token: &TokenSettings| matches!(token.proof, Proof::Certificate(_));
+    let certificates = config.server.tokens.iter().filter(|token| is_certificate(token)).count();
+    match (config.tls_client_ca.as_str(), certificates) {
+        ("", 0) => Ok(None),
+        ("", _) => Err(Failure::Usage(
+            "auth.certificates is given without tls-client-ca: name the authority that signs them".into(),
+        )),
+        (_, 0) => Err(Failure::Usage(
+            "tls-client-ca is given without auth.certificates: say whom each certificate stands for".into(),
+        )),
+        (file, _) => {
+            let optional = certificates < config.server.tokens.len();
+            Ok(Some(ClientAuthority { file: file.into(), optional }))
+        }
     }
 }
 

@@ -43,17 +43,26 @@ pub(super) fn command() -> Command {
             Arg::new("ack-mode")
                 .long("ack-mode")
                 .value_name("cumulative|individual")
-                .help("What an ack completes"),
+                .help("What an ack completes [default: as the topic or the server has it]"),
+        )
+        .arg(
+            Arg::new("sticky")
+                .long("sticky")
+                .action(ArgAction::SetTrue)
+                .help("Events of one key go to one member of the group, one at a time"),
         )
         .arg(
             Arg::new("no-ack")
                 .long("no-ack")
                 .action(ArgAction::SetTrue)
                 .help(
-                    "Print only: the events will be delivered again. Each delivery counts as an attempt all the same: \
-                     after maxAttempts of them (5 by default) the event becomes a dead letter",
+                    "Print only: the events are given back at the end and will be delivered again. One that times out \
+                     meanwhile has had an attempt all the same",
                 ),
         )
+        .arg(Arg::new("nack").long("nack").value_name("REASON").conflicts_with("no-ack").help(
+            "Refuse what was printed instead of acknowledging it: an attempt, after maxAttempts (5 by default) a dead letter",
+        ))
         .arg(
             Arg::new("max-inflight")
                 .long("max-inflight")
@@ -76,7 +85,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let reader = Reader {
         options: options(matches)?,
         left: matches.get_one::<u64>("count").copied(),
-        ack: !matches.get_flag("no-ack"),
+        answer: match text(matches, "nack") {
+            Some(reason) => Answer::Nack(reason.to_owned()),
+            None if matches.get_flag("no-ack") => Answer::Nothing,
+            None => Answer::Ack,
+        },
         json: matches.get_flag("json"),
     };
     with_client(matches, |client| async move { reader.run(&client).await })
@@ -89,10 +102,12 @@ fn options(matches: &ArgMatches) -> Result<SubscribeOptions, Failure> {
     options.from = text(matches, "from").map(start_from).transpose()?;
     options.reset = matches.get_flag("reset");
     if let Some(mode) = text(matches, "ack-mode") {
-        options.ack_mode = AckMode::parse(mode).ok_or_else(|| {
+        let parsed = AckMode::parse(mode).ok_or_else(|| {
             Failure::Usage(format!("--ack-mode is {mode:?}: it must be cumulative or individual"))
         })?;
+        options.ack_mode = Some(parsed);
     }
+    options.sticky = matches.get_flag("sticky");
     if let Some(max_inflight) = matches.get_one::<u32>("max-inflight") {
         options.max_inflight = *max_inflight;
     }
@@ -121,8 +136,16 @@ pub(super) fn start_from(text: &str) -> Result<StartFrom, Failure> {
 struct Reader {
     options: SubscribeOptions,
     left: Option<u64>,
-    ack: bool,
+    answer: Answer,
     json: bool,
+}
+
+/// What becomes of events that were printed.
+enum Answer {
+    Ack,
+    /// With the reason.
+    Nack(String),
+    Nothing,
 }
 
 impl Reader {
@@ -136,9 +159,7 @@ impl Reader {
         while self.left != Some(0) {
             let turn = self.print_turn(&mut subscription, &mut out).await?;
             out.flush().await?;
-            if self.ack {
-                self.ack_all(&turn).await?;
-            }
+            self.answer_all(&turn).await?;
         }
         Ok(subscription.unsubscribe().await?)
     }
@@ -173,13 +194,16 @@ impl Reader {
         line
     }
 
-    /// Only after they were printed. The last ack of a counted run is awaited, so that the next run begins after it.
-    async fn ack_all(&self, turn: &[Delivery]) -> Result<(), Failure> {
+    /// Only after they were printed. The last answer of a counted run is awaited, so that the next run begins after it.
+    async fn answer_all(&self, turn: &[Delivery]) -> Result<(), Failure> {
         for (at, delivery) in turn.iter().enumerate() {
-            if self.left == Some(0) && at + 1 == turn.len() {
-                delivery.ack_confirmed().await?;
-            } else {
-                delivery.ack().await?;
+            let is_last = self.left == Some(0) && at + 1 == turn.len();
+            match &self.answer {
+                Answer::Ack if is_last => delivery.ack_confirmed().await?,
+                Answer::Ack => delivery.ack().await?,
+                Answer::Nack(reason) if is_last => delivery.nack_confirmed(Some(reason), None).await?,
+                Answer::Nack(reason) => delivery.nack(Some(reason), None).await?,
+                Answer::Nothing => {}
             }
         }
         Ok(())

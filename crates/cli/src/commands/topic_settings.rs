@@ -1,14 +1,14 @@
 //! The settings of a topic on the command line: the flags of `topics create` and `topics set`, and how they are shown.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_model::{AccessList, PARTITIONS_MAX, TopicConfig};
-use millrace_wire::http::TopicDefaults;
+use millrace_model::{AccessList, GroupKey, PARTITIONS_MAX};
+use millrace_wire::http::TopicDoc;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 
 /// What can be set and taken back: the flag, and the name in JSON.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 13] = [
     ("retention-ms", "retentionMs"),
     ("retention-bytes", "retentionBytes"),
     ("max-attempts", "maxAttempts"),
@@ -16,10 +16,18 @@ const NAMES: [(&str, &str); 9] = [
     ("dedupe-window-ms", "dedupeWindowMs"),
     ("durability", "durability"),
     ("compact", "compact"),
+    ("ack-mode", "ackMode"),
+    ("sticky", "sticky"),
     ("publish-acl", "publishACL"),
     ("subscribe-acl", "subscribeACL"),
+    (GROUP_ACL, "groupACL"),
+    (SCHEMA, "schema"),
 ];
 
+/// One list per group: given several times, and taken back for one group or for all.
+const GROUP_ACL: &str = "group-acl";
+/// The flag whose value is a file.
+const SCHEMA: &str = "schema";
 /// Flags whose value is an access list.
 const LISTS: [&str; 2] = ["publish-acl", "subscribe-acl"];
 
@@ -29,6 +37,16 @@ pub(super) fn with_flags(command: Command) -> Command {
     };
     let list = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("LIST").allow_hyphen_values(true).help(help)
+    };
+    let switch = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_parser(value_parser!(bool))
+            .help(help)
     };
     command
         .arg(
@@ -56,16 +74,15 @@ pub(super) fn with_flags(command: Command) -> Command {
                 .value_parser(["fsync", "os", "memory"])
                 .help("What a confirmed publish has survived"),
         )
+        .arg(switch("compact", "Keep only the newest event of each key"))
         .arg(
-            Arg::new("compact")
-                .long("compact")
-                .value_name("BOOL")
-                .num_args(0..=1)
-                .require_equals(true)
-                .default_missing_value("true")
-                .value_parser(value_parser!(bool))
-                .help("Keep only the newest event of each key"),
+            Arg::new("ack-mode")
+                .long("ack-mode")
+                .value_name("cumulative|individual")
+                .value_parser(["cumulative", "individual"])
+                .help("What an ACK completes, for clients that do not say"),
         )
+        .arg(switch("sticky", "Events of one key go to one member of a group, one at a time"))
         .arg(list(
             "publish-acl",
             "Who may publish: agents and roles, * for all, !AGENT to deny; empty = nobody",
@@ -74,6 +91,21 @@ pub(super) fn with_flags(command: Command) -> Command {
             "subscribe-acl",
             "Who may read: agents and roles, * for all, !AGENT to deny; empty = nobody",
         ))
+        .arg(
+            list(
+                GROUP_ACL,
+                "Who may join, seek and delete a group (* = every group without a list); may be given several times",
+            )
+            .value_name("GROUP=LIST")
+            .action(ArgAction::Append),
+        )
+        .arg(
+            Arg::new(SCHEMA)
+                .long(SCHEMA)
+                .value_name("FILE")
+                .allow_hyphen_values(true)
+                .help("A JSON Schema (draft 2020-12) that every payload must match; - reads it from stdin"),
+        )
 }
 
 pub(super) fn unset_flag() -> Arg {
@@ -81,8 +113,10 @@ pub(super) fn unset_flag() -> Arg {
         .long("unset")
         .value_name("NAME")
         .action(ArgAction::Append)
-        .value_parser(NAMES.map(|(flag, _)| flag))
-        .help("Take a setting back, so that the server's default holds again; may be given several times")
+        .help(
+            "Take a setting back, so that the server's default holds again (group-acl=GROUP: the list of one group); \
+             may be given several times",
+        )
 }
 
 /// The flags that were given, under the names of JSON; `--unset` gives null.
@@ -91,11 +125,15 @@ pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure>
     if let Some(partitions) = matches.get_one::<u64>("partitions") {
         given.insert("partitions".into(), json!(partitions));
     }
-    for (flag, name) in NAMES {
+    if let Some(lists) = group_lists(matches)? {
+        given.insert("groupACL".into(), Value::Object(lists));
+    }
+    for (flag, name) in NAMES.into_iter().filter(|(flag, _)| *flag != GROUP_ACL) {
         let number = matches.try_get_one::<u64>(flag).ok().flatten().map(|number| json!(number));
         let text = matches.try_get_one::<String>(flag).ok().flatten();
         let text = match text {
             Some(text) if LISTS.contains(&flag) => Some(json!(access_list(flag, text)?)),
+            Some(file) if flag == SCHEMA => Some(read_schema(file)?),
             text => text.map(|text| json!(text)),
         };
         let flag_value = || matches.try_get_one::<bool>(flag).ok().flatten().map(|flag| json!(flag));
@@ -105,7 +143,14 @@ pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure>
     }
     let unset = matches.try_get_many::<String>("unset").ok().flatten().into_iter().flatten();
     for flag in unset {
-        let Some((_, name)) = NAMES.iter().find(|(known, _)| known == flag) else { continue };
+        if let Some(group) = flag.strip_prefix(GROUP_ACL).and_then(|rest| rest.strip_prefix('=')) {
+            unset_group(&mut given, group)?;
+            continue;
+        }
+        let Some((_, name)) = NAMES.iter().find(|(known, _)| known == flag) else {
+            let known = NAMES.map(|(flag, _)| flag).join(", ");
+            return Err(Failure::Usage(format!("--unset {flag} is no setting: there are {known}")));
+        };
         if given.insert((*name).into(), Value::Null).is_some_and(|value| !value.is_null()) {
             return Err(Failure::Usage(format!(
                 "--{flag} and --unset {flag} are both given: give one of them"
@@ -113,6 +158,53 @@ pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure>
         }
     }
     Ok(given)
+}
+
+/// What is no schema is for the server to say; this only reads JSON.
+fn read_schema(file: &str) -> Result<Value, Failure> {
+    let text = match file {
+        "-" => std::io::read_to_string(std::io::stdin()),
+        file => std::fs::read_to_string(file),
+    };
+    let text = text.map_err(|error| Failure::Usage(format!("--schema {file} cannot be read: {error}")))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::Usage(format!("--schema {file} is not valid JSON: {error}")))
+}
+
+/// `--group-acl GROUP=LIST`, as the object of JSON.
+fn group_lists(matches: &ArgMatches) -> Result<Option<Map<String, Value>>, Failure> {
+    let Some(flags) = matches.try_get_many::<String>(GROUP_ACL).ok().flatten() else { return Ok(None) };
+    let mut lists = Map::new();
+    for flag in flags {
+        let (group, list) = flag.split_once('=').ok_or_else(|| {
+            let what =
+                format!("--{GROUP_ACL} {flag:?} names no list: write GROUP=LIST, or GROUP= for nobody");
+            Failure::Usage(what)
+        })?;
+        let group = group_key(group)?;
+        let list = json!(access_list(GROUP_ACL, list)?);
+        if lists.insert(group.as_str().to_owned(), list).is_some() {
+            return Err(Failure::Usage(format!("--{GROUP_ACL} names group {group} twice: give one list")));
+        }
+    }
+    Ok(Some(lists))
+}
+
+/// `--unset group-acl=GROUP`: the list of one group goes, the others stay.
+fn unset_group(given: &mut Map<String, Value>, group: &str) -> Result<(), Failure> {
+    let (group, lists) = (group_key(group)?, given.entry("groupACL").or_insert_with(|| json!({})));
+    let already = lists.get(group.as_str()).is_some_and(|list| !list.is_null());
+    if lists.is_null() || already {
+        return Err(Failure::Usage(format!(
+            "--unset {GROUP_ACL}={group} and another flag for {GROUP_ACL} contradict each other: give one of them"
+        )));
+    }
+    lists[group.as_str()] = Value::Null;
+    Ok(())
+}
+
+fn group_key(text: &str) -> Result<GroupKey, Failure> {
+    GroupKey::new(text).map_err(|error| Failure::Usage(format!("--{GROUP_ACL}: {error}")))
 }
 
 /// An empty text is the empty list: nobody.
@@ -123,17 +215,21 @@ fn access_list(flag: &str, text: &str) -> Result<AccessList, Failure> {
 
 /// Every setting with the value that holds, one line each. A server that does not tell its defaults has some all the
 /// same; those of this program may be others.
-pub(super) fn shown(config: &TopicConfig, defaults: Option<&TopicDefaults>) -> Vec<String> {
+pub(super) fn shown(doc: &TopicDoc) -> Vec<String> {
+    let TopicDoc { config, defaults, schema_version, .. } = doc;
     let set = serde_json::to_value(config).unwrap_or_default();
     let defaults = serde_json::to_value(defaults).unwrap_or_default();
     let default_of = |name: &str| match (name, &defaults[name]) {
         ("publishACL" | "subscribeACL", _) => "everybody".to_owned(),
-        ("compact", _) => "false".to_owned(),
-        ("retentionMs" | "retentionBytes", _) => "none".to_owned(),
+        ("groupACL", _) => "as subscribeACL says".to_owned(),
+        ("compact" | "sticky", _) => "false".to_owned(),
+        ("retentionMs" | "retentionBytes" | "schema", _) => "none".to_owned(),
         (_, Value::Null) => "as the server has it".to_owned(),
         (_, value) => plain(value),
     };
     let line = |name: &str| match set.get(name) {
+        // The document is what `topics schema` shows.
+        Some(_) if name == SCHEMA => format!("{name} version {}", schema_version.unwrap_or_default()),
         Some(value) => format!("{name} {}", plain(value)),
         None => format!("{name} {} (default)", default_of(name)),
     };

@@ -1,4 +1,5 @@
-//! `millrace topics list|show|create|set|seek|delete`; `groups` and `delete-group` are in [`topic_groups`].
+//! `millrace topics list|show|create|set|seek|delete`; `groups` and `delete-group` are in [`topic_groups`], `schema` is in
+//! [`topic_schema`].
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_client::StartFrom;
@@ -9,7 +10,7 @@ use ureq::http::Method;
 
 use crate::commands::subscribe::start_from;
 use crate::commands::topic_settings::{given, shown, unset_flag, with_flags};
-use crate::commands::{json_flag, text, topic_groups};
+use crate::commands::{json_flag, text, topic_groups, topic_schema};
 use crate::failure::Failure;
 use crate::http::{Http, read};
 use crate::log;
@@ -48,10 +49,14 @@ pub(super) fn command() -> Command {
         .subcommand(verb("show", "Show a topic, its settings and how far its groups are").arg(topic()))
         .subcommand(with_flags(verb("create", "Create a topic that does not exist yet").arg(topic())))
         .subcommand(with_flags(
-            verb("set", "Change settings of a topic; the others stay").arg(topic()).arg(unset_flag()),
+            verb("set", "Change settings of a topic; the others stay")
+                .arg(topic())
+                .arg(unset_flag())
+                .arg(topic_schema::force_flag()),
         ))
         .subcommand(seek)
         .subcommand(verb("delete", "Delete a topic and all its events").arg(topic()))
+        .subcommand(topic_schema::command(&verb, topic()))
         .subcommands(topic_groups::commands(&verb, &topic))
 }
 
@@ -67,7 +72,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ("list", _) => call.list(),
         ("show", Some(topic)) => call.show(&topic),
         ("create", Some(topic)) => call.create(&topic, given(matches)?),
-        ("set", Some(topic)) => call.set(&topic, given(matches)?),
+        ("set", Some(topic)) => call.set(&topic, given(matches)?, matches.get_flag("force")),
+        ("schema", Some(topic)) => topic_schema::run(matches, &topic, call),
         ("seek", Some(topic)) => {
             let group = Group::new(text(matches, "group").unwrap_or_default()).map_err(usage)?;
             let from = start_from(text(matches, "from").unwrap_or_default())?;
@@ -114,12 +120,12 @@ impl Call {
             read(&self.http.ask(Method::GET, &format!("/topics/{topic}/offsets"), "")?)?;
         if self.json {
             self.out.json(
-                &json!({ "topic": doc.topic, "config": doc.config, "defaults": doc.defaults, "partitions": offsets.partitions }),
+                &json!({ "topic": doc.topic, "config": doc.config, "schemaVersion": doc.schema_version, "defaults": doc.defaults, "partitions": offsets.partitions }),
             )?;
             return self.out.flush();
         }
         let mut lines = vec![format!("topic {topic}")];
-        lines.extend(shown(&doc.config, doc.defaults.as_ref()));
+        lines.extend(shown(&doc));
         let mut rows = vec![
             ["PARTITION", "START", "NEXT", "GROUP", "COMMITTED", "LAG", "INFLIGHT"]
                 .map(String::from)
@@ -155,21 +161,20 @@ impl Call {
         self.out.document(&format!("topic {} has {}", doc.topic, partitions(doc.config.partitions)))
     }
 
-    fn set(mut self, topic: &TopicName, settings: Map<String, Value>) -> Result<(), Failure> {
+    fn set(mut self, topic: &TopicName, settings: Map<String, Value>, force: bool) -> Result<(), Failure> {
         if settings.is_empty() {
             return Err(Failure::Usage(
                 "nothing to set: give a setting such as --retention-ms N, or --unset NAME".into(),
             ));
         }
         let body = Value::Object(settings).to_string();
-        let answer = self.http.ask(Method::PATCH, &format!("/topics/{topic}"), &body)?;
+        let query = if force { "?force=true" } else { "" };
+        let answer = self.http.ask(Method::PATCH, &format!("/topics/{topic}{query}"), &body)?;
         if self.json {
             return self.out.document(&answer);
         }
         let doc: TopicDoc = read(&answer)?;
-        let lines: Vec<_> = std::iter::once(format!("topic {topic}"))
-            .chain(shown(&doc.config, doc.defaults.as_ref()))
-            .collect();
+        let lines: Vec<_> = std::iter::once(format!("topic {topic}")).chain(shown(&doc)).collect();
         self.out.document(&lines.join("\n"))
     }
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
-use millrace_client::{OsClient, OsClientError, OsOptions, Timestamp};
-use millrace_model::{Offset, Partition, Stream, TRACE_TOPIC, TopicKey};
+use millrace_client::Timestamp;
+use millrace_model::{Namespace, Offset, Partition, Stream, TRACE_TOPIC, TopicKey};
 use millrace_store::{ReadLimit, Store};
 use serde_json::{Value, json};
 
 use crate::commands::connect::loop_socket;
 use crate::commands::events::open_existing;
+use crate::commands::loop_client::LoopClient;
 use crate::commands::send::token_arg;
 use crate::commands::{json_flag, text};
 use crate::failure::Failure;
@@ -39,6 +40,12 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Read what a server with --trace-store kept in the store (--store)"),
         )
+        .arg(
+            Arg::new("namespace")
+                .long("namespace")
+                .value_name("NAME")
+                .help("With --stored: whose trace [default: default]"),
+        )
         .args(args(&[Scope::Socket, Scope::Store]))
         .arg(token_arg())
         .arg(json_flag().help("Print each record as one line of JSON"))
@@ -51,11 +58,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let config = resolve(matches)?.config;
     let records = if matches.get_flag("stored") {
-        let kept = stored(&*open_existing(&config)?.store)?;
+        let namespace =
+            Namespace::new(&config.namespace).map_err(|error| Failure::Usage(error.to_string()))?;
+        let kept = stored(&*open_existing(&config)?.store, &namespace)?;
         if kept.is_empty() {
             let store = &config.store;
             return Err(Failure::Failed(format!(
-                "no trace was kept in {store}: a server started with --trace-store keeps one"
+                "no trace was kept in {store} for namespace {namespace}: a server started with --trace-store keeps one"
             )));
         }
         query.pick(kept)
@@ -114,19 +123,10 @@ impl Query {
 
 /// Page by page, because an answer is one line.
 async fn asked(path: PathBuf, token: &str, query: &Query) -> Result<Vec<Value>, Failure> {
-    let failed = |error: OsClientError| match error {
-        OsClientError::Unreachable { .. } => Failure::Unreachable(error.to_string()),
-        error => Failure::Failed(error.to_string()),
-    };
-    let client = OsClient::connect(OsOptions::new(path)).await.map_err(failed)?;
-    if !token.is_empty() {
-        client.command("Syscall.Authenticate", &json!({ "token": token })).await.map_err(failed)?;
-    }
+    let client = LoopClient::connect(&path, token).await?;
     let (mut records, mut after) = (Vec::new(), None);
     loop {
-        let page = client.query("Syscall.Trace", &query.data(after)).await.map_err(failed)?;
-        let page: Value =
-            serde_json::from_str(page.as_str()).map_err(|error| Failure::Failed(error.to_string()))?;
+        let page = client.query("Syscall.Trace", &query.data(after)).await?;
         records.extend(page["records"].as_array().cloned().unwrap_or_default());
         after = page["next"].as_u64();
         if after.is_none() {
@@ -135,10 +135,10 @@ async fn asked(path: PathBuf, token: &str, query: &Query) -> Result<Vec<Value>, 
     }
 }
 
-fn stored(store: &dyn Store) -> Result<Vec<Value>, Failure> {
+fn stored(store: &dyn Store, namespace: &Namespace) -> Result<Vec<Value>, Failure> {
     let unreadable =
         |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot read the trace: {error}"));
-    let topic = TopicKey::parse(&format!("default/{TRACE_TOPIC}")).map_err(|error| unreadable(&error))?;
+    let topic = TopicKey::parse(&format!("{namespace}/{TRACE_TOPIC}")).map_err(|error| unreadable(&error))?;
     let stream = Stream { topic, partition: Partition(0) };
     let (mut records, mut from) = (Vec::new(), Offset(1));
     loop {
@@ -196,11 +196,16 @@ fn line(record: &Value, began: u64) -> String {
     let to: Vec<&str> = record["to"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let fate = match record["step"].as_str().unwrap_or_default() {
         "routed" if to.is_empty() => "nobody listens".to_owned(),
+        "answered" if record["code"].is_u64() => format!("{} -> {}", record["code"], to.join(", ")),
         "routed" | "answered" => format!("-> {}", to.join(", ")),
         "refused" => format!("refused with {}", record["code"]),
         other => other.to_owned(),
     };
-    format!("{} {} {}  {} {fate}  ({when})", text("kind"), text("type"), text("id"), text("from"))
+    let data = match record["data"].as_str() {
+        Some(data) if !data.is_empty() => format!("  {data}"),
+        _ => String::new(),
+    };
+    format!("{} {} {}  {} {fate}  ({when}){data}", text("kind"), text("type"), text("id"), text("from"))
 }
 
 #[cfg(test)]

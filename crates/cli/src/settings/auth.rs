@@ -1,10 +1,12 @@
-//! `[[auth.tokens]]` of the file: who may come in. The one setting without a flag or an environment variable, because
-//! others on the machine can see those.
+//! `[[auth.tokens]]` and `[[auth.certificates]]` of the file: who may come in. The settings without a flag or an
+//! environment variable, because others on the machine can see those.
 //!
 //! What is left out is the safe reading: the namespace `default` only, and no scope `admin`.
 
-use millrace_model::{Actor, Namespace};
-use millrace_server::{NamespaceRule, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings};
+use millrace_model::{Actor, Namespace, Timestamp};
+use millrace_server::{
+    CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
+};
 use toml::{Table, Value};
 
 use crate::failure::Failure;
@@ -12,55 +14,85 @@ use crate::settings::Source;
 
 pub(super) const KEY: &str = "auth";
 const ALL: &str = "*";
-const KEYS: &str = "token or sha256, agent, roles, scopes, namespaces, rate, burst";
+/// What each entry of one of the two lists has, beside how somebody shows who they are.
+const KEYS: &str = "agent, roles, scopes, namespaces, rate, burst, expires";
+/// Whole milliseconds before this are more likely seconds: the year 1973.
+const EXPIRES_MS_MIN: i64 = 100_000_000_000;
 const NAMES_MAX: usize = 64;
 
 pub(super) fn tokens(found: &Value, source: &Source) -> Result<Vec<TokenSettings>, Failure> {
     let usage = |what: String| Failure::Usage(format!("{what} ({source})"));
     let table = found.as_table().ok_or_else(|| usage("auth is no table: write [[auth.tokens]]".into()))?;
-    if let Some(key) = table.keys().find(|key| *key != "tokens") {
-        return Err(usage(format!("auth.{key} is no setting: auth has tokens only")));
+    if let Some(key) = table.keys().find(|key| !LISTS.iter().any(|list| list.key == **key)) {
+        return Err(usage(format!("auth.{key} is no setting: auth has tokens and certificates")));
     }
-    let empty = Vec::new();
-    let list = match table.get("tokens") {
-        None => &empty,
-        Some(tokens) => tokens
+    let mut read: Vec<TokenSettings> = Vec::new();
+    for list in LISTS {
+        let key = list.key;
+        let Some(entries) = table.get(key) else { continue };
+        let entries = entries
             .as_array()
-            .ok_or_else(|| usage("auth.tokens is no list of tables: write [[auth.tokens]]".into()))?,
-    };
+            .ok_or_else(|| usage(format!("auth.{key} is no list of tables: write [[auth.{key}]]")))?;
+        for (at, entry) in entries.iter().enumerate() {
+            let token = token(entry, list).map_err(|what| usage(format!("auth.{key}[{at}]: {what}")))?;
+            if read.iter().any(|other| other.proof == token.proof) {
+                return Err(usage(format!("auth.{key}[{at}]: the same {} stands above already", list.what)));
+            }
+            read.push(token);
+        }
+    }
     // It might be meant as «nobody», and would be «everybody».
-    if list.is_empty() {
+    if read.is_empty() {
         return Err(usage(
             "auth.tokens is empty: add a token, or leave auth out, which opens everything".into(),
         ));
     }
-    if list.len() > TOKENS_MAX {
-        return Err(usage(format!(
-            "auth.tokens has {} entries: at most {TOKENS_MAX} are allowed",
-            list.len()
-        )));
-    }
-    let mut read: Vec<TokenSettings> = Vec::with_capacity(list.len());
-    for (at, entry) in list.iter().enumerate() {
-        let token = token(entry).map_err(|what| usage(format!("auth.tokens[{at}]: {what}")))?;
-        if read.iter().any(|other| other.digest == token.digest) {
-            return Err(usage(format!("auth.tokens[{at}]: the same token stands above already")));
-        }
-        read.push(token);
+    if read.len() > TOKENS_MAX {
+        let found = read.len();
+        return Err(usage(format!("auth has {found} entries: at most {TOKENS_MAX} are allowed")));
     }
     Ok(read)
 }
 
+/// Whether a token stands there as itself: its digest is nothing that others could use.
+pub(super) fn holds_secret(auth: &Value) -> bool {
+    let tokens = auth.get("tokens").and_then(Value::as_array);
+    tokens.is_some_and(|tokens| tokens.iter().any(|token| token.get("token").is_some()))
+}
+
+/// One of the two lists of `auth`.
+struct List {
+    key: &'static str,
+    /// What one entry is.
+    what: &'static str,
+    /// The keys by which somebody is told.
+    proofs: &'static [&'static str],
+    proof: fn(&Table) -> Result<Proof, String>,
+}
+
+const LISTS: &[List] = &[
+    List {
+        key: "tokens",
+        what: "token",
+        proofs: &["token", "sha256"],
+        proof: |table| digest(table).map(Proof::Token),
+    },
+    List { key: "certificates", what: "certificate", proofs: &["name"], proof: certificate },
+];
+
 /// The message never holds the value of `token` or `sha256`.
-fn token(entry: &Value) -> Result<TokenSettings, String> {
+fn token(entry: &Value, list: &List) -> Result<TokenSettings, String> {
     let table = entry.as_table().ok_or("it is no table")?;
-    let known = |key: &str| KEYS.split([' ', ',']).any(|known| known == key && key != "or");
+    let List { what, proofs, .. } = list;
+    let known = |key: &str| proofs.contains(&key) || KEYS.split(", ").any(|known| known == key);
     if let Some(key) = table.keys().find(|key| !known(key)) {
-        return Err(format!("{key} is no setting of a token: there are {KEYS}"));
+        let proofs = proofs.join(" or ");
+        return Err(format!("{key} is no setting of a {what}: there are {proofs}, {KEYS}"));
     }
-    let agent = text(table, "agent")?.ok_or("agent is missing: name whom the token stands for")?;
+    let agent = text(table, "agent")?;
+    let agent = agent.ok_or_else(|| format!("agent is missing: name whom the {what} stands for"))?;
     Ok(TokenSettings {
-        digest: digest(table)?,
+        proof: (list.proof)(table)?,
         agent: Actor::new(agent).map_err(|error| format!("agent is refused: {error}"))?,
         roles: names(table, "roles")?
             .unwrap_or_default()
@@ -70,7 +102,43 @@ fn token(entry: &Value) -> Result<TokenSettings, String> {
         scopes: scopes(table)?,
         namespaces: namespaces(table)?,
         rate: rate(table)?,
+        expires: expires(table)?,
     })
+}
+
+fn certificate(table: &Table) -> Result<Proof, String> {
+    let name = text(table, "name")?
+        .ok_or("name is missing: give a DNS name or URI of the certificate's subject alternative names")?;
+    let found = CertificateName::new(name).map(Proof::Certificate);
+    found.ok_or_else(|| {
+        format!("name is {name:?}: give a DNS name or a URI, 1 to 1024 printable ASCII characters without * or spaces")
+    })
+}
+
+/// A time, a date (which ends it as it begins, in UTC), or epoch milliseconds.
+fn expires(table: &Table) -> Result<Option<Timestamp>, String> {
+    let wrong = |found: &dyn std::fmt::Display| {
+        format!(
+            "expires is {found}: give a time such as 2027-01-31T12:00:00Z, a date such as 2027-01-31 (00:00 UTC), or \
+             whole epoch milliseconds"
+        )
+    };
+    let text = match table.get("expires") {
+        None => return Ok(None),
+        Some(Value::Integer(ms)) if *ms >= EXPIRES_MS_MIN => return Ok(Some(Timestamp(ms.unsigned_abs()))),
+        Some(Value::Integer(ms)) => return Err(wrong(ms)),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Datetime(time)) => time.to_string(),
+        Some(other) => return Err(wrong(&other.type_str())),
+    };
+    // A date alone would be read out of a time without its zone, too.
+    let date = text.parse::<jiff::civil::Date>().ok().filter(|date| date.to_string() == text);
+    let time = match date {
+        Some(date) => date.to_zoned(jiff::tz::TimeZone::UTC).map(|zoned| zoned.timestamp()),
+        None => text.parse::<jiff::Timestamp>(),
+    };
+    let ms = time.ok().and_then(|time| u64::try_from(time.as_millisecond()).ok());
+    ms.map(|ms| Some(Timestamp(ms))).ok_or_else(|| wrong(&format!("{text:?}")))
 }
 
 fn digest(table: &Table) -> Result<TokenDigest, String> {
@@ -146,7 +214,13 @@ pub(crate) fn token_line(token: &TokenSettings) -> String {
         NamespaceRule::Only(names) => list(names.iter().map(Namespace::as_str).collect()),
     };
     let roles = list(token.roles.iter().map(Actor::as_str).collect());
-    format!("agent={} scopes={scopes} namespaces={namespaces} roles={roles} token=(secret)", token.agent)
+    let proof = match &token.proof {
+        Proof::Token(_) => "token=(secret)".to_owned(),
+        Proof::Certificate(name) => format!("certificate={}", name.as_str()),
+    };
+    let expires = token.expires.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    let agent = &token.agent;
+    format!("agent={agent} scopes={scopes} namespaces={namespaces} roles={roles} expires={expires} {proof}")
 }
 
 #[cfg(test)]
@@ -168,6 +242,41 @@ mod tests {
     }
 
     #[test]
+    fn an_expiry_is_a_time_a_date_or_milliseconds() {
+        let read = |value: &str| {
+            read(&format!("[[auth.tokens]]\ntoken = 'x'\nagent = 'a'\nexpires = {value}")).unwrap()[0].expires
+        };
+        let noon = Some(Timestamp(1_801_396_800_000));
+        for value in
+            ["'2027-01-31T12:00:00Z'", "2027-01-31T12:00:00Z", "'2027-01-31T13:00:00+01:00'", "1801396800000"]
+        {
+            assert_eq!(read(value), noon, "{value}");
+        }
+        let midnight = Some(Timestamp(1_801_353_600_000));
+        assert_eq!((read("'2027-01-31'"), read("2027-01-31")), (midnight, midnight));
+    }
+
+    #[test]
+    fn certificates_stand_beside_tokens() {
+        let certificate =
+            "[[auth.certificates]]\nname = 'billing.example'\nagent = 'billing'\nscopes = ['admin']\n";
+        let found = read(&format!("{certificate}[[auth.tokens]]\ntoken = 'x'\nagent = 'a'")).unwrap();
+        let named = CertificateName::new("billing.example").unwrap();
+        assert_eq!((found.len(), &found[1].proof), (2, &Proof::Certificate(named)));
+        let line = token_line(&found[1]);
+        assert!(line.contains("agent=billing") && line.ends_with("certificate=billing.example"), "{line}");
+        for (text, message) in [
+            (format!("{certificate}{certificate}"), "auth.certificates[1]: the same certificate"),
+            ("[[auth.certificates]]\nagent = 'a'".to_owned(), "name is missing"),
+            ("[[auth.certificates]]\nname = '*.example'\nagent = 'a'".to_owned(), "name is \"*.example\""),
+            ("[[auth.certificates]]\nname = 'a'\nagent = 'a'\ntoken = 'x'".to_owned(), "token is no setting"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named_and_secrets_are_not() {
         for (entry, message) in [
             ("agent = 'a'", "give either token or sha256"),
@@ -182,6 +291,14 @@ mod tests {
             ("token = 's3cret'\nagent = 'a'\nor = 1", "or is no setting of a token"),
             ("token = 's3cret'\nagent = 'a'\nburst = 5", "burst is given without rate"),
             ("token = 's3cret'\nagent = 'a'\nrate = -5", "rate must be a whole number"),
+            ("token = 's3cret'\nagent = 'a'\nexpires = 'soon'", "expires is \"soon\": give a time such as"),
+            ("token = 's3cret'\nagent = 'a'\nexpires = '2027-02-30'", "expires is"),
+            ("token = 's3cret'\nagent = 'a'\nexpires = '2027-01-31T12:00:00'", "expires is"),
+            ("token = 's3cret'\nagent = 'a'\nexpires = 2027-01-31T12:00:00", "expires is"),
+            ("token = 's3cret'\nagent = 'a'\nexpires = 1800000000", "expires is 1800000000: give"),
+            ("token = 's3cret'\nagent = 'a'\nexpires = -1", "expires is -1"),
+            ("token = 's3cret'\nagent = 'a'\nexpires = true", "expires is boolean"),
+            ("token = 's3cret'\nagent = 'a'\nname = 'x'", "name is no setting of a token"),
         ] {
             let error = read(&format!("[[auth.tokens]]\n{entry}")).unwrap_err();
             assert!(error.contains(message) && error.contains("auth.tokens[0]"), "{error}");

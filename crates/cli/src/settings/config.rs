@@ -2,16 +2,21 @@
 
 use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
+use millrace_runs::RunsLimits;
 use millrace_server::{ServerSettings, SqliteOptions};
+use millrace_wasm::{InstanceLimits, RunLimits};
 
 /// Its default is the default of every setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) listen: String,
+    /// Empty = none.
+    pub(crate) probe_listen: String,
     pub(crate) store: String,
     pub(crate) socket: String,
     pub(crate) tls_cert: String,
     pub(crate) tls_key: String,
+    pub(crate) tls_client_ca: String,
     pub(crate) limits: BusLimits,
     pub(crate) server: ServerSettings,
     pub(crate) sqlite: SqliteOptions,
@@ -19,18 +24,57 @@ pub(crate) struct Config {
     pub(crate) url: String,
     pub(crate) token: String,
     pub(crate) tls_ca: String,
+    pub(crate) client_cert: String,
+    pub(crate) client_key: String,
     pub(crate) namespace: String,
     pub(crate) reconnect_ms: u64,
+    pub(crate) run: RunSettings,
+}
+
+/// The settings of `millrace run`.
+#[derive(Clone, Debug)]
+pub(crate) struct RunSettings {
+    pub(crate) clock: String,
+    pub(crate) budget: u64,
+    /// 0 = the default of the module's generation.
+    pub(crate) buffer: u64,
+    pub(crate) allow: Vec<String>,
+    /// Empty = none.
+    pub(crate) seed: String,
+    pub(crate) step_fuel_max: u64,
+    pub(crate) step_ms_max: u64,
+    pub(crate) memory_bytes_max: u64,
+    /// 0 = no limit.
+    pub(crate) wall_ms_max: u64,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        let (instance, run) = (InstanceLimits::default(), RunLimits::default());
+        RunSettings {
+            clock: "real".into(),
+            budget: RunsLimits::default().max_internal_steps_per_tick as u64,
+            buffer: 0,
+            allow: Vec::new(),
+            seed: String::new(),
+            step_fuel_max: run.step_fuel_max,
+            step_ms_max: run.step_wall_ms_max,
+            memory_bytes_max: instance.memory_bytes_max as u64,
+            wall_ms_max: run.wall_ms_max.unwrap_or(0),
+        }
+    }
 }
 
 impl Default for Config {
     fn default() -> Self {
         Config {
             listen: "127.0.0.1:7070".into(),
+            probe_listen: String::new(),
             store: "sqlite:///millrace.db".into(),
             socket: SOCKET_DEFAULT.into(),
             tls_cert: String::new(),
             tls_key: String::new(),
+            tls_client_ca: String::new(),
             limits: BusLimits::default(),
             server: ServerSettings::default(),
             sqlite: SqliteOptions::default(),
@@ -38,8 +82,11 @@ impl Default for Config {
             url: "ws://127.0.0.1:7070/".into(),
             token: String::new(),
             tls_ca: String::new(),
+            client_cert: String::new(),
+            client_key: String::new(),
             namespace: "default".into(),
             reconnect_ms: 30_000,
+            run: RunSettings::default(),
         }
     }
 }

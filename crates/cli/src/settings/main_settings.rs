@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use millrace_client::Endpoint;
-use millrace_model::{Durability, Namespace};
+use millrace_model::{AckMode, Durability, Namespace};
 use millrace_server::AuditKind;
 use millrace_stores::StoreUrl;
 
@@ -42,6 +42,17 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Address for WebSocket and HTTP; port 0 picks a free one"
     ),
     text!(
+        "probe-listen",
+        Serve,
+        probe_listen,
+        Kind::Text {
+            what: "an address such as 127.0.0.1:7071",
+            check: |text| text.parse::<SocketAddr>().is_ok()
+        },
+        &[],
+        "A second address that serves only /healthz, /readyz and /metrics, whatever crowds the first"
+    ),
+    text!(
         "store",
         Store,
         store,
@@ -68,6 +79,17 @@ pub(super) static SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "ack-mode",
+        help: "What an ACK completes, for clients that do not say and topics that do not set their own",
+        kind: Kind::Choice(&["cumulative", "individual"]),
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| Value::Text(config.limits.ack_mode.as_str().into()),
+        set: |config, value| {
+            config.limits.ack_mode = AckMode::parse(&value.to_string()).unwrap_or_default();
+        },
+    },
+    Setting {
         name: "insecure",
         help: "Without tokens: serve everyone who can reach the address, by whatever host name",
         kind: Kind::Flag,
@@ -78,6 +100,14 @@ pub(super) static SETTINGS: &[Setting] = &[
     },
     text!("tls-cert", Serve, tls_cert, PATH, &[], "PEM file with the certificate and its chain: TLS only"),
     text!("tls-key", Serve, tls_key, PATH, &[], "PEM file with the certificate's private key"),
+    text!(
+        "tls-client-ca",
+        Serve,
+        tls_client_ca,
+        PATH,
+        &[],
+        "PEM file with the authorities of client certificates, which stand for agents by auth.certificates"
+    ),
     Setting {
         name: "allow-origin",
         help: "Web pages of other hosts that may connect, as browsers write their origin; * for all",
@@ -157,6 +187,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         &[],
         "PEM file with the authorities to trust for wss://, instead of the system's"
     ),
+    text!(
+        "client-cert",
+        Client,
+        client_cert,
+        PATH,
+        &[],
+        "PEM file with a client certificate (and its chain), instead of a token"
+    ),
+    text!("client-key", Client, client_key, PATH, &[], "PEM file with the client certificate's private key"),
     text!(
         "namespace",
         Client,

@@ -11,6 +11,7 @@ mod flags;
 mod kind;
 mod main_settings;
 mod os;
+mod runs;
 mod sources;
 
 pub(crate) use auth::token_line;
@@ -46,6 +47,8 @@ pub(crate) enum Scope {
     Bound,
     /// For the commands that talk to a server.
     Client,
+    /// For `millrace run`.
+    Run,
     Everywhere,
 }
 
@@ -67,7 +70,7 @@ impl Setting {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
-    main_settings::SETTINGS.iter().chain(os::SETTINGS).chain(bounds::SETTINGS)
+    main_settings::SETTINGS.iter().chain(os::SETTINGS).chain(runs::SETTINGS).chain(bounds::settings())
 }
 
 #[cfg(test)]

@@ -104,6 +104,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         1,
         "Pause before a timer tries again to send what could not be taken"
     ),
+    bound!(
+        "os-event-dropped-ms",
+        server.os.router.event_dropped_ms,
+        u64,
+        0,
+        "Between two Sys.EventDropped about one subscriber: the next one tells how many there were"
+    ),
     switch!(
         "timers-durable",
         Bound,
@@ -124,6 +131,21 @@ pub(super) static SETTINGS: &[Setting] = &[
         usize,
         0,
         "Records of what the loop saw, kept in memory: the oldest make room"
+    ),
+    bound!(
+        "trace-data-bytes-max",
+        server.os.router.trace_data_bytes_max,
+        usize,
+        0,
+        4096,
+        &[],
+        "Bytes of a message's data kept in its record; 0 = none"
+    ),
+    switch!(
+        "os-routing-events",
+        Serve,
+        server.os.router.routing_events,
+        "Say the event Sys.Routed for every message that was routed, to capabilities that subscribe to it"
     ),
     switch!(
         "trace-store",
@@ -208,6 +230,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Timers set or ended in one write to the store: the rest waits for the next"
     ),
     bound!(
+        "timer-give-up-ms",
+        server.os.router.timer_give_up_ms,
+        u64,
+        0,
+        "A durable timer waits this long for a subscriber of its event, and for one that answers 503: then it is lost"
+    ),
+    bound!(
         "capability-manifest-ms",
         server.child.manifest_ms,
         u64,
@@ -234,6 +263,29 @@ pub(super) static SETTINGS: &[Setting] = &[
         u64,
         0,
         "Pause before a child process that ended is started again"
+    ),
+    bound!(
+        "capability-event-ms",
+        server.child.event_ms,
+        u64,
+        0,
+        "An event that a child process has read and does not answer counts as finished after this"
+    ),
+    bound!(
+        "capability-ahead-bytes",
+        server.child.ahead_bytes,
+        usize,
+        4096,
+        1 << 20,
+        &[],
+        "Bytes written to a child process and not read by it (the size of its pipe, in whole pages): the rest waits"
+    ),
+    bound!(
+        "capability-handover-ms",
+        server.os.handover_ms,
+        u64,
+        0,
+        "Time for a capability that a reload replaced to finish; its successor waits, then the rest is 503; 0 = no end"
     ),
     bound!(
         "capability-end-ms",

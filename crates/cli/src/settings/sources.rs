@@ -42,6 +42,8 @@ pub(crate) struct Effective {
     pub(crate) tokens_from: Option<Source>,
     /// Capabilities are tables: neither fits one.
     pub(crate) capabilities_from: Option<Source>,
+    /// The file, if a token stands in it as itself, not as its digest.
+    pub(crate) secrets_in: Option<String>,
 }
 
 impl Effective {
@@ -66,6 +68,7 @@ pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
         sources: vec![Source::Default; all().count()],
         tokens_from: None,
         capabilities_from: None,
+        secrets_in: None,
     };
     if let Some(path) = config_path(matches)? {
         apply_file(&mut effective, &path)?;
@@ -108,6 +111,9 @@ fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
     for (key, found) in table {
         if key == auth::KEY {
             effective.config.server.tokens = auth::tokens(&found, &source)?;
+            if auth::holds_secret(&found) {
+                effective.secrets_in = Some(path.to_owned());
+            }
             effective.tokens_from = Some(source.clone());
             continue;
         }
@@ -125,6 +131,9 @@ fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
         };
         let value = from_toml(setting, &found).ok_or_else(|| bad_value(setting, &shown(&found), &source))?;
         effective.set(at, setting, value, source.clone());
+        if matches!(setting.kind, Kind::Secret) {
+            effective.secrets_in = Some(path.to_owned());
+        }
     }
     Ok(())
 }

@@ -272,3 +272,105 @@ fn without_automatic_topics_nothing_tells_hidden_ones() {
     };
     assert_eq!(answers("hidden"), answers("absent"));
 }
+
+/// Whether each door lets the agent use the group: join it, move it by a seek, move it by a reset.
+#[track_caller]
+fn may_use(server: &Server, token: &str, topic: &str, group: &str) -> bool {
+    let mut socket = open(server, token);
+    let from = json!({"kind": "earliest"});
+    let reset = json!({"kind": "earliest", "reset": true});
+    socket.send(&json!({"type": "SUBSCRIBE", "topic": topic, "group": group, "from": from}));
+    socket.send(&json!({"type": "SUBSCRIBE", "topic": topic, "group": group, "from": reset}));
+    let mut doors: Vec<bool> = (0..2).map(|_| passed(&socket.next())).collect();
+    let seek = format!("/topics/{topic}/groups/{group}/seek");
+    let (status, answer) = server.request_as(token, "POST", &seek, &json!({"from": from}));
+    assert!(status == 200 || (status == 403 && answer["code"] == "forbidden"), "{answer}");
+    doors.push(status == 200);
+    assert!(doors.iter().all(|door| *door == doors[0]), "{doors:?}");
+    doors[0]
+}
+
+#[test]
+fn group_lists_are_asked_at_every_door_and_survive_a_restart() {
+    let mut server = server();
+    let lists = json!({
+        "billing": ["alice"], "workers": ["workers", "!alice"], "closed": [], "open": ["*"], "*": ["eve"],
+    });
+    make(&server, "t", &json!({"groupACL": lists}));
+    make(&server, "u", &json!({"groupACL": {"billing": ["alice"]}}));
+    // Whoever may comes first: a group that is not there cannot be moved.
+    for (topic, group, first, then, may) in [
+        ("t", "billing", "alice", "eve", false),
+        ("t", "open", "alice", "eve", true),
+        ("t", "any", "eve", "alice", false),
+        ("u", "billing", "alice", "eve", false),
+        ("u", "any", "alice", "eve", true),
+    ] {
+        let found = |agent: &str| may_use(&server, &format!("{agent}-secret"), topic, group);
+        assert_eq!((found(first), found(then)), (true, may), "{topic} {group}");
+    }
+    let mut alice = open(&server, "alice-secret");
+    for group in ["closed", "workers"] {
+        alice.send(&json!({"type": "SUBSCRIBE", "topic": "t", "group": group}));
+        let why = alice.refused("forbidden");
+        assert!(why.contains(&format!("may not use group {group} of topic t")), "{why}");
+    }
+    // Deleting takes the scope admin and a place in the list, so nobody deletes it while root is not in it.
+    let path = "/topics/t/groups/billing";
+    let delete = |server: &Server, token: &str| server.request_as(token, "DELETE", path, &json!(null));
+    assert_eq!((delete(&server, "alice-secret").0, delete(&server, "root-secret").0), (403, 403));
+    server.kill_and_restart();
+    assert!(
+        may_use(&server, "alice-secret", "t", "billing") && !may_use(&server, "eve-secret", "t", "billing")
+    );
+    // A program that creates the topic again takes no list away.
+    let again = json!({"topic": "t", "partitions": 1, "groupACL": {"more": ["eve"]}});
+    let (status, shown) = server.request_as("root-secret", "POST", "/topics", &again);
+    assert_eq!((status, &shown["groupACL"]["billing"]), (200, &json!(["alice"])), "{shown}");
+    assert_eq!(shown["groupACL"]["more"], json!(["eve"]), "{shown}");
+    let patch = |body: &Value| server.request_as("root-secret", "PATCH", "/topics/t", body);
+    let (status, shown) = patch(&json!({"groupACL": {"billing": ["root"], "*": null}}));
+    assert_eq!(status, 200, "{shown}");
+    assert_eq!(shown["groupACL"]["billing"], json!(["root"]), "{shown}");
+    assert_eq!(
+        (&shown["groupACL"]["closed"], &shown["groupACL"]["*"]),
+        (&json!([]), &Value::Null),
+        "{shown}"
+    );
+    assert_eq!(delete(&server, "root-secret").0, 204);
+    assert!(patch(&json!({"groupACL": null})).1["groupACL"].is_null());
+}
+
+#[test]
+fn a_group_list_that_is_set_later_sends_members_away() {
+    let server = server();
+    let mut eve = open(&server, "eve-secret");
+    eve.subscribe("t", "billing", &json!({}));
+    eve.subscribe("t", "other", &json!({}));
+    let lists = json!({"groupACL": {"billing": ["alice"]}});
+    assert_eq!(server.request_as("root-secret", "PATCH", "/topics/t", &lists).0, 200);
+    let notice = eve.expect("ERROR");
+    assert_eq!(
+        (&notice["code"], &notice["topic"], &notice["group"]),
+        (&json!("forbidden"), &json!("t"), &json!("billing"))
+    );
+    open(&server, "alice-secret").publish("t", &json!(1));
+    assert_eq!(eve.expect("MESSAGE")["group"], "other", "the group without a list goes on");
+    eve.expect_nothing();
+}
+
+#[test]
+fn group_lists_that_say_nothing_are_refused_with_the_reason() {
+    let server = server();
+    for (lists, why) in [
+        (json!(["alice"]), "groupACL"),
+        (json!({"a b": []}), "a b"),
+        (json!({"g": "alice"}), "groupACL"),
+        (json!({"g": ["a b"]}), "the list of group g"),
+    ] {
+        let body = json!({"topic": "t", "groupACL": lists});
+        let (status, problem) = server.request_as("root-secret", "POST", "/topics", &body);
+        assert_eq!((status, &problem["code"]), (400, &json!("bad_frame")), "{problem}");
+        assert!(problem["detail"].as_str().expect("a text").contains(why), "{problem}");
+    }
+}

@@ -143,3 +143,63 @@ fn a_batch_above_the_burst_passes_once_the_bucket_is_full_and_is_waited_off() {
     socket.send(&json!({"type": "PUBLISH_BATCH", "topic": "t", "events": batch}));
     socket.refused("rate_limited");
 }
+
+/// Events that a consumer refuses once each, so that they become dead letters.
+fn make_dead_letters(server: &Server, token: &str, count: usize) {
+    let (status, _) =
+        server.request_as("root-secret", "POST", "/topics", &json!({"topic": "t", "maxAttempts": 1}));
+    assert_eq!(status, 201);
+    let mut socket = open(server, token);
+    socket.subscribe("t", "g", &json!({"from": {"kind": "earliest"}, "max_inflight": 1000}));
+    let events: Vec<_> = (0..count).map(|n| json!({"payload": n})).collect();
+    socket.send(&json!({"type": "PUBLISH_BATCH", "topic": "t", "events": events}));
+    let mut refused = 0;
+    while refused < count {
+        let frame = socket.next();
+        if frame["type"] == "MESSAGE" {
+            socket.send_nack("t", "g", frame["offset"].as_u64().expect("an offset"), &json!({}));
+            refused += 1;
+        }
+    }
+    crate::server::eventually("all are dead letters", || {
+        let path = "/dead-letters?topic=t&limit=10000";
+        let page = server.request_as("root-secret", "GET", path, &json!(null)).1;
+        page["events"].as_array().is_some_and(|letters| letters.len() == count)
+    });
+}
+
+#[test]
+fn a_replay_costs_what_publishing_costs_and_says_where_to_go_on() {
+    let config = format!(
+        "{TOKENS}[[auth.tokens]]\ntoken = 'slow-secret'\nagent = 'slow'\nrate = 1\nburst = 600\nnamespaces = ['default']\n"
+    );
+    let server = Server::with_config(&config, &[]);
+    make_dead_letters(&server, "alice-secret", 1200);
+    let replay = |body: &Value| server.request_as("slow-secret", "POST", "/dead-letters/t/replay", body);
+    // 500 letters go in one commit: the first are paid for, the second are more than what is left.
+    let (status, problem) = replay(&json!({"limit": 10_000}));
+    assert_eq!((status, &problem["code"]), (429, &json!("rate_limited")), "{problem}");
+    assert_eq!(
+        (&problem["replayed"], &problem["duplicates"], &problem["next"]),
+        (&json!(500), &json!(0), &json!(501))
+    );
+    assert!(problem["detail"].as_str().expect("a text").contains("go on at offset 501"), "{problem}");
+    let stored = |server: &Server| {
+        let offsets = server.request_as("root-secret", "GET", "/topics/t/offsets", &json!(null)).1;
+        offsets["partitions"][0]["next"].as_u64().expect("an offset") - 1
+    };
+    assert_eq!(stored(&server), 1200 + 500, "what was not paid for was not published");
+    // Nor does asking again at once get anything.
+    let (status, problem) = replay(&json!({"limit": 10_000, "offset": 501}));
+    assert_eq!((status, &problem["replayed"], &problem["next"]), (429, &json!(0), &json!(501)), "{problem}");
+    // Somebody else goes on where it ended: each letter is replayed once.
+    let rest = json!({"limit": 10_000, "offset": 501});
+    let (status, answer) = server.request_as("alice-secret", "POST", "/dead-letters/t/replay", &rest);
+    assert_eq!(
+        (status, &answer["replayed"], &answer["duplicates"]),
+        (200, &json!(700), &json!(0)),
+        "{answer}"
+    );
+    assert_eq!(stored(&server), 1200 + 1200);
+    assert!(server.log().contains("rate_limited"), "written down");
+}

@@ -4,6 +4,8 @@
 #![allow(dead_code, unreachable_pub)]
 
 mod access;
+mod access_certificates;
+mod access_expiry;
 mod access_http;
 mod access_lists;
 mod access_rates;
@@ -11,14 +13,20 @@ mod access_tls;
 mod answers_delivery;
 mod answers_protocol;
 mod asyncapi;
+mod attempts;
 mod bad_http;
 mod bad_input;
+mod clock;
 mod cloud_events;
 mod compaction;
 mod crash;
 mod crowd;
+#[cfg(target_os = "linux")]
+mod disk;
+mod envelopes;
 mod fuzz;
 mod groups;
+mod handlers;
 mod http;
 mod ids;
 mod metrics;
@@ -28,9 +36,15 @@ mod pressure;
 mod recipe;
 mod reload;
 mod retention;
+mod schemas;
 mod server;
+mod shifted;
 mod socket;
+mod stalls;
 mod stop;
 mod storage;
+mod strangers;
 mod together;
+mod together_delayed;
+mod totals;
 mod traces;

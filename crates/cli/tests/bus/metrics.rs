@@ -51,13 +51,23 @@ fn scrape(server: &Server) -> BTreeMap<String, Family> {
     families
 }
 
+/// The value of one series, as whoever has the token; zero if it is not there.
+pub fn value_as(server: &Server, token: &str, series: &str) -> f64 {
+    let headers = [("authorization", format!("Bearer {token}"))];
+    let mut response = server.send("GET", "/metrics", &headers, Vec::new());
+    let text = response.body_mut().read_to_string().expect("a page");
+    let line = text.lines().find_map(|line| line.strip_prefix("millrace_")?.strip_prefix(series));
+    line.map_or(0.0, |value| value.trim().parse().expect("a number"))
+}
+
 fn check_labels(series: &str) {
     let Some((_, labels)) = series.split_once('{') else { return };
     let labels = labels.strip_suffix('}').expect("a closing brace");
     for label in labels.split("\",") {
         let (name, value) = label.split_once("=\"").expect("a name and a quoted value");
         assert!(
-            ["namespace", "topic", "group", "code", "class", "lane", "le", "version"].contains(&name),
+            ["namespace", "topic", "group", "handler", "code", "class", "lane", "le", "reason", "version"]
+                .contains(&name),
             "{series}"
         );
         assert!(!value.trim_end_matches('"').contains(['"', '\\', '\n']), "{series}");

@@ -14,6 +14,7 @@ use crate::socket::Socket;
 pub struct Server {
     folder: TempDir,
     flags: Vec<String>,
+    env: Vec<(String, PathBuf)>,
     child: Child,
     ready: Value,
 }
@@ -27,17 +28,45 @@ impl Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let (child, ready) = spawn(folder.path(), command(&flags));
-        Server { folder, flags, child, ready }
+        Server { folder, flags, env: Vec::new(), child, ready }
+    }
+
+    /// On a store that `make` puts there first, under the name given to it.
+    pub fn on_store(make: impl FnOnce(&Path)) -> Server {
+        Server::on_store_with(make, &[])
+    }
+
+    pub fn on_store_with(make: impl FnOnce(&Path), flags: &[&str]) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        make(&folder.path().join("test.db"));
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let (child, ready) = spawn(folder.path(), command(&flags));
+        Server { folder, flags, env: Vec::new(), child, ready }
     }
 
     /// In an environment of its own.
     pub fn with_env(flags: &[&str], env: &[(&str, &Path)]) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let env: Vec<(String, PathBuf)> =
+            env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut command = command(&flags);
-        command.envs(env.iter().copied());
+        command.envs(env.iter().cloned());
         let (child, ready) = spawn(folder.path(), command);
-        Server { folder, flags, child, ready }
+        Server { folder, flags, env, child, ready }
+    }
+
+    /// The same, with its log in a file.
+    pub fn with_log_and_env(flags: &[&str], env: &[(&str, &Path)]) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = std::fs::File::create(folder.path().join("log")).expect("a file");
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let mut command = command(&flags);
+        let env: Vec<(String, PathBuf)> =
+            env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        command.envs(env.iter().cloned()).stderr(log);
+        let (child, ready) = spawn(folder.path(), command);
+        Server { folder, flags, env, child, ready }
     }
 
     /// With a file of settings, and its log in a file beside it.
@@ -54,7 +83,7 @@ impl Server {
         let mut command = command(&flags);
         command.stderr(log);
         let (child, ready) = spawn_at(level, folder.path(), command);
-        Server { folder, flags, child, ready }
+        Server { folder, flags, env: Vec::new(), child, ready }
     }
 
     pub fn restart_with_log(&mut self) {
@@ -80,7 +109,18 @@ impl Server {
         let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
         shell.arg("-c").arg(script).arg(program()).args(serve_args(&flags));
         let (child, ready) = spawn(folder.path(), shell);
-        Server { folder, flags, child, ready }
+        Server { folder, flags, env: Vec::new(), child, ready }
+    }
+
+    /// Under limits on open files, soft and hard, with its log in a file.
+    pub fn with_open_files(soft: u64, hard: u64) -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = std::fs::File::create(folder.path().join("log")).expect("a file");
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" \"$@\"");
+        shell.arg("-c").arg(script).arg(program()).args(serve_args(&[])).stderr(log);
+        let (child, ready) = spawn(folder.path(), shell);
+        Server { folder, flags: Vec::new(), env: Vec::new(), child, ready }
     }
 
     pub fn folder(&self) -> &Path {
@@ -121,8 +161,17 @@ impl Server {
         self.child.wait().expect("the child can be waited for").code()
     }
 
+    /// In the environment it had.
     pub fn restart(&mut self) {
-        (self.child, self.ready) = spawn(self.folder.path(), command(&self.flags));
+        let mut command = command(&self.flags);
+        command.envs(self.env.iter().cloned());
+        (self.child, self.ready) = spawn(self.folder.path(), command);
+    }
+
+    pub fn restart_logging_to(&mut self, log: &Path) {
+        let mut command = command(&self.flags);
+        command.envs(self.env.iter().cloned()).stderr(std::fs::File::create(log).expect("a file"));
+        (self.child, self.ready) = spawn(self.folder.path(), command);
     }
 
     pub fn kill_and_restart(&mut self) {

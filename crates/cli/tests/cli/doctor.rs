@@ -39,7 +39,7 @@ fn doctor(server: &Server, args: &[&str]) -> Ran {
 fn a_healthy_store_is_told_so_served_or_not() {
     let (mut server, _) = stopped();
     let ran = doctor(&server, &[]).ok();
-    assert!(ran.contains("is healthy: schema 5, 40 whole events in 2 streams"), "{ran}");
+    assert!(ran.contains("is healthy: schema 6, 40 whole events in 2 streams"), "{ran}");
     assert!(!ran.contains("problem"), "{ran}");
     server.restart();
     let seen = doctor(&server, &["--json"]).json();
@@ -69,7 +69,7 @@ fn each_kind_of_damage_is_named_with_what_to_do() {
         ("DELETE FROM groups", "its group is not there"),
         ("UPDATE tries SET crc = NULL, value = x'5b'", "cannot be read"),
         ("UPDATE due SET crc = NULL, value = x'5b'", "cannot be read"),
-        ("PRAGMA user_version = 7", "schema version 7, this build knows up to 5"),
+        ("PRAGMA user_version = 7", "schema version 7, this build knows up to 6"),
     ] {
         let (server, path) = stopped();
         rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();

@@ -10,14 +10,23 @@ mod doctor;
 mod ends;
 mod events;
 mod exit_codes;
+#[cfg(target_os = "linux")]
+#[path = "../bus/disk/faults.rs"]
+mod faults;
+mod handlers;
+mod modes;
+mod names;
 mod openapi;
 mod os_client;
 mod pub_sub;
+mod restore_cuts;
 mod run;
 mod send;
 #[path = "../bus/server.rs"]
 mod server;
 mod settings;
+mod single_handlers;
 #[path = "../bus/socket.rs"]
 mod socket;
 mod topics;
+mod versions;

@@ -238,3 +238,50 @@ fn the_default_socket_is_trusted_only_in_a_folder_of_ones_own() {
         "nobody was connected to"
     );
 }
+
+#[test]
+fn a_message_is_made_of_its_type_and_data() {
+    let server = Server::with(&["--socket", "os.sock"]);
+    let socket = server.folder().join("os.sock").display().to_string();
+    let send = |args: &[&str]| run(&[&["send"], args, &["--socket", &socket]].concat());
+    let data = |ran: &Ran| -> Value {
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone()
+    };
+    // The server says of which kind it is.
+    assert_eq!(data(&send(&["Memory.Set", r#"{"key":"/a","value":[1]}"#]))["message"], "Set /a");
+    assert_eq!(data(&send(&["Memory.Get", r#"{"key":"/a"}"#])), json!([1]));
+    assert_eq!(data(&send(&["Syscall.Ping"])), json!({}), "data may be left out");
+    assert_eq!(send(&["User.Created", "{}", "--kind", "event"]).code, Some(0), "nobody answers an event");
+    let nobody = send(&["User.Created"]);
+    assert_eq!(nobody.code, Some(1));
+    assert!(nobody.stderr.contains("nobody handles User.Created: to send it as an event give --kind event"));
+    let wrong = send(&["Memory.Get", r#"{"key":"/a"}"#, "--kind", "command"]);
+    assert_eq!(wrong.code, Some(1), "what is said is sent: {}", wrong.stdout);
+    for args in [&["Memory.Get", "{oops"][..], &["Memory.Get", "{}", "--kind", "reply"], &["{}", "{}"]] {
+        assert_eq!(send(args).code, Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn capabilities_are_listed_and_shown_in_full() {
+    let server = Server::with(&["--socket", "os.sock"]);
+    let socket = server.folder().join("os.sock").display().to_string();
+    let list = |args: &[&str]| run(&[&["capabilities"], args, &["--socket", &socket]].concat());
+    let all = list(&[]);
+    assert_eq!(all.code, Some(0), "{}", all.stderr);
+    assert!(all.stdout.starts_with("TYPE "), "{}", all.stdout);
+    let line = all.stdout.lines().find(|line| line.starts_with("Memory.Set ")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[..3], ["Memory.Set", "command", "Memory"]);
+    let memory = list(&["Memory", "--json"]);
+    assert_eq!(memory.stdout.lines().count(), 4, "{}", memory.stdout);
+    let first: Value = serde_json::from_str(memory.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["type"], &first["kind"]), (&json!("Memory.Delete"), &json!("command")));
+    let one = list(&["Memory.Set"]);
+    assert!(one.stdout.starts_with("Memory.Set: command of Memory\n"), "{}", one.stdout);
+    assert!(one.stdout.contains("input: {"));
+    let none = list(&["Nobody"]);
+    assert_eq!(none.code, Some(1));
+    assert!(none.stderr.contains("no capability and no type is named Nobody"));
+}

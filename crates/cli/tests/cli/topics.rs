@@ -85,6 +85,17 @@ fn access_lists_are_set_shown_and_taken_back() {
     );
     assert_eq!(config(), json!({"partitions": 1, "subscribeACL": []}));
     topics(&["set", "a", "--publish-acl", "a b"]).refused(2, &["--publish-acl"]);
+    topics(&["set", "a", "--group-acl", "billing=bob,!eve", "--group-acl", "*=", "--group-acl", "c=x"]).ok();
+    let groups = || config()["groupACL"].clone();
+    assert_eq!(groups(), json!({"billing": ["bob", "!eve"], "*": [], "c": ["x"]}));
+    topics(&["set", "a", "--group-acl", "c=y", "--unset", "group-acl=*"]).ok();
+    assert_eq!(groups(), json!({"billing": ["bob", "!eve"], "c": ["y"]}), "the others stay");
+    topics(&["set", "a", "--group-acl", "c=y", "--unset", "group-acl=c"]).refused(2, &["contradict"]);
+    topics(&["set", "a", "--group-acl", "c"]).refused(2, &["GROUP=LIST"]);
+    topics(&["set", "a", "--group-acl", "c=x", "--group-acl", "c=y"]).refused(2, &["group c twice"]);
+    topics(&["set", "a", "--group-acl", "a b=x"]).refused(2, &["--group-acl"]);
+    let shown = topics(&["set", "a", "--unset", "group-acl"]).ok();
+    assert!(shown.contains("groupACL as subscribeACL says (default)\n"), "{shown}");
     run(&["topics", "list", "--url", &url]).refused(1, &["unauthorized", "--token", "MILLRACE_TOKEN"]);
     run(&["pub", "a", "1", "--url", &url]).refused(1, &["unauthorized", "--token", "MILLRACE_TOKEN"]);
 }
@@ -111,12 +122,20 @@ fn dead_letters_are_listed_and_replayed_once() {
     let url = server.ws_url();
     run(&["topics", "create", "t", "--max-attempts", "1", "--url", &url]).ok();
     run(&["pub", "t", "{\"n\":1}", "--url", &url]).ok();
-    run(&["sub", "t", "--group", "g", "--from", "earliest", "--no-ack", "--count", "1", "--url", &url]).ok();
+    let sub = ["sub", "t", "--group", "g", "--from", "earliest", "--count", "1", "--url", &url];
+    run(&[&sub[..], &["--no-ack", "--nack", "x"]].concat()).refused(2, &["--nack"]);
+    assert_eq!(run(&[&sub[..], &["--nack", "no such customer"]].concat()).ok(), "{\"n\":1}\n");
     let letters = |args: &[&str]| run(&[&["dead-letters"], args, &["--url", &url]].concat());
     eventually("the event is a dead letter", || letters(&["list"]).ok().contains("t      1        t.DLQ"));
     let shown = letters(&["list", "t"]).ok();
     let row = shown.lines().nth(1).unwrap();
-    assert!(row.starts_with("1 ") && row.contains(" 0/1 ") && row.ends_with("{\"n\":1}"), "{shown}");
+    assert!(
+        row.starts_with("1 ")
+            && row.contains(" 0/1 ")
+            && row.contains("no such customer")
+            && row.ends_with("{\"n\":1}"),
+        "{shown}"
+    );
     assert_eq!(letters(&["list", "t", "--json"]).json()["events"][0]["payload"], json!({"n": 1}));
     let again = "; 1 had been replayed before and was not stored again";
     for (count, more) in [("1 event", ""), ("0 events", again)] {

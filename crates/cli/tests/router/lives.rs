@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::children::{Scripts, is_alive, serve, table};
-use crate::client::{Client, fault};
+use crate::client::{Client, fault, metric};
 use crate::server::eventually;
 
 /// Answers its number, and on `stay` never again listens to anybody.
@@ -108,6 +108,28 @@ fn a_child_that_does_not_answer_is_started_again() {
     });
     assert!(!is_alive(&first));
     assert!(server.log().contains("it ended: killed: it did not answer for 1500 ms"), "{}", server.log());
+    // Whichever patience ends first, the child's or the loop's: it is told, and counted once.
+    assert_eq!(server.log().matches("Sys.RequestTimedOut").count(), 1, "{}", server.log());
+    assert!((metric(&server, "os_outcomes_total{class=\"timeout\"}") - 1.0).abs() < 0.5);
+}
+
+#[test]
+fn the_end_of_a_child_that_did_not_answer_follows_from_the_request() {
+    let scripts = Scripts::new();
+    let log = scripts.path("log");
+    let body = format!(
+        "if message['type'] == 'W.Do':\n    answer('reply', None)\n    continue\n\
+         with open({log:?}, 'a') as out: print(message['metadata']['causation'], file=out)"
+    );
+    let config = scripts.write("A", &json!({}), "pass")
+        + &scripts.write("W", &json!({"subscribes": ["Sys.CapabilityDown"]}), &body);
+    let server = serve(&config, &["--request-timeout-ms", "300"]);
+    let mut client = Client::of(&server);
+    let id = client.send("query", "A.Do", &json!(1));
+    assert_eq!(fault(&client.next()).0, 504);
+    eventually("its end is told", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.lines().next() == Some(id.as_str()))
+    });
 }
 
 #[test]
@@ -175,4 +197,94 @@ fn a_child_that_complains_without_end_does_not_fill_the_log() {
         logged <= 10 * (windows + 1) && left_out > 0,
         "{logged} logged, {left_out} left out in {windows}"
     );
+}
+
+/// It need not wait for the patience of whoever asked.
+#[test]
+fn a_child_that_has_closed_its_stdin_is_noticed_at_the_write() {
+    let scripts = Scripts::new();
+    let body = "answer('reply', os.getpid())\n\
+                if message['data'] == 'close':\n    \
+                    import signal\n    \
+                    os.close(0)\n    \
+                    open(CLOSED, 'w').close()\n    \
+                    while True: signal.pause()";
+    let closed = scripts.path("closed");
+    let config = scripts.write("A", &json!({}), &body.replace("CLOSED", &format!("{closed:?}")));
+    let server = serve(&config, &["--capability-restart-pause-ms", "1", "--request-timeout-ms", "600000"]);
+    let mut client = Client::of(&server);
+    let first = client.reply("query", "A.Do", &json!("close"));
+    eventually("it has closed its stdin", || closed.exists());
+    assert_eq!(
+        client.refused("query", "A.Do", &json!(1)),
+        (500, "Capability 'A' ended before it answered".to_owned())
+    );
+    let second = client.reply("query", "A.Do", &json!(1));
+    assert!(second != first && !is_alive(&first));
+    assert!(server.log().contains("killed: it closed its stdin and did not end"), "{}", server.log());
+}
+
+#[test]
+fn whoever_a_child_left_in_a_session_of_its_own_ends_with_it() {
+    let scripts = Scripts::new();
+    let body = "import subprocess\n\
+                if message['data'] == 'die': os._exit(3)\n\
+                left = subprocess.Popen(['sh', '-c', 'sleep 1000 & echo $!; wait'], start_new_session=True, \
+                stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)\n\
+                answer('reply', [left.pid, int(left.stdout.readline())])";
+    let mut server = serve(&scripts.write("A", &json!({}), body), &["--capability-restart-pause-ms", "1"]);
+    let mut client = Client::of(&server);
+    let left = client.reply("query", "A.Do", &json!(1));
+    assert!(left.as_array().expect("two").iter().all(is_alive), "{left}");
+    client.refused("query", "A.Do", &json!("die"));
+    let again = client.reply("query", "A.Do", &json!(1));
+    for pid in left.as_array().expect("two") {
+        eventually("it has ended with the child that crashed", || !is_alive(pid));
+    }
+    assert!(again.as_array().expect("two").iter().all(is_alive), "those of another life go on");
+    assert_eq!(server.terminate(), Some(0));
+    for pid in again.as_array().expect("two") {
+        eventually("it has ended with the server", || !is_alive(pid));
+    }
+}
+
+/// What was sent before the reload is finished before anything that was sent after it is begun.
+#[test]
+fn a_reload_keeps_the_order_and_two_lives_do_not_work_at_once() {
+    let scripts = Scripts::new();
+    let (log, gate) = (scripts.path("log"), scripts.path("gate"));
+    let version = |name: &str| {
+        let body = format!(
+            "import time\n\
+             with open({log:?}, 'a') as out: print('{name}', message['data'], 'begun', file=out)\n\
+             while not os.path.exists({gate:?}): time.sleep(0.01)\n\
+             with open({log:?}, 'a') as out: print('{name}', message['data'], 'done', file=out)\n\
+             answer('reply', message['data'])"
+        );
+        scripts.write("A", &json!({}), &body) + &format!("env = {{ V = {name:?} }}\n")
+    };
+    let server = serve(&version("old"), &[]);
+    let mut client = Client::of(&server);
+    for n in 0..4 {
+        client.send("query", "A.Do", &json!(n));
+    }
+    eventually("the first is in hand", || std::fs::read_to_string(&log).is_ok());
+    std::fs::write(server.folder().join("millrace.toml"), version("new")).expect("a file");
+    assert_eq!(Client::of(&server).ask("command", "Syscall.Reload", &json!({}))["kind"], "reply");
+    for n in 4..8 {
+        client.send("query", "A.Do", &json!(n));
+    }
+    client.send("query", "Syscall.Ping", &json!({"payload": 1}));
+    assert_eq!(client.next()["type"], "Syscall.Ping", "the loop has routed all of them");
+    std::fs::write(&gate, "").expect("a file");
+    for n in 0..8 {
+        assert_eq!(client.next()["data"], n);
+    }
+    let expected: String = (0..8)
+        .map(|n| {
+            let life = if n < 4 { "old" } else { "new" };
+            format!("{life} {n} begun\n{life} {n} done\n")
+        })
+        .collect();
+    assert_eq!(std::fs::read_to_string(&log).expect("a file"), expected);
 }

@@ -54,7 +54,8 @@ fn paths_and_values_that_are_refused_say_why() {
         assert_eq!(refused, (422, "Invalid path: 'a'. Paths MUST be absolute (start with /).".to_owned()));
     }
     let (code, text) = client.refused("command", "Memory.Set", &json!({"key": "/vault/a", "value": "plain"}));
-    assert!(code == 422 && text.starts_with("E_VAULT_REQUIRES_PWENC"), "{text}");
+    let only = "E_VAULT_REQUIRES_PWENC: /vault/ paths accept only ciphertext (pwenc:v1:...).";
+    assert_eq!((code, text.as_str()), (422, only));
     client.reply("command", "Memory.Set", &json!({"key": "/vault/a", "value": "pwenc:v1:abc"}));
     let full = client.refused("command", "Memory.Set", &json!({"key": "/b", "value": 1}));
     assert_eq!(full, (503, "Memory is full: it holds 1 paths, delete some".to_owned()));
@@ -93,4 +94,98 @@ fn a_list_of_any_length_comes_in_lines_that_fit() {
     }
     assert_eq!(paths, (0..20).map(|n| format!("/k/{n:02}")).collect::<Vec<_>>());
     assert!(pages > 4, "{pages} pages");
+}
+
+#[test]
+fn a_list_goes_by_segments_of_paths() {
+    let server = serve(&[]);
+    let mut client = Client::of(&server);
+    for path in ["/a", "/a-b", "/a/b", "/a/c/d", "/ab", "/b"] {
+        client.reply("command", "Memory.Set", &json!({"key": path, "value": path}));
+    }
+    let mut paths = |data: Value| -> Vec<String> {
+        let list = client.reply("query", "Memory.List", &data);
+        list.as_object().expect("an object").keys().cloned().collect()
+    };
+    assert_eq!(paths(json!({"prefix": "/a"})), ["/a", "/a/b", "/a/c/d"], "itself and what is below it");
+    assert_eq!(paths(json!({"prefix": "/a/"})), ["/a/b", "/a/c/d"]);
+    assert_eq!(paths(json!({"prefix": "/a", "after": "/a"})), ["/a/b", "/a/c/d"]);
+    assert_eq!(paths(json!({"prefix": "/a", "after": "/a/b"})), ["/a/c/d"]);
+    for all in [json!({}), json!({"prefix": ""}), json!({"prefix": "/"}), json!({"prefix": null})] {
+        assert_eq!(paths(all).len(), 6);
+    }
+    assert_eq!(
+        client.refused("query", "Memory.List", &json!({"prefix": "a"})),
+        (422, "Invalid path: 'a'. Paths MUST be absolute (start with /).".to_owned())
+    );
+}
+
+#[test]
+fn a_path_with_an_empty_segment_or_dots_is_refused_and_what_is_right_is_said() {
+    let server = serve(&[]);
+    let mut client = Client::of(&server);
+    let why = |path: &str| {
+        let rule = "Between two / must be a name, and neither . nor .., such as in /settings/colour.";
+        (422, format!("Invalid path: '{path}'. {rule}"))
+    };
+    for path in ["/a//b", "/a/..", "/a/./b", "/..", "//", "/a//"] {
+        let refused = client.refused("query", "Memory.List", &json!({"prefix": path}));
+        assert_eq!(refused, why(path));
+        let refused = client.refused("command", "Memory.Set", &json!({"key": path, "value": 1}));
+        assert_eq!(refused, why(path));
+        // A server before this rule may have stored one.
+        assert_eq!(client.reply("query", "Memory.Get", &json!({"key": path})), Value::Null);
+        client.reply("command", "Memory.Delete", &json!({"key": path}));
+    }
+    for path in ["/", "/a/"] {
+        assert_eq!(client.refused("command", "Memory.Set", &json!({"key": path, "value": 1})), why(path));
+        assert_eq!(client.reply("query", "Memory.List", &json!({"prefix": path})), json!({}));
+    }
+    client.reply("command", "Memory.Set", &json!({"key": "/a.b/...", "value": 1}));
+}
+
+/// Members that are given twice, in the envelope and in data.
+#[test]
+fn of_a_repeated_member_the_last_one_counts() {
+    let server = serve(&[]);
+    let mut client = Client::of(&server);
+    let data = r#"{"key":"/no","value":1,"key":"/yes","value":1.0}"#;
+    client.write(message("command", "Memory.Set", data, "1") + "\n");
+    assert_eq!(client.next()["data"]["message"], "Set /yes");
+    client.write(message("query", "Memory.Get", r#"{"key":"/no","key":"/yes"}"#, "2") + "\n");
+    assert!(client.line().expect("an answer").contains("\"data\":1.0,"));
+    let data = r#"{"topic":"no","topic":"yes","payload":1,"payload":2}"#;
+    client.write(message("command", "Bus.Publish", data, "3") + "\n");
+    assert_eq!(client.next()["data"]["topic"], "yes");
+    let data = r#"{"name":"No.One","name":"Memory.Get"}"#;
+    client.write(message("query", "Syscall.Describe", data, "4") + "\n");
+    assert_eq!(client.next()["data"]["name"], "Memory.Get");
+}
+
+#[test]
+fn a_change_is_an_event() {
+    let scripts = crate::children::Scripts::new();
+    let log = scripts.path("log");
+    let body = format!(
+        "if message['type'] == 'A.Do':\n    answer('reply', None)\n    continue\n\
+         with open({log:?}, 'a') as out: print(json.dumps([message['data'], message['metadata']['causation']]), file=out)"
+    );
+    let config = scripts.write("A", &json!({"subscribes": ["Memory.Changed"]}), &body);
+    let server = crate::children::serve(&config, &[]);
+    let mut client = Client::of(&server);
+    let set = client.send("command", "Memory.Set", &json!({"key": "/a", "value": 1}));
+    let deleted = client.send("command", "Memory.Delete", &json!({"key": "/a"}));
+    for _ in 0..2 {
+        assert_eq!(client.next()["kind"], "reply");
+    }
+    client.reply("command", "Memory.Delete", &json!({"key": "/a"}));
+    client.reply("query", "A.Do", &json!(1));
+    let lines = || -> Vec<Value> {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    crate::server::eventually("both are heard of", || lines().len() >= 2);
+    let change =
+        |what: &str, cause: &str| json!([{"key": "/a", "change": what, "namespace": "default"}, cause]);
+    assert_eq!(lines(), [change("set", &set), change("deleted", &deleted)]);
 }

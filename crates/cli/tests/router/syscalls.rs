@@ -44,6 +44,8 @@ fn describe_knows_both_shapes() {
     for name in ["Timer.Set", "Sys.RequestTimeout", "Memory.Get", "Syscall.Shutdown"] {
         assert!(listed["syscalls"].as_array().expect("a list").contains(&json!(name)), "{listed}");
     }
+    let itself = &all["schemas"]["Syscall.Describe"];
+    assert_eq!(itself["description"], "Introspects the kernel capabilities.");
     assert_eq!(client.refused("query", "Syscall.Describe", &json!({})).0, 422);
 }
 
@@ -148,4 +150,14 @@ fn a_second_request_with_the_same_id_is_409_while_the_first_waits() {
     assert_eq!(client.reply("query", "Memory.Get", &json!({"key": "/k"})), 1);
     client.write(set(3) + "\n");
     assert_eq!(client.next()["kind"], "reply", "the id is free again");
+}
+
+#[test]
+fn a_branch_without_a_description_has_that_of_its_capability() {
+    let scripts = crate::children::Scripts::new();
+    let config = scripts.write("A", &json!({"description": "Does what it is told"}), "answer('reply', None)");
+    let server = crate::children::serve(&config, &[]);
+    let one = Client::of(&server).reply("query", "Syscall.Describe", &json!({"name": "A.Do"}));
+    assert_eq!((&one["description"], &one["capability"]), (&json!("Does what it is told"), &json!("A")));
+    assert_eq!(one["input"]["description"], "Does what it is told");
 }

@@ -36,7 +36,9 @@ fn the_tree_of_causes_is_shown_from_memory_and_from_the_store() {
     assert!(lines[0].starts_with(&format!("command Timer.Set {set}  client ")), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("─ event Timer.Fired")), "{lines:?}");
     let command = lines.iter().position(|line| line.contains("─ command Memory.Set")).expect("the command");
-    assert!(lines[command + 1].contains("   └─ reply Memory.Set"), "below the command: {lines:?}");
+    assert!(lines[command + 1].contains("   ├─ event Memory.Changed"), "below the command: {lines:?}");
+    assert!(lines[command + 2].contains("   └─ reply Memory.Set"), "below the command: {lines:?}");
+    assert!(lines[command].ends_with(r#"  {"key":"/a","value":1}"#), "with its data: {lines:?}");
     let records = shown(&["--json"]).lines().count();
     assert_eq!(records, lines.len());
     let store = server.store_url();
@@ -64,4 +66,19 @@ fn what_was_never_seen_is_said_so_and_one_question_is_asked_at_a_time() {
     }
     assert_eq!(trace(&server, &[]).status.code(), Some(2));
     assert_eq!(trace(&server, &["--id", "a", "--correlation", "b"]).status.code(), Some(2));
+}
+
+#[test]
+fn codes_and_the_beginning_of_data_are_shown_and_tokens_are_not() {
+    let server = serve(&["--trace-data-bytes-max", "20"]);
+    let mut client = Client::of(&server);
+    let wrong = client.send("query", "Memory.Get", &json!({"key": "no path at all"}));
+    client.next();
+    let shown = text(&trace(&server, &["--id", &wrong]));
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].ends_with(r#"  {"key":"no path at a..."#), "{lines:?}");
+    assert!(lines[1].contains("error Memory.Get") && lines[1].contains(" 422 -> client "), "{lines:?}");
+    let token = client.send("command", "Syscall.Authenticate", &json!({"token": "secret"}));
+    client.next();
+    assert!(!text(&trace(&server, &["--id", &token, "--json"])).contains("secret"));
 }

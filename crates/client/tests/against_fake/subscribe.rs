@@ -10,13 +10,33 @@ fn options() -> SubscribeOptions {
     SubscribeOptions::new("a", "g").unwrap()
 }
 
+/// Also after a reconnect: otherwise a group would stop keeping the order of its keys.
+#[tokio::test]
+async fn order_per_key_is_asked_for_on_every_connection() {
+    let fake = Fake::start().await;
+    let (client, mut conn) = tokio::join!(Client::connect(fake.options()), fake.accept());
+    let client = client.unwrap();
+    let mut wanted = options();
+    wanted.sticky = true;
+    let server = async {
+        let subscribe = conn.expect("SUBSCRIBE").await;
+        assert_eq!(subscribe["sticky"], true);
+        conn.ok(&subscribe).await;
+    };
+    let (subscription, ()) = tokio::join!(client.subscribe(wanted), server);
+    let _subscription = subscription.unwrap();
+    drop(conn);
+    let mut conn = fake.accept().await;
+    assert_eq!(conn.expect("SUBSCRIBE").await["sticky"], true);
+}
+
 #[tokio::test]
 async fn deliveries_arrive_and_are_acked() {
     let fake = Fake::start().await;
     let (client, mut conn) = tokio::join!(Client::connect(fake.options()), fake.accept());
     let client = client.unwrap();
     let mut wanted = options().from(StartFrom::Earliest);
-    wanted.ack_mode = AckMode::Individual;
+    wanted.ack_mode = Some(AckMode::Individual);
     let server = async {
         let subscribe = conn.expect("SUBSCRIBE").await;
         assert_eq!(subscribe["from"]["kind"], "earliest");

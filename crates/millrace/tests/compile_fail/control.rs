@@ -1,6 +1,8 @@
 //! Compiles. What the other files do wrong, done right: so that they fail for the reason they name and for no other.
 
-use millrace::{Entity, Event, HandlerContext, Relation, State, StateError, handlers, on_event};
+use millrace::{
+    Entity, Event, HandlerContext, HandlerOutcome, Relation, State, StateError, handlers, on_event,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Event, Serialize, Deserialize)]
@@ -38,7 +40,18 @@ fn pay(ctx: &mut HandlerContext<OrderPlaced>) -> millrace::Result<()> {
     ctx.emit(PaymentDone { order_id }.with_priority(7))
 }
 
-#[on_event(PaymentDone)]
+#[on_event(
+    PaymentDone,
+    timeout_ms = 2_000,
+    max_attempts = 3,
+    backoff_base_ms = 0,
+    backoff_max_ms = 100,
+    concurrency = 2,
+    rate_per_s = 0.5,
+    lease_ms = 4000,
+    paused = false,
+    order = "key"
+)]
 async fn ship(_ctx: &mut HandlerContext<PaymentDone>) -> Result<(), String> {
     Ok(())
 }
@@ -51,6 +64,11 @@ fn queries(state: &State) -> Result<(), StateError> {
     Ok(())
 }
 
+#[on_event(PaymentDone, rate_per_s = 5)]
+fn tell(_ctx: &mut HandlerContext<PaymentDone>) -> HandlerOutcome {
+    HandlerOutcome::discard("nobody listens")
+}
+
 fn main() {
-    let _ = (handlers![pay, ship], queries as fn(&State) -> _);
+    let _ = (handlers![pay, ship, tell], queries as fn(&State) -> _);
 }

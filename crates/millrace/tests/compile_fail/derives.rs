@@ -89,8 +89,38 @@ struct OneForBoth {
 #[on_event] //~ "name the event type"
 fn unnamed(_ctx: &mut HandlerContext<Fine>) {}
 
-#[on_event(Fine, speed = 3)] //~ "expected `priority`, `id` or `from`"
+#[on_event(Fine, speed = 3)] //~ "expected `priority`, `id`, `from`, `timeout_ms`"
 fn fast(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, timeout_ms = 0)] //~ "`timeout_ms` is a whole number from 1"
+fn no_time(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, timeout_ms = "5s")] //~ "expected integer literal"
+fn words(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, max_attempts = 5000000000)] //~ "`max_attempts` is a whole number from 1 to 4294967295"
+fn stubborn(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, rate_per_s = 0.0)] //~ "`rate_per_s` is a number from 0.00001"
+fn never(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, rate_per_s = true)] //~ "`rate_per_s` is a number from 0.00001"
+fn truly(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, paused = 1)] //~ "expected boolean literal"
+fn resting(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, order = "keys")] //~ "`order` is "key" or "priority""
+fn keys(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, order = key)] //~ "expected string literal"
+fn bare(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, concurrency = 2, concurrency = 3)] //~ "`concurrency` is said twice"
+fn twice(_ctx: &mut HandlerContext<Fine>) {}
+
+#[on_event(Fine, timeout_ms = 2000, lease_ms = 1000)] //~ "the lease ends before the timeout"
+fn brief(_ctx: &mut HandlerContext<Fine>) {}
 
 #[on_event(Fine, from = "yesterday")] //~ "earliest"
 fn late(_ctx: &mut HandlerContext<Fine>) {}

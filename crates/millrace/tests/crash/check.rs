@@ -12,7 +12,7 @@ use crate::chain::{ATTEMPTS_MAX, Invoice, Paid, Payment, Placed, Shipment, Shipp
 /// Events that some handler still has to finish. No handler takes dead letters, so those do not count.
 pub fn unfinished(admin: &Admin, session: &Session) -> u64 {
     let views = admin.namespaces(session.now(), session.settings().session_ttl_ms).unwrap();
-    views.iter().map(|view| view.pending_events).sum()
+    views.iter().map(|view| view.pending_events - view.without_handler).sum()
 }
 
 /// What happened, in one line.
@@ -77,7 +77,9 @@ fn ended(events: &[EventView], topic: &str, handler: &str, orders: u64) -> Ended
                 ended.attempts += u64::from(claim.attempts);
             }
             Status::DeadLettered => assert!(claim.attempts >= ATTEMPTS_MAX, "{claim:?}"),
-            Status::Pending | Status::Claimed | Status::Lost => panic!("order {order}: {claim:?}"),
+            Status::Pending | Status::Claimed | Status::Lost | Status::Discarded => {
+                panic!("order {order}: {claim:?}")
+            }
         }
     }
     assert_eq!(seen, (0..orders).collect(), "{topic}");

@@ -8,6 +8,9 @@
 
 mod chain;
 mod check;
+mod increments;
+mod order;
+mod poison;
 mod process;
 
 use std::collections::hash_map::RandomState;
@@ -36,7 +39,8 @@ fn forty_kills_lose_and_double_nothing() {
     let place = Place::new();
     let session = Session::open(&place.url()).unwrap().config(config());
     let store = std::sync::Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
-    let mut crew = Crew::start(&place, PROCESSES);
+    let env = vec![(process::STORE, place.url())];
+    let mut crew = Crew::start(&place, "process::child", env, PROCESSES);
     for kill in 0..KILLS {
         let before = paid(&*store);
         let orders = (0..ORDERS_EACH).map(|n| Placed { order: kill * ORDERS_EACH + n });
@@ -47,7 +51,7 @@ fn forty_kills_lose_and_double_nothing() {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(draw.below(PAUSE_MS_MAX)));
-        crew.kill_and_replace(draw.below(PROCESSES as u64) as usize);
+        assert!(crew.kill_and_replace(draw.below(PROCESSES as u64) as usize), "nobody ends itself");
     }
     let admin = Admin::new(store);
     while check::unfinished(&admin, &session) > 0 {

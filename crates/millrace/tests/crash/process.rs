@@ -6,11 +6,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use millrace::Session;
+use millrace::{Config, Handler, Session};
 
 use crate::chain::{config, handlers};
 
-const STORE: &str = "MILLRACE_CRASH_STORE";
+pub const STORE: &str = "MILLRACE_CRASH_STORE";
+const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 
 pub struct Place(tempfile::TempDir);
@@ -32,6 +33,9 @@ impl Place {
 /// As many processes as there were, whatever happens to them.
 pub struct Crew<'a> {
     place: &'a Place,
+    /// The test that each process runs, and what it needs to know.
+    child: &'static str,
+    env: Vec<(&'static str, String)>,
     processes: Vec<Process>,
     started: usize,
 }
@@ -42,8 +46,13 @@ struct Process {
 }
 
 impl<'a> Crew<'a> {
-    pub fn start(place: &'a Place, processes: usize) -> Crew<'a> {
-        let mut crew = Crew { place, processes: Vec::new(), started: 0 };
+    pub fn start(
+        place: &'a Place,
+        child: &'static str,
+        env: Vec<(&'static str, String)>,
+        processes: usize,
+    ) -> Crew<'a> {
+        let mut crew = Crew { place, child, env, processes: Vec::new(), started: 0 };
         for _ in 0..processes {
             let process = crew.spawn();
             crew.processes.push(process);
@@ -57,8 +66,8 @@ impl<'a> Crew<'a> {
         let said = self.place.0.path().join(format!("{}.said", self.started));
         let output = File::create(&said).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "process::child", "--nocapture", "--test-threads=1"])
-            .env(STORE, self.place.url())
+            .args(["--exact", self.child, "--nocapture", "--test-threads=1"])
+            .envs(self.env.iter().cloned())
             .stdin(Stdio::piped())
             .stderr(output.try_clone().unwrap())
             .stdout(output)
@@ -75,13 +84,28 @@ impl<'a> Crew<'a> {
         }
     }
 
-    pub fn kill_and_replace(&mut self, at: usize) {
+    /// False if the process had ended itself a moment before.
+    pub fn kill_and_replace(&mut self, at: usize) -> bool {
         let fresh = self.spawn();
         let mut old = std::mem::replace(&mut self.processes[at], fresh);
         old.child.kill().unwrap();
         let status = old.child.wait().unwrap();
-        assert_eq!(status.signal(), Some(SIGKILL), "{}", old.said());
+        assert!(matches!(status.signal(), Some(SIGKILL | SIGABRT)), "{status:?}: {}", old.said());
         old.said();
+        status.signal() == Some(SIGKILL)
+    }
+
+    /// Starts a process for each one that has ended itself. Returns how many these were.
+    pub fn replace_aborted(&mut self) -> usize {
+        let mut aborted = 0;
+        for at in 0..self.processes.len() {
+            let process = &mut self.processes[at];
+            let Some(status) = process.child.try_wait().unwrap() else { continue };
+            assert_eq!(status.signal(), Some(SIGABRT), "{status:?}: {}", process.said());
+            self.processes[at] = self.spawn();
+            aborted += 1;
+        }
+        aborted
     }
 
     /// The end of its input is what tells a process to stop.
@@ -115,9 +139,13 @@ impl Process {
 /// One of the processes. Without its store it has nothing to do.
 #[test]
 fn child() {
+    work(config(), handlers());
+}
+
+pub fn work(config: Config, handlers: Vec<Handler>) {
     let Ok(url) = std::env::var(STORE) else { return };
-    let session = Session::open(&url).unwrap().config(config());
-    let running = session.spawn(handlers(), vec![]).unwrap();
+    let session = Session::open(&url).unwrap().config(config);
+    let running = session.spawn(handlers, vec![]).unwrap();
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     running.stop().unwrap();
 }

@@ -52,7 +52,7 @@ impl Desk {
         let meta: BTreeMap<String, String> =
             meta.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         loop {
-            let admitted = self.book.admit(&self.state, &self.pending)?;
+            let admitted = self.book.admit(&self.state, &self.pending.resolve(&self.state)?)?;
             let namespace = self.state.namespace().clone();
             let (intents, events) = (admitted.intents, Vec::new());
             let mut ops = admitted.ops;

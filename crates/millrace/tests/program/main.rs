@@ -1,7 +1,9 @@
 //! The life of a whole program: it is stopped by signals, its sessions keep the store small, its types change.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may panic")]
 
+mod hanging;
 mod migrate;
+mod replay;
 mod retention;
 mod signals;
 

@@ -83,6 +83,7 @@ fn a_session_on_a_file_trims_beside_its_work() {
     let config = Config {
         event_retention_ms: 1,
         retention_interval_ms: 10,
+        clock_settle_ms: 0,
         // Many slices.
         retention_rows_max: 7,
         ..Config::default()

@@ -14,12 +14,18 @@ use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 use crate::{Ping, Place};
 
 const STORE: &str = "MILLRACE_TEST_SIGNALS_STORE";
+const GRACE: &str = "MILLRACE_TEST_SIGNALS_GRACE_MS";
 const HANDLER: &str = "pings";
 /// Long enough that nobody gets an event because a lease ran out.
 const LEASE_MS: u64 = 24 * 3600 * 1000;
 
+/// As long that no handler is cut off by a stop, unless the test wants it.
+const GRACE_MS: u64 = LEASE_MS;
+
 fn config() -> Config {
-    Config { event_claim_lease_ms: LEASE_MS, ..Config::default() }
+    let grace_ms = std::env::var(GRACE).ok().and_then(|text| text.parse().ok());
+    let stop_grace_ms = grace_ms.unwrap_or(GRACE_MS);
+    Config { event_claim_lease_ms: LEASE_MS, stop_grace_ms, ..Config::default() }
 }
 
 /// The program, in the middle of the first of three events, the other two claimed.
@@ -32,11 +38,16 @@ struct Program {
 
 impl Program {
     fn start(place: &Place) -> Program {
+        Program::start_with_grace(place, GRACE_MS)
+    }
+
+    fn start_with_grace(place: &Place, grace_ms: u64) -> Program {
         let session = Session::open(&place.url()).unwrap();
         session.publish_all((1..=3).map(|n| Ping { n })).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "signals::child", "--nocapture", "--test-threads=1"])
             .env(STORE, place.url())
+            .env(GRACE, grace_ms.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -147,6 +158,25 @@ fn sigterm_stops_a_program_gracefully() {
 fn a_second_signal_ends_a_program_that_waits_for_its_handler() {
     a_second_one_ends_it("-INT", 130);
     a_second_one_ends_it("-TERM", 143);
+}
+
+/// Nothing ends the handler here: the program ends without it, and all three events are there for others at once.
+#[test]
+fn sigterm_ends_a_program_whose_handler_never_returns() {
+    let place = Place::empty();
+    let mut program = Program::start_with_grace(&place, 50);
+    // Waiting for a child closes its input, and then the handler would return.
+    let _open = program.child.stdin.take();
+    program.signal("-TERM");
+    let status = program.ends();
+    assert!(status.success(), "{status}");
+    let claims = program.claims();
+    assert_eq!(claims.len(), 3);
+    assert!(claims.iter().all(|row| row.session.is_none() && row.attempts == 0), "{claims:?}");
+    let sessions = Session::open(&place.url()).unwrap().sessions().unwrap();
+    let left = &sessions[0].1;
+    assert!(left.stopped.is_some());
+    assert_eq!(left.hanging.iter().map(|run| run.handler.as_str()).collect::<Vec<_>>(), [HANDLER]);
 }
 
 /// The program. Without its store it has nothing to do.

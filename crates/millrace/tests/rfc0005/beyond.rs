@@ -97,7 +97,7 @@ fn a_worker_that_reuses_an_id_is_somebody_else() {
     sim.start(vec![old], vec![]).unwrap();
     sim.run_until_idle().unwrap();
     sim.advance(Duration::from_secs(120)).unwrap();
-    assert_eq!(seen.all(), ["new 2", "old true"]);
+    assert_eq!(seen.all(), ["new 1", "old true"]);
     assert_eq!(sim.get::<Payment>(1_u64).unwrap().unwrap().status, "new");
 }
 
@@ -159,10 +159,12 @@ fn a_retryable_failure_is_never_stranded() {
         let successes = calls.iter().filter(|(_, call)| *call == Call::Succeeds).count();
         let ended = calls.last().map(|(_, call)| *call);
         assert_eq!((successes, ended), (1, Some(Call::Succeeds)), "event {n}: {calls:?}");
-        assert!(calls.is_sorted_by(|a, b| a.0 < b.0), "event {n}: an attempt counts once: {calls:?}");
-        // Those it was not called for were claims of sessions that crashed before they came to it.
-        let (tries, attempts) = (calls.len(), calls.last().map_or(0, |(attempt, _)| *attempt as usize));
-        assert!(attempts - tries <= crashes, "event {n}: {calls:?}");
+        // A crash may come before it is written down that the run had started: then it is not counted.
+        let follows = |a: &(u32, Call), b: &(u32, Call)| a.0 < b.0 || (a.0 == b.0 && a.1 == Call::Crashes);
+        assert!(calls.is_sorted_by(follows), "event {n}: an attempt counts once: {calls:?}");
+        // What was only queued in a session that crashed has cost nothing.
+        let (runs, attempts) = (calls.len(), calls.last().map_or(0, |(attempt, _)| *attempt as usize));
+        assert!(attempts <= runs, "event {n}: {calls:?}");
     }
     assert_eq!(sim.dead_letters().unwrap(), []);
 }

@@ -24,4 +24,5 @@ mod p17_types;
 
 mod beyond;
 mod files;
+mod limits;
 mod sizes;

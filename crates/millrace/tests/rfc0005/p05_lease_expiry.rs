@@ -31,7 +31,8 @@ fn a_crashed_handlers_event_is_claimed_again_after_its_lease() {
     other.advance(Duration::from_millis(1_001)).unwrap();
     let seen = seen.take();
     assert_eq!(seen.len(), 1, "{seen:?}");
-    assert!(seen[0].starts_with("try 2 at 2026-01-01T00:00:3"), "{seen:?}");
+    // Its claim was to start it at once: that the handler was called was not written down within its first second.
+    assert!(seen[0].starts_with("try 1 at 2026-01-01T00:00:3"), "{seen:?}");
 }
 
 #[test]
@@ -51,7 +52,8 @@ fn a_crash_loop_ends_in_a_dead_letter() {
         session.advance(Duration::from_secs(40)).unwrap();
         session.crash();
     }
-    assert_eq!(seen.all(), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+    // The first crash costs no attempt: nobody knows whether its handler was called.
+    assert_eq!(seen.all(), ["1", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
     let dead = sim.dead_letters().unwrap();
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].attempts, dead[0].handler.as_str()), (10, "worker"));

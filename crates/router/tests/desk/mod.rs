@@ -6,22 +6,28 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millrace_model::{JsonText, Mono, Now, Op, OsFault, OsKind, OsMessage, OsType, Timestamp};
+use millrace_model::{Boot, JsonText, Mono, Now, Op, OsFault, OsKind, OsMessage, OsType, Timestamp};
 use millrace_router::{
-    Branch, CapabilityId, ConnId, DeliveryId, Effect, Input, Manifest, Receipt, Router, RouterLimits, Schema,
-    Settled, Token,
+    Branch, CapabilityId, ConnId, DeliveryId, Effect, Input, Manifest, NotVouched, Note, Receipt, Router,
+    RouterLimits, Schema, Settled, Token,
 };
 use serde_json::{Value, json};
 
 pub(crate) struct Desk {
     pub(crate) router: Router,
     pub(crate) now: Now,
+    /// Which run of the machine a start finds.
+    pub(crate) boot: Option<Boot>,
     pub(crate) ids: BTreeMap<String, CapabilityId>,
     /// Deliveries by the id of the message, the newest last.
     pub(crate) posted: Vec<(CapabilityId, DeliveryId, OsMessage)>,
     pub(crate) commits: Vec<(Token, Vec<Op>)>,
     /// On whose behalf the last message was posted.
     pub(crate) by: millrace_router::By,
+    /// Why timers of agents may not act any more, if they may not.
+    pub(crate) refuses: Option<NotVouched>,
+    vouches: usize,
+    pub(crate) notes: Vec<Note>,
 }
 
 pub(crate) fn manifest(name: &str, inbound: &[(OsKind, &str)], subscribes: &[&str]) -> Manifest {
@@ -66,9 +72,21 @@ impl Desk {
     }
 
     pub(crate) fn bare(limits: RouterLimits) -> Desk {
-        let now = Now { mono: Mono(0), wall: Timestamp(1_000_000) };
+        let now = Now { mono: Mono(0), wall: Timestamp(1_000_000), steady_since: Mono(0) };
         let (ids, posted, commits) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Desk { router: Router::new(limits, 7), now, ids, posted, commits, by: None }
+        let router = Router::new(limits, 7);
+        Desk {
+            router,
+            boot: None,
+            now,
+            ids,
+            posted,
+            commits,
+            by: None,
+            refuses: None,
+            vouches: 0,
+            notes: Vec::new(),
+        }
     }
 
     pub(crate) fn install(&mut self, manifests: Vec<Manifest>) {
@@ -81,7 +99,7 @@ impl Desk {
 
     /// The last step of boot, with the timers of the process before.
     pub(crate) fn restore(&mut self, rows: BTreeMap<String, Bytes>) {
-        self.router.restore(self.now, rows.into_iter().collect());
+        self.router.restore(self.now, self.boot, rows.into_iter().collect());
         assert_eq!(self.effects(), ["note Sys.BootComplete"]);
     }
 
@@ -114,8 +132,16 @@ impl Desk {
 
     /// Turns until idle; everything that left, one line each.
     pub(crate) fn run(&mut self) -> Vec<String> {
-        while self.router.turn(self.now) {}
-        self.effects()
+        let mut lines = Vec::new();
+        loop {
+            while self.router.turn(self.now) {}
+            let vouches = self.vouches;
+            lines.extend(self.effects());
+            // What was vouched for goes on.
+            if self.vouches == vouches {
+                return lines;
+            }
+        }
     }
 
     pub(crate) fn turn(&mut self) -> Vec<String> {
@@ -134,7 +160,7 @@ impl Desk {
             format!("{} {} {}{cause}", message.kind, message.ty, message.data.as_str())
         };
         Some(match effect {
-            Effect::Post { to, delivery, message, by } => {
+            Effect::Post { to, delivery, message, by, .. } => {
                 self.by = by;
                 let line = format!("{} gets {}", self.name(to), show(&message));
                 self.posted.push((to, delivery, (*message).clone()));
@@ -143,6 +169,12 @@ impl Desk {
             Effect::Outcome { to, message } => format!("{} awaited {}", self.name(to), show(&message)),
             Effect::Answer { conn, message } => format!("{} is told {}", conn.0, show(&message)),
             Effect::Release { .. } | Effect::Trace(_) => return None,
+            Effect::Vouch { timer, by, .. } => {
+                self.vouches += 1;
+                let result = self.refuses.clone().map_or_else(|| Ok(by.into()), Err);
+                self.give(Input::Vouched { timer, result });
+                return None;
+            }
             Effect::Commit { token, ops } => {
                 let line = format!("commit {}", ops.iter().map(op).collect::<Vec<_>>().join(", "));
                 self.commits.push((token, ops));
@@ -157,7 +189,10 @@ impl Desk {
                 format!("settle {} {settled}", receipt.0)
             }
             Effect::Retired { capability } => format!("{} may go", self.name(capability)),
-            Effect::Note(note) => format!("note {}", note.ty()),
+            Effect::Note(note) => {
+                self.notes.push(note.clone());
+                format!("note {}", note.ty())
+            }
             Effect::Stopped => "stopped".to_owned(),
         })
     }
@@ -186,6 +221,17 @@ impl Desk {
     pub(crate) fn fails(&mut self, from: &str, delivery: DeliveryId, fault: OsFault) {
         let from = self.ids[from];
         self.give(Input::Done { from, delivery, result: Err(fault) });
+    }
+
+    /// Finishes everything that was posted to it so far.
+    pub(crate) fn finish_all(&mut self, name: &str) {
+        let id = self.ids[name];
+        let (own, others) = std::mem::take(&mut self.posted).into_iter().partition(|(to, _, _)| *to == id);
+        self.posted = others;
+        let own: Vec<_> = own;
+        for (from, delivery, _) in own {
+            self.give(Input::Done { from, delivery, result: Ok(()) });
+        }
     }
 
     pub(crate) fn bus_event(&mut self, to: &str, receipt: u64) {

@@ -23,27 +23,30 @@ const LINES: Rate = Rate { per_second: 10, burst: 100 };
 /// Longest piece of a path that is written down: it is the caller's own text.
 const WHAT_CHARS_MAX: usize = 200;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Audit {
     pub(crate) refusals: Refusals,
     /// About access, and about everything else: a client that sends nonsense must not hide an intruder.
-    access: Lines,
-    other: Lines,
+    access: LogLines,
+    other: LogLines,
 }
 
+/// Log lines within a bound, however often there is something to say.
 #[derive(Debug)]
-struct Lines {
+pub(crate) struct LogLines {
     meter: Meter,
     suppressed: AtomicU64,
 }
 
-impl Lines {
-    fn new() -> Lines {
-        Lines { meter: Meter::new(LINES), suppressed: AtomicU64::new(0) }
+impl Default for LogLines {
+    fn default() -> LogLines {
+        LogLines { meter: Meter::new(LINES), suppressed: AtomicU64::new(0) }
     }
+}
 
+impl LogLines {
     /// How many lines before this one were left out; `None` if this one must be too.
-    fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<u64> {
         if self.meter.take(1).is_err() {
             self.suppressed.fetch_add(1, Relaxed);
             return None;
@@ -63,12 +66,6 @@ pub(crate) struct Refused<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) topic: Option<&'a str>,
     pub(crate) trace: Option<&'a TraceId>,
-}
-
-impl Default for Audit {
-    fn default() -> Audit {
-        Audit { refusals: Refusals::default(), access: Lines::new(), other: Lines::new() }
-    }
 }
 
 impl App {
@@ -125,8 +122,10 @@ pub(crate) struct Reason {
 /// Outermost, so that no refusal over HTTP escapes it.
 pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.addr);
-    let asker = Arc::new(Asker::of(peer, request.headers()));
+    let connection = request.extensions().get::<Peer>();
+    let peer = connection.map(|peer| peer.addr);
+    let place = connection.map(|peer| peer.place.clone());
+    let asker = Arc::new(Asker::of(peer, place, request.headers()));
     let begun = Instant::now();
     let response = asker.clone().serve(next.run(request)).await;
     let trace = asker.trace.as_ref();

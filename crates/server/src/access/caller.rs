@@ -8,19 +8,22 @@ use axum::http::request::Parts;
 use millrace_bus::By;
 use millrace_wire::ErrorCode;
 
-use crate::access::{Grant, Meter, Rate, Scope, TooSoon};
+use crate::access::{Grant, Meter, PresentedNames, Rate, Scope, TooSoon};
+use crate::crowd::{CallerKey, Place};
 use crate::refusal::Refusal;
 
-/// The other end of a connection, and what it may ask per second.
+/// The other end of a connection: its address, the certificate it showed, and what it may ask per second.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
+    pub(crate) place: Arc<Place>,
+    pub(crate) certificate: PresentedNames,
     meter: Arc<Meter>,
 }
 
 impl Peer {
-    pub(crate) fn new(addr: SocketAddr, rate: Rate) -> Peer {
-        Peer { addr, meter: Arc::new(Meter::new(rate)) }
+    pub(crate) fn new(addr: SocketAddr, certificate: PresentedNames, place: Arc<Place>, rate: Rate) -> Peer {
+        Peer { addr, place, certificate, meter: Arc::new(Meter::new(rate)) }
     }
 }
 
@@ -34,6 +37,14 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn agent(&self) -> Option<&str> {
         self.grant.as_deref().map(|grant| grant.principal.agent.as_str())
+    }
+
+    /// To whom its connections and its room in memory are accounted.
+    pub(crate) fn key(&self) -> CallerKey {
+        match self.grant.as_deref() {
+            Some(grant) => CallerKey::Agent(grant.principal.agent.clone()),
+            None => CallerKey::of_address(self.peer.addr.ip()),
+        }
     }
 
     /// For the engine, which checks the topic's lists against it.

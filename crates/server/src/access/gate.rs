@@ -1,5 +1,8 @@
 //! The gate before every handler of HTTP, upgrades included. What comes through carries its [`Caller`].
 
+use std::time::Duration;
+
+use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
@@ -7,26 +10,38 @@ use axum::response::{IntoResponse, Response};
 use millrace_wire::ErrorCode;
 
 use crate::access::needs::{self, Need};
-use crate::access::{Caller, Peer, Scope};
+use crate::access::{Caller, NotAccepted, Peer, Scope};
 use crate::app::{App, SharedApp};
 use crate::observe::Asker;
 use crate::params::Params;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, crowded};
 
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"millrace\"");
 const CHALLENGE_AGAIN: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"millrace\", error=\"invalid_token\"");
+
+const CERTIFICATE_UNKNOWN: &str = "the client certificate stands for nobody here: none of its names (DNS or URI) is in \
+    auth.certificates; send a token: Authorization: Bearer TOKEN";
+const CERTIFICATE_EXPIRED: &str = "the entry of the client certificate in auth.certificates has expired";
 
 pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
         return Refusal::new(ErrorCode::Unauthorized, "the request came over no connection").into_response();
     };
     let mut caller = Caller { peer, grant: None };
+    let has_body = !request.body().is_end_stream();
     let passed = pass(&app, &request, &mut caller);
-    // For the audit, which stands further out.
-    if let (Some(asker), Some(agent)) = (Asker::current(), caller.agent()) {
-        let _ = asker.agent.set(agent.to_owned());
+    // For the audit, which stands further out, and for whatever accounts to the caller.
+    if let Some(asker) = Asker::current() {
+        let _ = asker.caller.set(caller.key());
+        if let Some(agent) = caller.agent() {
+            let _ = asker.agent.set(agent.to_owned());
+        }
     }
+    let passed = match passed {
+        Ok(needs_place) if needs_place => place(&app, &caller, has_body).await,
+        passed => passed.map(drop),
+    };
     match passed {
         Ok(()) => {
             request.extensions_mut().insert(caller.clone());
@@ -36,29 +51,48 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
     }
 }
 
-/// In the order of cost: nothing is looked up for a connection that asks too much.
-fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<(), Refusal> {
+/// One of the places of HTTP connections. Probes and upgrades need none: they are answered at once.
+async fn place(app: &App, caller: &Caller, has_body: bool) -> Result<(), Refusal> {
+    let limit = Duration::from_millis(app.settings.request_read_ms_max);
+    let key = caller.key();
+    match tokio::time::timeout(limit, caller.peer.place.count(&key, has_body)).await {
+        Ok(counted) => Ok(counted?),
+        Err(_) => Err(crowded(format!("no place became free within {} ms: try again", limit.as_millis()))),
+    }
+}
+
+/// Whether the request needs a place among HTTP connections. In the order of cost: nothing is looked up for a connection that asks too much.
+fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<bool, Refusal> {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let need = needs::of(request.method(), route);
+    let needs_place = !(need == Need::Socket || route.is_some_and(needs::is_probe));
     if need == Need::Nothing {
-        return Ok(());
+        return Ok(needs_place);
     }
     caller.charge_connection(1)?;
     if app.tokens.is_open() {
-        return Ok(());
+        return Ok(needs_place);
     }
+    let mut why = "send a token: Authorization: Bearer TOKEN";
+    // A token that is sent decides, also beside a certificate.
     if let Some(token) = bearer(request)? {
-        let grant = app.tokens.find(token).ok_or_else(|| {
-            let refusal = Refusal::new(ErrorCode::Unauthorized, "the token is not accepted");
+        let grant = app.tokens.find(token).map_err(|not_accepted| {
+            let refusal = Refusal::new(ErrorCode::Unauthorized, not_accepted.as_str());
             refusal.header(header::WWW_AUTHENTICATE, CHALLENGE_AGAIN)
         })?;
         caller.grant = Some(grant);
+    } else if caller.peer.certificate.shown {
+        match app.tokens.find_certificate(&caller.peer.certificate) {
+            Ok(grant) => caller.grant = Some(grant),
+            Err(NotAccepted::Unknown) => why = CERTIFICATE_UNKNOWN,
+            Err(NotAccepted::Expired) => why = CERTIFICATE_EXPIRED,
+        }
     }
     let Some(grant) = caller.grant.as_deref() else {
         if need == Need::Socket {
-            return Ok(());
+            return Ok(needs_place);
         }
-        let refusal = Refusal::new(ErrorCode::Unauthorized, "send a token: Authorization: Bearer TOKEN");
+        let refusal = Refusal::new(ErrorCode::Unauthorized, why);
         return Err(refusal.header(header::WWW_AUTHENTICATE, CHALLENGE));
     };
     caller.charge_token(1)?;
@@ -73,13 +107,13 @@ fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<(), Refusal
     let params = Params::of_uri(request.uri())?;
     // How the server is doing is of no namespace; what is named there is left out for those it is not for.
     if need == Need::Scopes(&[Scope::Metrics]) && params.text("namespace").is_none() {
-        return Ok(());
+        return Ok(needs_place);
     }
     let namespace = params.namespace()?;
     if !grant.namespaces.allows(namespace.as_str()) {
         return Err(forbidden(format!("is not for namespace {namespace}")));
     }
-    Ok(())
+    Ok(needs_place)
 }
 
 /// `None` when there is no such header; any other scheme, or two headers, is a mistake worth an answer.

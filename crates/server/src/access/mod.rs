@@ -11,17 +11,20 @@
 mod audit;
 mod bucket;
 mod caller;
+mod certificate;
 mod gate;
 mod needs;
 mod scope;
 mod tokens;
 
-pub(crate) use audit::{Audit, Reason, Refused, watch};
+pub(crate) use audit::{Audit, LogLines, Reason, Refused, watch};
 pub use bucket::Rate;
 pub(crate) use bucket::{Meter, TooSoon};
 pub(crate) use caller::{Caller, Peer};
+pub use certificate::CertificateName;
+pub(crate) use certificate::PresentedNames;
 pub(crate) use gate::check;
 pub(crate) use needs::{Need, of as needs_of};
 pub use scope::Scope;
-pub(crate) use tokens::{Grant, Tokens};
-pub use tokens::{NamespaceRule, TOKENS_MAX, TokenDigest, TokenSettings};
+pub(crate) use tokens::{Grant, GrantEnd, NotAccepted, Tokens, warn_of_expired};
+pub use tokens::{NamespaceRule, Proof, TOKENS_MAX, TokenDigest, TokenSettings};

@@ -14,6 +14,11 @@ pub(crate) enum Need {
     Scopes(&'static [Scope]),
 }
 
+/// What watches the server must learn how it is doing while everything is taken.
+pub(crate) fn is_probe(route: &str) -> bool {
+    matches!(route, "/healthz" | "/readyz" | "/metrics")
+}
+
 /// By the route as `routes.rs` writes it; `None` for a path that leads nowhere.
 pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
     let reads = method == Method::GET || method == Method::HEAD;
@@ -29,6 +34,7 @@ pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
         "/topics"
         | "/topics/{topic}"
         | "/topics/{topic}/offsets"
+        | "/topics/{topic}/schemas"
         | "/topics/{topic}/events"
         | "/topics/{topic}/groups"
         | "/topics/{topic}/groups/{group}/seek"

@@ -1,17 +1,19 @@
-//! Tokens as they are configured, and finding the one a caller brought. Only their digests are kept.
+//! Tokens and certificates as they are configured, and finding the one a caller brought. Of tokens only digests are kept.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use millrace_actors::Rights;
-use millrace_model::{Actor, Namespace, Principal};
+use millrace_model::{Actor, Namespace, Namespaces, OsMessage, Principal, Timestamp};
+use millrace_router::NotVouched;
+use millrace_runtime::SystemClock;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-use crate::access::{Meter, Rate, Scope};
+use crate::access::{CertificateName, Meter, PresentedNames, Rate, Scope};
 
-/// Tokens of one server: every one is looked at for every caller.
+/// Tokens and certificates of one server: every one is looked at for every caller.
 pub const TOKENS_MAX: usize = 1024;
 const DIGEST_BYTES: usize = 32;
 
@@ -67,16 +69,66 @@ impl NamespaceRule {
     }
 }
 
-/// One token as its operator configured it.
+/// How somebody shows who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// With a token of this digest.
+    Token(TokenDigest),
+    /// With a client certificate of this name, which the TLS handshake has verified.
+    Certificate(CertificateName),
+}
+
+/// One token or certificate as its operator configured it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSettings {
-    pub digest: TokenDigest,
+    pub proof: Proof,
     pub agent: Actor,
     pub roles: Vec<Actor>,
     pub scopes: Vec<Scope>,
     pub namespaces: NamespaceRule,
     /// Instead of the rate that tokens have otherwise.
     pub rate: Option<Rate>,
+    /// From this time on it is not accepted any more.
+    pub expires: Option<Timestamp>,
+}
+
+impl TokenSettings {
+    pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+}
+
+/// Why a token or certificate is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotAccepted {
+    Unknown,
+    Expired,
+}
+
+impl NotAccepted {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            NotAccepted::Unknown => "the token is not accepted",
+            NotAccepted::Expired => "the token has expired",
+        }
+    }
+}
+
+/// How a grant came to its end while somebody used it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GrantEnd {
+    /// Its entry was taken out of the configuration, or changed.
+    Revoked,
+    Expired,
+}
+
+impl GrantEnd {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            GrantEnd::Revoked => "the token is no longer accepted",
+            GrantEnd::Expired => "the token has expired",
+        }
+    }
 }
 
 /// What a token stands for.
@@ -91,11 +143,26 @@ pub(crate) struct Grant {
     pub(crate) meter: Meter,
     /// The token was taken away or changed: whoever came in with it must come in again.
     revoked: AtomicBool,
+    pub(crate) expires: Option<Timestamp>,
+    clock: SystemClock,
 }
 
 impl Grant {
-    pub(crate) fn is_revoked(&self) -> bool {
-        self.revoked.load(Relaxed)
+    /// `None` while it is good.
+    pub(crate) fn ended(&self) -> Option<GrantEnd> {
+        self.ended_at(self.clock.now().wall)
+    }
+
+    /// How long until it expires, by the server's clock.
+    pub(crate) fn left_ms(&self) -> Option<u64> {
+        self.expires.map(|expires| expires.0.saturating_sub(self.clock.now().wall.0))
+    }
+
+    fn ended_at(&self, now: Timestamp) -> Option<GrantEnd> {
+        if self.revoked.load(Relaxed) {
+            return Some(GrantEnd::Revoked);
+        }
+        self.expires.is_some_and(|expires| expires <= now).then_some(GrantEnd::Expired)
     }
 
     pub(crate) fn has(&self, needed: Scope) -> bool {
@@ -109,19 +176,37 @@ struct Entry {
     grant: Arc<Grant>,
 }
 
+/// Tells the operator of entries that nobody can use any more.
+pub(crate) fn warn_of_expired(settings: &[TokenSettings], clock: &SystemClock) {
+    let now = clock.now().wall;
+    for token in settings.iter().filter(|token| token.has_expired(now)) {
+        let expired = token.expires.map(|at| at.to_string());
+        tracing::warn!(
+            agent = token.agent.as_str(),
+            expired,
+            "a token or certificate of the configuration has expired"
+        );
+    }
+}
+
 /// In constant time as far as secrets go: every digest is compared, and whole.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     /// For good: to open a server, or to close an open one, takes a restart.
     open: bool,
     rate: Rate,
+    /// Does not believe a step of the system's clock at once: one wrong second must not close the connections of every
+    /// token that expires.
+    clock: SystemClock,
     list: RwLock<Arc<[Entry]>>,
 }
 
 impl Tokens {
-    pub(crate) fn new(settings: &[TokenSettings], rate: Rate) -> Tokens {
-        let entry = |token: &TokenSettings| Entry { settings: token.clone(), grant: grant(token, rate) };
-        Tokens { open: settings.is_empty(), rate, list: RwLock::new(settings.iter().map(entry).collect()) }
+    pub(crate) fn new(settings: &[TokenSettings], rate: Rate, clock: SystemClock) -> Tokens {
+        let entry =
+            |token: &TokenSettings| Entry { settings: token.clone(), grant: grant(token, rate, &clock) };
+        let list = RwLock::new(settings.iter().map(entry).collect());
+        Tokens { open: settings.is_empty(), rate, clock, list }
     }
 
     /// Without tokens everybody may do everything.
@@ -129,18 +214,54 @@ impl Tokens {
         self.open
     }
 
-    pub(crate) fn find(&self, token: &str) -> Option<Arc<Grant>> {
+    pub(crate) fn find(&self, token: &str) -> Result<Arc<Grant>, NotAccepted> {
+        self.find_at(token, self.clock.now().wall)
+    }
+
+    fn find_at(&self, token: &str, now: Timestamp) -> Result<Arc<Grant>, NotAccepted> {
         let list = self.list();
         let brought = TokenDigest::of(token);
         let mut found = Choice::from(0);
         let mut at = 0u64;
         for (entry, index) in list.iter().zip(0u64..) {
-            let same = entry.settings.digest.0.ct_eq(&brought.0);
+            let Proof::Token(digest) = &entry.settings.proof else { continue };
+            let same = digest.0.ct_eq(&brought.0);
             at.conditional_assign(&index, same);
             found |= same;
         }
-        let entry = usize::try_from(at).ok().and_then(|at| list.get(at));
-        entry.filter(|_| bool::from(found)).map(|entry| entry.grant.clone())
+        let entry = usize::try_from(at).ok().and_then(|at| list.get(at)).filter(|_| bool::from(found));
+        good(entry.ok_or(NotAccepted::Unknown)?, now)
+    }
+
+    /// The first entry of the configuration that names this certificate.
+    pub(crate) fn find_certificate(&self, names: &PresentedNames) -> Result<Arc<Grant>, NotAccepted> {
+        let list = self.list();
+        let entry = list.iter().find(|entry| match &entry.settings.proof {
+            Proof::Certificate(name) => names.have(name),
+            Proof::Token(_) => false,
+        });
+        good(entry.ok_or(NotAccepted::Unknown)?, self.clock.now().wall)
+    }
+
+    /// As whom a message is sent that an agent has put off, if the agent may still send it: by the first of its tokens
+    /// that is good for it now. Returns the reason if there is none. While the wall clock has not been steady for the
+    /// settling time, a token that seems to have expired may be good after all.
+    pub(crate) fn stand_for(&self, agent: &Actor, message: &OsMessage) -> Result<Arc<Principal>, NotVouched> {
+        let (list, now) = (self.list(), self.clock.now());
+        let mut why = format!("no token of agent {agent} with the scope {} is accepted any more", Scope::Os);
+        let mut in_doubt = false;
+        let of_agent = list.iter().filter(|entry| entry.settings.agent == *agent);
+        for entry in of_agent.filter(|entry| entry.grant.has(Scope::Os)) {
+            match entry.grant.rights.refuse(message) {
+                None if entry.settings.has_expired(now.wall) => in_doubt |= !self.clock.is_settled(now),
+                None => return Ok(entry.grant.principal.clone()),
+                Some(refused) => why = format!("agent {agent}: {refused}"),
+            }
+        }
+        if in_doubt {
+            return Err(NotVouched::InDoubt(format!("the token of agent {agent} has expired")));
+        }
+        Err(NotVouched::Refused(why))
     }
 
     /// Other tokens from now on. One that is the same in everything keeps its grant, with what is left of its rate; the
@@ -149,7 +270,10 @@ impl Tokens {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let entry = |token: &TokenSettings| {
             let kept = list.iter().find(|entry| entry.settings == *token).map(|entry| entry.grant.clone());
-            Entry { settings: token.clone(), grant: kept.unwrap_or_else(|| grant(token, self.rate)) }
+            Entry {
+                settings: token.clone(),
+                grant: kept.unwrap_or_else(|| grant(token, self.rate, &self.clock)),
+            }
         };
         let next: Arc<[Entry]> = settings.iter().map(entry).collect();
         let gone = list.iter().filter(|old| !next.iter().any(|new| Arc::ptr_eq(&old.grant, &new.grant)));
@@ -163,22 +287,33 @@ impl Tokens {
     }
 }
 
+fn good(entry: &Entry, now: Timestamp) -> Result<Arc<Grant>, NotAccepted> {
+    match entry.settings.has_expired(now) {
+        true => Err(NotAccepted::Expired),
+        false => Ok(entry.grant.clone()),
+    }
+}
+
 fn has(scopes: &[Scope], needed: Scope) -> bool {
     scopes.iter().any(|scope| scope.covers(needed))
 }
 
-fn grant(token: &TokenSettings, rate: Rate) -> Arc<Grant> {
+fn grant(token: &TokenSettings, rate: Rate, clock: &SystemClock) -> Arc<Grant> {
     // Lists may name a scope as if it were a role: «whoever may administrate».
     let scopes = token.scopes.iter().filter_map(|scope| Actor::new(scope.as_str()).ok());
-    let principal =
-        Principal { agent: token.agent.clone(), roles: token.roles.iter().cloned().chain(scopes).collect() };
+    let namespaces: Namespaces = match &token.namespaces {
+        NamespaceRule::All => None,
+        NamespaceRule::Only(names) => Some(names.as_slice().into()),
+    };
+    let principal = Principal {
+        agent: token.agent.clone(),
+        roles: token.roles.iter().cloned().chain(scopes).collect(),
+        namespaces: namespaces.clone(),
+    };
     let rights = Rights {
         admin: has(&token.scopes, Scope::Admin),
         publish: has(&token.scopes, Scope::Publish),
-        namespaces: match &token.namespaces {
-            NamespaceRule::All => None,
-            NamespaceRule::Only(names) => Some(names.as_slice().into()),
-        },
+        namespaces,
     };
     Arc::new(Grant {
         principal: Arc::new(principal),
@@ -187,6 +322,8 @@ fn grant(token: &TokenSettings, rate: Rate) -> Arc<Grant> {
         rights,
         meter: Meter::new(token.rate.unwrap_or(rate)),
         revoked: AtomicBool::new(false),
+        expires: token.expires,
+        clock: clock.clone(),
     })
 }
 
@@ -199,13 +336,35 @@ mod tests {
 
     fn token(digest: TokenDigest, agent: &str) -> TokenSettings {
         TokenSettings {
-            digest,
+            proof: Proof::Token(digest),
             agent: Actor::new(agent).unwrap(),
             roles: Vec::new(),
             scopes: vec![Scope::Admin],
             namespaces: NamespaceRule::Only(vec![Namespace::default()]),
             rate: None,
+            expires: None,
         }
+    }
+
+    #[test]
+    fn a_token_is_good_until_it_expires_and_tells_why_it_is_not() {
+        let expires = Some(Timestamp(1000));
+        let tokens = Tokens::new(
+            &[TokenSettings { expires, ..token(TokenDigest::of("a"), "alice") }],
+            Rate::default(),
+            SystemClock::start(0),
+        );
+        let grant = tokens.find_at("a", Timestamp(999)).unwrap();
+        assert_eq!(grant.ended_at(Timestamp(999)), None);
+        assert_eq!(grant.ended_at(Timestamp(1000)), Some(GrantEnd::Expired));
+        assert_eq!(tokens.find_at("a", Timestamp(1000)).unwrap_err(), NotAccepted::Expired);
+        assert_eq!(tokens.find_at("b", Timestamp(1000)).unwrap_err(), NotAccepted::Unknown);
+        tokens.replace(&[]);
+        assert_eq!(
+            grant.ended_at(Timestamp(2000)),
+            Some(GrantEnd::Revoked),
+            "the operator's word goes first"
+        );
     }
 
     #[test]
@@ -213,8 +372,8 @@ mod tests {
         let digest = TokenDigest::from_hex(DIGEST).unwrap();
         assert_eq!(digest, TokenDigest::of("s3cret"));
         let settings = [token(TokenDigest::of("other"), "bob"), token(digest, "alice")];
-        let tokens = Tokens::new(&settings, Rate::default());
-        let agent = |secret| tokens.find(secret).map(|grant| grant.principal.agent.to_string());
+        let tokens = Tokens::new(&settings, Rate::default(), SystemClock::start(0));
+        let agent = |secret| tokens.find(secret).ok().map(|grant| grant.principal.agent.to_string());
         assert_eq!(agent("s3cret").as_deref(), Some("alice"));
         assert_eq!(agent("other").as_deref(), Some("bob"));
         for wrong in ["", "s3cre", "s3cret ", DIGEST, "S3CRET"] {
@@ -225,13 +384,14 @@ mod tests {
     #[test]
     fn a_token_that_goes_or_changes_is_revoked_and_one_that_stays_is_not() {
         let (alice, bob) = (token(TokenDigest::of("a"), "alice"), token(TokenDigest::of("b"), "bob"));
-        let tokens = Tokens::new(&[alice.clone(), bob.clone()], Rate::default());
+        let tokens = Tokens::new(&[alice.clone(), bob.clone()], Rate::default(), SystemClock::start(0));
         let (of_alice, of_bob) = (tokens.find("a").unwrap(), tokens.find("b").unwrap());
         assert_eq!(tokens.replace(&[token(TokenDigest::of("c"), "carol"), bob.clone()]), 1);
-        assert!(of_alice.is_revoked() && tokens.find("a").is_none() && tokens.find("c").is_some());
-        assert!(!of_bob.is_revoked() && Arc::ptr_eq(&of_bob, &tokens.find("b").unwrap()));
+        let revoked = |grant: &Grant| grant.ended() == Some(GrantEnd::Revoked);
+        assert!(revoked(&of_alice) && tokens.find("a").is_err() && tokens.find("c").is_ok());
+        assert!(!revoked(&of_bob) && Arc::ptr_eq(&of_bob, &tokens.find("b").unwrap()));
         assert_eq!(tokens.replace(&[TokenSettings { scopes: vec![Scope::Publish], ..bob }]), 2);
-        assert!(of_bob.is_revoked() && !tokens.find("b").unwrap().is_revoked());
+        assert!(revoked(&of_bob) && !revoked(&tokens.find("b").unwrap()));
     }
 
     #[test]

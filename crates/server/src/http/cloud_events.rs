@@ -12,7 +12,8 @@ use millrace_wire::{
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::body::{Share, read_bytes};
+use crate::body::read_bytes;
+use crate::crowd::RoomShare;
 use crate::refusal::Refusal;
 
 /// What all kinds of CloudEvents in a body of their own begin with.
@@ -45,14 +46,14 @@ pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<Mode>, Refusal> {
 }
 
 /// What is to be published, and the body's share, which is kept until it is.
-pub(crate) async fn request<'a>(
-    app: &'a App,
+pub(crate) async fn request(
+    app: &App,
     caller: &Caller,
     topic: TopicKey,
     mode: Mode,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(Request, Share<'a>), Refusal> {
+) -> Result<(Request, RoomShare), Refusal> {
     let settings = &app.settings;
     let bytes_max =
         if mode == Mode::Batched { settings.batch_body_bytes_max } else { settings.frame_bytes_max };

@@ -6,8 +6,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use millrace_bus::{By, PublishBatch, Reply, Request, TopicView};
-use millrace_model::{DLQ_SUFFIX, Event, EventBody, EventId, Headers, Lineage, NewEvent, Offset, TopicKey};
+use millrace_bus::{PublishBatch, Reply, Request, TopicView};
+use millrace_model::{
+    DLQ_SUFFIX, Event, EventBody, EventId, Headers, Lineage, NewEvent, Offset, Partition, TopicKey,
+};
 use millrace_store::ReadLimit;
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{DeadLetterTopic, DeadLetters, Replay, Replayed};
@@ -16,7 +18,7 @@ use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::http::page::{self, PageQuery, Start};
-use crate::http::{damaged_name, document, topics};
+use crate::http::{damaged_name, document, handlers, topics};
 use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -26,7 +28,8 @@ const DLQ_HEADER_PREFIX: &str = "x-dlq-";
 /// Letters published by one commit.
 const REPLAY_SLICE: usize = 500;
 
-/// All dead-letter topics, or with `?topic=` a page of the letters of one.
+/// All dead-letter topics and the durable handlers that gave up on events; with `?topic=` a page of the letters of one
+/// topic, with `?handler=` of one handler.
 pub(crate) async fn list(
     State(app): State<SharedApp>,
     caller: Caller,
@@ -37,12 +40,17 @@ pub(crate) async fn list(
         let (_, dlq) = pair(&topic_key(&params, topic)?)?;
         let query = PageQuery::of(&app, &params)?;
         let fetched = page::fetch_letters(&app, caller.by(), dlq.clone(), query).await?;
-        return Ok(fetched.answer(&dlq, query.partition, page::form(&headers)));
+        return Ok(fetched.answer(&dlq, &query, page::form(&headers)));
     }
+    if let Some(handler) = params.text("handler") {
+        return handlers::letters_of(&app, &caller, &params, handler).await;
+    }
+    let first_page = params.text("after").is_none();
+    let handlers = if first_page { handlers::letters(&app, &caller, &params).await? } else { Vec::new() };
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
     let dead_letters = topics.iter().map(dead_letter_topic).collect::<Result<Vec<_>, _>>()?;
     let next = dead_letters.last().filter(|_| more).map(|last| last.dlq.clone());
-    Ok(document(StatusCode::OK, &DeadLetters { dead_letters, next }))
+    Ok(document(StatusCode::OK, &DeadLetters { dead_letters, next, handlers }))
 }
 
 fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {
@@ -57,7 +65,7 @@ fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {
 }
 
 /// Publishes letters to their topic again, and tells those that were there already apart. Doing it twice is harmless within the dedupe window: the copy's id
-/// derives from the letter's.
+/// derives from the letter's. Each letter costs the caller what publishing it would cost.
 pub(crate) async fn replay(
     State(app): State<SharedApp>,
     caller: Caller,
@@ -67,29 +75,15 @@ pub(crate) async fn replay(
     let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
     let Replay { partition, offset, limit } = Replay::parse(&body.text)?;
     let (topic, dlq) = pair(&at.topic)?;
-    let mut next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
-    let (mut taken, mut duplicates) = (0, 0);
-    let fetch = async |from: Offset, events_max: usize| {
-        let limit = ReadLimit { events_max, bytes_max: app.settings.page_bytes_max };
-        let query = PageQuery { partition, start: Start::Offset(from), limit };
-        page::fetch_letters(&app, caller.by(), dlq.clone(), query).await
-    };
-    let more = loop {
-        let left = limit as usize - taken;
-        // One more than may be replayed tells whether there is more.
-        let fetched = fetch(next, REPLAY_SLICE.min(left).max(1)).await?;
-        let letters = &fetched.page.events;
-        if letters.is_empty() || left == 0 {
-            next = if left == 0 { next } else { fetched.next };
-            break !letters.is_empty();
-        }
-        next = fetched.next;
-        let whole: Vec<_> = letters.iter().filter(|letter| has_payload(letter)).collect();
-        taken += whole.len();
-        if !whole.is_empty() {
-            duplicates += publish(&app, caller.by(), &topic, &whole).await?;
-        }
-    };
+    let next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
+    let mut progress = Progress { taken: 0, duplicates: 0, next };
+    let place = Place { topic: &topic, dlq: &dlq, partition };
+    let ended = place.replay(&app, &caller, limit as usize, &mut progress).await;
+    let Progress { taken, duplicates, next } = progress;
+    let more = ended.map_err(|refusal| match taken {
+        0 if !refusal.is(ErrorCode::RateLimited) => refusal,
+        _ => refusal.in_replay((taken - duplicates) as u64, duplicates as u64, next),
+    })?;
     let replayed = Replayed {
         topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,
         dlq: to_wire::topic_name(&dlq).map_err(|error| damaged_name(&error))?,
@@ -102,13 +96,91 @@ pub(crate) async fn replay(
     Ok(document(StatusCode::OK, &replayed))
 }
 
-/// How many of them had been published before.
-async fn publish(app: &App, by: By, topic: &TopicKey, letters: &[&Arc<Event>]) -> Result<usize, Refusal> {
-    let events = letters.iter().map(|letter| original(letter)).collect();
-    match app.ask(by, Request::PublishBatch(PublishBatch { topic: topic.clone(), events })).await? {
-        Reply::PublishedBatch { duplicates, .. } => Ok(duplicates),
-        other => Err(Refusal::unexpected(&other)),
+/// How far a replay has come: letters taken, those of them that were there already, the first one not taken.
+struct Progress {
+    taken: usize,
+    duplicates: usize,
+    next: Offset,
+}
+
+/// Which letters are replayed to where.
+struct Place<'a> {
+    topic: &'a TopicKey,
+    dlq: &'a TopicKey,
+    partition: Partition,
+}
+
+impl Place<'_> {
+    /// Returns whether there are more letters. `done` tells what was done, also when it ends with a refusal.
+    async fn replay(
+        &self,
+        app: &App,
+        caller: &Caller,
+        limit: usize,
+        done: &mut Progress,
+    ) -> Result<bool, Refusal> {
+        // The gate has taken one already.
+        let mut paid = 1;
+        loop {
+            let left = limit - done.taken;
+            // One more than may be replayed tells whether there is more.
+            let fetched = self.fetch(app, caller, done.next, REPLAY_SLICE.min(left).max(1)).await?;
+            let letters = &fetched.page.events;
+            if letters.is_empty() || left == 0 {
+                done.next = if left == 0 { done.next } else { fetched.next };
+                return Ok(!letters.is_empty());
+            }
+            let whole: Vec<_> = letters.iter().filter(|letter| has_payload(letter)).collect();
+            if !whole.is_empty() {
+                let cost = (whole.len() as u64).saturating_sub(paid);
+                caller.charge_more(std::mem::take(&mut paid), cost)?;
+                done.duplicates += publish(app, caller, self.topic, &whole).await?;
+                done.taken += whole.len();
+            }
+            // Only now: what was not published must be found again.
+            done.next = fetched.next;
+        }
     }
+
+    async fn fetch(
+        &self,
+        app: &App,
+        caller: &Caller,
+        from: Offset,
+        events_max: usize,
+    ) -> Result<page::Fetched, Refusal> {
+        let limit = ReadLimit { events_max, bytes_max: app.settings.page_bytes_max };
+        let start = Start::Offset(from);
+        let query = PageQuery { partition: self.partition, start, limit, payload_sha256: false };
+        page::fetch_letters(app, caller.by(), self.dlq.clone(), query).await
+    }
+}
+
+/// How many of them had been published before. The letters before one that does not match the topic's schema by now are
+/// published; the refusal names that one, so that a replay can go on behind it.
+async fn publish(
+    app: &App,
+    caller: &Caller,
+    topic: &TopicKey,
+    letters: &[&Arc<Event>],
+) -> Result<usize, Refusal> {
+    let request = |letters: &[&Arc<Event>]| {
+        let events = letters.iter().map(|letter| original(letter)).collect();
+        Request::PublishBatch(PublishBatch { topic: topic.clone(), events })
+    };
+    let refused = match app.ask(caller.by(), request(letters)).await {
+        Ok(Reply::PublishedBatch { duplicates, .. }) => return Ok(duplicates),
+        Ok(other) => return Err(Refusal::unexpected(&other)),
+        Err(refused) => refused,
+    };
+    let Some(index) = refused.schema_mismatch() else { return Err(refused) };
+    let (before, Some(letter)) = (&letters[..index.min(letters.len())], letters.get(index)) else {
+        return Err(refused);
+    };
+    if !before.is_empty() {
+        app.ask(caller.by(), request(before)).await?;
+    }
+    Err(refused.at(letter.stream.partition, letter.offset))
 }
 
 /// A letter too large to be copied whole has none: what it would be replayed as is not what was published.
@@ -160,7 +232,7 @@ fn pair(named: &TopicKey) -> Result<(TopicKey, TopicKey), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_model::{JsonText, Namespace, Partition, Timestamp, TopicName};
+    use millrace_model::{JsonText, Namespace, Timestamp, TopicName};
 
     fn key(topic: &str) -> TopicKey {
         TopicKey::new(&Namespace::default(), &TopicName::new(topic).unwrap())

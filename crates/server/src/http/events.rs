@@ -11,7 +11,8 @@ use millrace_wire::http::PublishBody;
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
-use crate::body::{Share, read_text};
+use crate::body::read_text;
+use crate::crowd::RoomShare;
 use crate::http::page::{self, PageQuery};
 use crate::http::{cloud_events, json};
 use crate::observe::Asker;
@@ -42,12 +43,12 @@ pub(crate) async fn publish(
 }
 
 /// What is to be published, and the body's share, which is kept until it is.
-async fn request<'a>(
-    app: &'a App,
+async fn request(
+    app: &App,
     caller: &Caller,
     topic: TopicKey,
     body: Body,
-) -> Result<(Request, Share<'a>), Refusal> {
+) -> Result<(Request, RoomShare), Refusal> {
     let body = read_text(app, body, app.settings.batch_body_bytes_max).await?;
     let is_array = body.text.trim_start().starts_with('[');
     if !is_array && body.text.len() > app.settings.frame_bytes_max {
@@ -60,7 +61,7 @@ async fn request<'a>(
             Request::PublishBatch(PublishBatch { topic, events })
         }
     };
-    Ok((request, body.into_share()))
+    Ok((request, body.share))
 }
 
 pub(crate) async fn read(
@@ -71,5 +72,5 @@ pub(crate) async fn read(
 ) -> Result<Response, Refusal> {
     let query = PageQuery::of(&app, &at.params)?;
     let fetched = page::fetch(&app, caller.by(), at.topic.clone(), query).await?;
-    Ok(fetched.answer(&at.topic, query.partition, page::form(&headers)))
+    Ok(fetched.answer(&at.topic, &query, page::form(&headers)))
 }

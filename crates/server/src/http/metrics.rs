@@ -11,9 +11,11 @@ use axum::response::{IntoResponse, Response};
 use millrace_actors::LoopView;
 use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
 use millrace_runtime::{Health, ShellView};
+use millrace_session::admin::HandlerView;
 
 use crate::access::{Caller, NamespaceRule};
 use crate::app::{App, SharedApp};
+use crate::http::handlers::HandlerFigures;
 use crate::http::prometheus::Page;
 use crate::settings::ServerSettings;
 use crate::to_wire::OTHER;
@@ -28,16 +30,21 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
     let mut page = Page::default();
     let asked =
         tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
+    // The names of other tenants' topics are not for everybody who may look at the server.
+    let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
+    let may_see = |namespace: &str| namespaces.is_none_or(|rule: &NamespaceRule| rule.allows(namespace));
     if let Ok(Ok(Reply::Stats(mut stats))) = asked {
-        // The names of other tenants' topics are not for everybody who may look at the server.
-        let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
-        let seen = |namespace: &str| namespaces.is_none_or(|rule: &NamespaceRule| rule.allows(namespace));
-        stats.by_topic.retain(|topic, _| seen(topic.namespace()));
-        stats.by_group.retain(|one| seen(one.topic.namespace()));
+        stats.by_topic.retain(|topic, _| may_see(topic.namespace()));
+        stats.by_group.retain(|one| may_see(one.topic.namespace()));
         write_bus(&mut page, &stats);
         write_topics(&mut page, &stats, app.settings.topic_labels_max);
         write_groups(&mut page, &stats, app.settings.group_labels_max);
     }
+    let seen = app.handler_figures(app.runtime.clock().now().wall);
+    let handlers =
+        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), seen).await.unwrap_or_default();
+    let handlers: Vec<_> = handlers.iter().filter(|one| may_see(one.namespace.as_str())).collect();
+    write_handlers(&mut page, &handlers, app.settings.group_labels_max);
     write_shell(&mut page, &app.runtime.metrics(), app.runtime.health());
     if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.os.view()).await {
         write_os(&mut page, &view);
@@ -65,6 +72,11 @@ fn write_bus(page: &mut Page, stats: &Stats) {
         ("events_nacked_total", "Events refused by their receiver.", counters.nacked),
         ("events_redelivered_total", "Deliveries after the first.", counters.redelivered),
         ("events_timed_out_total", "Deliveries not acknowledged in time.", counters.timed_out),
+        (
+            "events_given_back_total",
+            "Deliveries that ended with their connection and were no attempt.",
+            counters.given_back,
+        ),
         ("events_dead_lettered_total", "Events given up on.", counters.dead_lettered),
         ("events_skipped_total", "Events removed by retention before a group saw them.", counters.skipped),
         ("events_filtered_total", "Events turned away by a group's filter.", counters.filtered),
@@ -131,9 +143,36 @@ fn write_groups(page: &mut Page, stats: &Stats, labels_max: usize) {
     family("group_events_inflight", "Events delivered and not acknowledged, by group.", |one| one.inflight);
 }
 
+fn write_handlers(page: &mut Page, handlers: &[&HandlerFigures], labels_max: usize) {
+    let (shown, rest) = handlers.split_at(labels_max.min(handlers.len()));
+    let mut family = |name: &str, help: &str, value: fn(&HandlerView) -> u64| {
+        page.head("gauge", name, help);
+        for one in shown {
+            let (namespace, view) = (one.namespace.as_str(), &one.view);
+            let labels =
+                [("namespace", namespace), ("topic", &view.event_type), ("handler", &view.handler_id)];
+            page.labelled(name, &labels, value(view));
+        }
+        if !rest.is_empty() {
+            let labels = [("namespace", OTHER), ("topic", OTHER), ("handler", OTHER)];
+            page.labelled(name, &labels, rest.iter().map(|one| value(&one.view)).sum::<u64>());
+        }
+    };
+    family("handler_events_pending", "Events a durable handler has not finished.", |one| one.pending);
+    family("handler_events_claimed", "Events claimed by sessions, by durable handler.", |one| one.claimed);
+    family("handler_dead_letters", "Events a durable handler gave up on.", |one| one.dead_letters);
+    let help = "1 if a durable handler was paused from outside and claims nothing.";
+    family("handler_paused", help, |one| u64::from(one.paused));
+}
+
 fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     for (name, help, value) in [
         ("commits_total", "Commits, each with one sync.", shell.commits),
+        (
+            "commits_retried_total",
+            "Attempts to commit that left nothing and were made again: the disk was full, or locked.",
+            shell.commits_retried,
+        ),
         ("commit_batches_total", "Batches merged into commits.", shell.commit_batches),
         ("commit_events_total", "Events appended by commits.", shell.commit_events),
         ("maintained_rows_total", "Rows of housekeeping.", shell.maintained_rows),
@@ -146,6 +185,7 @@ fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
             "Connections dropped because they did not read.",
             shell.dropped_slow,
         ),
+        ("clock_steps_total", "Steps of the wall clock by more than a minute.", shell.clock_steps),
         (
             "notes_dropped_total",
             "Notes of the engine that the log and the audit missed.",
@@ -154,7 +194,13 @@ fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     ] {
         page.single("counter", name, help, value);
     }
+    let disk = health.disk_use().unwrap_or_default();
     for (name, help, value) in [
+        ("store_bytes", "The store's file, without its write-ahead log.", disk.store_bytes),
+        ("store_wal_bytes", "The store's write-ahead log.", disk.wal_bytes),
+        ("disk_free_bytes", "Room left on the store's file system.", disk.free_bytes),
+        ("disk_free_bytes_min", "Below this much room publishes are refused.", disk.free_bytes_min),
+        ("no_space", "1 while publishes are refused for want of room.", health.no_space().is_some().into()),
         ("requests_waiting", "Requests not yet seen by the engine.", shell.requests_waiting),
         ("backlog_batches", "Batches not yet durable.", shell.backlog_batches),
         ("backlog_bytes", "Bytes of batches not yet durable.", shell.backlog_bytes),
@@ -165,6 +211,10 @@ fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     ] {
         page.single("gauge", name, help, value);
     }
+    let help =
+        "How long the commit under way has taken by now, earlier attempts included; 0 when there is none.";
+    page.head("gauge", "commit_age_seconds", help);
+    page.labelled("commit_age_seconds", &[], health.commit_age().as_secs_f64());
     page.head("gauge", "uptime_seconds", "Time since the server started.");
     page.labelled("uptime_seconds", &[], shell.uptime_ms as f64 / 1e3);
     let micro = 1e-6;
@@ -186,9 +236,15 @@ fn write_os(page: &mut Page, view: &LoopView) {
         ("os_events_total", "Events the loop fanned out.", counters.events),
         ("os_events_unheard_total", "Events nobody listens to.", counters.events_unheard),
         ("os_events_undelivered_total", "Events a listener could not take.", counters.events_undelivered),
+        ("os_timers_lost_total", "Timers that could not send what they were to send.", counters.timers_lost),
         ("os_timers_set_total", "Timers set.", counters.timers_set),
         ("os_timers_cancelled_total", "Timers cancelled.", counters.timers_cancelled),
         ("os_timers_fired_total", "Timers that fired.", counters.timers_fired),
+        (
+            "os_timers_refused_total",
+            "Timers that were due and not sent, because their agent may not any more.",
+            counters.timers_refused,
+        ),
         ("os_orphan_outcomes_total", "Outcomes nobody waited for.", counters.orphan_outcomes),
         ("os_routing_errors_total", "Requests nobody handles.", counters.routing_errors),
         ("os_actor_faults_total", "Failures of capabilities.", counters.actor_faults),
@@ -239,6 +295,11 @@ fn write_edge(page: &mut Page, app: &App) {
     page.head("counter", "refusals_total", "Requests and frames refused, by error code.");
     for (code, count) in app.audit.refusals.counts() {
         page.labelled("refusals_total", &[("code", code.as_str())], count);
+    }
+    let help = "Connections closed for others' sake, or because they kept the server waiting, by reason.";
+    page.head("counter", "connections_evicted_total", help);
+    for (reason, count) in app.evictions.counts() {
+        page.labelled("connections_evicted_total", &[("reason", reason)], count);
     }
     page.single(
         "counter",

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -14,13 +15,16 @@ use millrace_model::{
 };
 use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
-use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, write_cloud_event, write_envelope};
-use tokio::sync::OwnedSemaphorePermit;
+use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
-use crate::app::{App, BODY_UNIT};
+use crate::app::App;
+use crate::crowd::RoomShare;
+use crate::observe::Asker;
 use crate::params::Params;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, crowded};
 
+/// Asks for the digest of every payload, here and of a connection.
+pub(crate) const PAYLOAD_SHA256: &str = "payload_sha256";
 const LIMIT_DEFAULT: u64 = 100;
 const INTEGER_MAX: u64 = (1 << 53) - 1;
 const NDJSON: &str = "application/x-ndjson";
@@ -40,6 +44,8 @@ pub(crate) struct PageQuery {
     pub(crate) partition: Partition,
     pub(crate) start: Start,
     pub(crate) limit: ReadLimit,
+    /// Whether envelopes carry the digest of their payload.
+    pub(crate) payload_sha256: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +74,7 @@ impl PageQuery {
                 events_max: limit.unwrap_or(LIMIT_DEFAULT) as usize,
                 bytes_max: app.settings.page_bytes_max,
             },
+            payload_sha256: params.flag(PAYLOAD_SHA256)?,
         })
     }
 }
@@ -76,7 +83,7 @@ impl PageQuery {
 pub(crate) struct Fetched {
     pub(crate) page: Page,
     pub(crate) next: Offset,
-    share: Option<OwnedSemaphorePermit>,
+    share: RoomShare,
 }
 
 /// A page of a topic that exists and that `by` may read. Waits for its share.
@@ -112,7 +119,7 @@ async fn fetch_checked(
     query: PageQuery,
     check: impl FnOnce(&dyn Store, &TopicKey) -> Result<Result<(), BusError>, StoreError> + Send + 'static,
 ) -> Result<Fetched, Refusal> {
-    let share = share(app, query.limit).await;
+    let share = share(app, query.limit).await?;
     let stream = topic.stream(query.partition);
     let read = app.read(move |store| {
         if let Err(error) = check(store, &topic)? {
@@ -182,20 +189,44 @@ fn read_over_gaps(
     Ok(page)
 }
 
-/// For the most the page can become, as events and as an answer. `None` only if the semaphore were closed.
-async fn share(app: &App, limit: ReadLimit) -> Option<OwnedSemaphorePermit> {
+/// Whether `by` may read a topic. Of a topic that is gone only administrators see what is left.
+pub(crate) fn may_read(
+    store: &dyn Store,
+    by: Option<&Principal>,
+    topic: &TopicKey,
+) -> Result<bool, StoreError> {
+    Ok(match (by, topic_config(store, topic)?) {
+        (None, _) => true,
+        (Some(who), None) => who.is_administrator(),
+        (Some(_), Some(_)) => check_topic(store, by, topic, Partition(0))?.is_ok(),
+    })
+}
+
+/// For the most the page can become, as events and as an answer. A page above the bound for all of them is made alone.
+pub(crate) async fn share(app: &App, limit: ReadLimit) -> Result<RoomShare, Refusal> {
     // One event is always let in, however small the bound.
     let content = limit.bytes_max.max(app.settings.frame_bytes_max);
     let bytes = limit.events_max.saturating_mul(ENVELOPE_BYTES).saturating_add(content).saturating_mul(2);
-    // A page above the bound for all of them is made alone.
-    let units = bytes.min(app.settings.pages_bytes_max).div_ceil(BODY_UNIT);
-    app.pages.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()
+    let asker = Asker::current();
+    let Some((caller, place)) =
+        asker.and_then(|asker| Some((asker.caller.get()?.clone(), asker.place.clone())))
+    else {
+        return Err(Refusal::new(ErrorCode::Unauthorized, "the request was not checked"));
+    };
+    let limit = Duration::from_millis(app.settings.response_write_ms_max);
+    match tokio::time::timeout(limit, Asker::wait_for(app.pages.reserve(caller, place, bytes))).await {
+        Ok(share) => share,
+        Err(_) => {
+            let ms = limit.as_millis();
+            Err(crowded(format!("pages that were not read left no room for this one within {ms} ms")))
+        }
+    }
 }
 
 /// Text that keeps its share until the last byte is written or the connection is gone.
-struct HeldText {
+pub(crate) struct HeldText {
     text: String,
-    _share: Option<OwnedSemaphorePermit>,
+    _share: RoomShare,
 }
 
 impl AsRef<[u8]> for HeldText {
@@ -205,11 +236,8 @@ impl AsRef<[u8]> for HeldText {
 }
 
 impl HeldText {
-    fn body(text: String, mut share: Option<OwnedSemaphorePermit>) -> Body {
-        if let Some(share) = &mut share {
-            let unused = share.num_permits().saturating_sub(text.capacity().div_ceil(BODY_UNIT));
-            drop(share.split(unused));
-        }
+    pub(crate) fn body(text: String, share: RoomShare) -> Body {
+        share.settle(text.capacity());
         Body::from(Bytes::from_owner(HeldText { text, _share: share }))
     }
 }
@@ -261,16 +289,19 @@ fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfi
 }
 
 impl Fetched {
-    pub(crate) fn answer(self, topic: &TopicKey, partition: Partition, form: Form) -> Response {
+    pub(crate) fn answer(self, topic: &TopicKey, query: &PageQuery, form: Form) -> Response {
+        let PageQuery { partition, payload_sha256, .. } = *query;
         let Fetched { page, next, share } = self;
         let bytes: usize = page.events.iter().map(|event| event.body.bytes() + ENVELOPE_BYTES).sum();
         let mut out = String::with_capacity(bytes + ENVELOPE_BYTES);
         let damaged = damaged(&page);
         match form {
-            Form::Document => write_events_page(&mut out, topic.topic(), partition, &page.events, next),
+            Form::Document => {
+                write_events_page(&mut out, topic.topic(), partition, &page.events, next, payload_sha256);
+            }
             Form::Lines => {
                 for event in &page.events {
-                    write_envelope(&mut out, event, 1);
+                    write_envelope(&mut out, event, Shown { attempts: 1, payload_sha256 });
                     out.push('\n');
                 }
             }

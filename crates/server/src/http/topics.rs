@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_bus::{Reply, Request, TopicView};
-use millrace_model::TopicKey;
+use millrace_model::{TopicKey, TopicPatch};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{TopicBody, TopicDoc, TopicList, parse_topic_patch};
 
@@ -27,9 +27,9 @@ pub(crate) async fn create(
 ) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
     let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
-    let TopicBody { topic, config } = TopicBody::parse(&body.text)?;
+    let TopicBody { topic, settings } = TopicBody::parse(&body.text)?;
     let topic = TopicKey::new(&namespace, &topic);
-    enforceable(&app, config.has_access())?;
+    enforceable(&app, settings.sets_access())?;
     let only_new = headers.get(header::IF_NONE_MATCH).is_some_and(|value| value == "*");
     if only_new {
         let describe = Request::DescribeTopic { topic: topic.clone() };
@@ -39,7 +39,7 @@ pub(crate) async fn create(
             return Err(Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::PRECONDITION_FAILED));
         }
     }
-    match app.ask(caller.by(), Request::CreateTopic { topic, config }).await? {
+    match app.ask(caller.by(), Request::CreateTopic { topic, settings }).await? {
         Reply::Topic { created: true, topic } => shown(&app, StatusCode::CREATED, topic),
         Reply::Topic { created: false, topic } => shown(&app, StatusCode::OK, topic),
         other => Err(Refusal::unexpected(&other)),
@@ -52,7 +52,7 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Response, Refusal> {
     let (topics, more) = page(&app, &caller, &params, false).await?;
-    let topics = topics.into_iter().map(to_wire::topic).collect::<Result<Vec<_>, _>>();
+    let topics = topics.into_iter().map(to_wire::topic_in_list).collect::<Result<Vec<_>, _>>();
     let topics = topics.map_err(|error| damaged_name(&error))?;
     let next = topics.last().filter(|_| more).map(|last| last.topic.clone());
     Ok(document(StatusCode::OK, &TopicList { topics, next }))
@@ -96,7 +96,8 @@ pub(crate) async fn patch(
     body: Body,
 ) -> Result<Response, Refusal> {
     let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
-    let patch = parse_topic_patch(&body.text)?;
+    let force_schema = at.params.flag("force")?;
+    let patch = TopicPatch { force_schema, ..parse_topic_patch(&body.text)? };
     enforceable(&app, patch.sets_access())?;
     match app.ask(caller.by(), Request::PatchTopic { topic: at.topic, patch }).await? {
         Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, topic),
@@ -133,7 +134,7 @@ fn enforceable(app: &App, sets_access: bool) -> Result<(), Refusal> {
     if !sets_access || !app.tokens.is_open() {
         return Ok(());
     }
-    let detail = "publishACL and subscribeACL need agents to check: this server has no tokens configured, so everything \
+    let detail = "publishACL, subscribeACL and groupACL need agents to check: this server has no tokens configured, so everything \
         is open and the list would have no effect";
     Err(Refusal::new(ErrorCode::BadFrame, detail))
 }

@@ -4,6 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_bus::{BusError, Reply, Request};
+use millrace_runtime::{Health, Stall};
+use millrace_wire::ErrorCode;
 
 use crate::access::Caller;
 use crate::app::SharedApp;
@@ -38,10 +40,31 @@ pub(crate) async fn healthz() -> Response {
 /// Ready: it also takes work.
 pub(crate) async fn readyz(State(app): State<SharedApp>) -> Response {
     let health = app.runtime.health();
-    let error = match health.storage_failed() {
-        Some(reason) => BusError::StorageFailed(reason.to_owned()),
-        None if health.stopping() => BusError::ShuttingDown,
-        None => return json(StatusCode::OK, "{\"status\":\"ready\"}".to_owned()),
-    };
-    Refusal::from(to_wire::problem(&error)).into_response()
+    if let Some(reason) = health.storage_failed() {
+        let error = BusError::StorageFailed(reason.to_owned());
+        return Refusal::from(to_wire::problem(&error)).into_response();
+    }
+    if let Some(what) = health.lost_names() {
+        let detail = format!("the server stops, because its store has lost its place: {what}");
+        return Refusal::new(ErrorCode::StorageFailed, detail).into_response();
+    }
+    if health.stopping() {
+        return Refusal::from(to_wire::problem(&BusError::ShuttingDown)).into_response();
+    }
+    match waiting(health) {
+        Some(detail) => Refusal::new(ErrorCode::StorageFailed, detail).into_response(),
+        None => json(StatusCode::OK, "{\"status\":\"ready\"}".to_owned()),
+    }
+}
+
+/// Why nothing is committed for the time being. Asks no thread: it may be the one that hangs.
+fn waiting(health: &Health) -> Option<String> {
+    if let Some(reason) = health.retrying() {
+        return Some(format!("a commit is tried again until it comes through: {reason}"));
+    }
+    let Stall { age, waits_for } = health.stall()?;
+    Some(format!(
+        "the commit under way has taken {:.1} s by now and waits for {waits_for}",
+        age.as_secs_f64()
+    ))
 }

@@ -8,6 +8,9 @@ use axum::http::HeaderMap;
 use millrace_bus::Request;
 use millrace_model::{EventBody, Headers, NewEvent, TRACEPARENT, TraceId};
 
+use crate::crowd::{CallerKey, Place};
+use crate::refusal::Refusal;
+
 /// Goes with `traceparent`, and means nothing without it.
 const TRACESTATE: &str = "tracestate";
 /// Longest value of either that is copied into events; the standard asks for 512 bytes of `tracestate`.
@@ -22,13 +25,17 @@ pub(crate) struct Asker {
     pub(crate) peer: Option<SocketAddr>,
     /// Filled in by the gate.
     pub(crate) agent: OnceLock<String>,
+    /// The connection it came over.
+    pub(crate) place: Option<Arc<Place>>,
+    /// To whom its room in memory is accounted; filled in by the gate.
+    pub(crate) caller: OnceLock<CallerKey>,
     pub(crate) trace: Option<TraceId>,
     traceparent: Option<String>,
     tracestate: Option<String>,
 }
 
 impl Asker {
-    pub(crate) fn of(peer: Option<SocketAddr>, headers: &HeaderMap) -> Asker {
+    pub(crate) fn of(peer: Option<SocketAddr>, place: Option<Arc<Place>>, headers: &HeaderMap) -> Asker {
         let text = |name| {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
             value.filter(|text| (1..=VALUE_BYTES_MAX).contains(&text.len())).map(str::to_owned)
@@ -37,6 +44,8 @@ impl Asker {
         Asker {
             peer,
             agent: OnceLock::new(),
+            place,
+            caller: OnceLock::new(),
             trace: traceparent.as_deref().and_then(TraceId::parse),
             tracestate: text(TRACESTATE),
             traceparent,
@@ -54,6 +63,14 @@ impl Asker {
 
     pub(crate) fn agent(&self) -> Option<&str> {
         self.agent.get().map(String::as_str)
+    }
+
+    /// Waits for something the server is short of; refused if others need the connection's place meanwhile.
+    pub(crate) async fn wait_for<T>(awaited: impl Future<Output = T>) -> Result<T, Refusal> {
+        match Asker::current().and_then(|asker| asker.place.clone()) {
+            Some(place) => place.wait_for(awaited).await.map_err(Refusal::from),
+            None => Ok(awaited.await),
+        }
     }
 
     /// Events that bring no trace of their own belong to the request's.

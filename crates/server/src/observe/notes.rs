@@ -24,6 +24,20 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
                 drop(letter);
             }
             Note::DeadLettered { letter } => log(&letter, suppressed.swap(0, Relaxed)),
+            Note::ClockAhead { by_ms, believed_in_ms } => tracing::warn!(
+                by_ms,
+                believed_in_ms,
+                "the wall clock is more than a day ahead of when this store was last in use: the machine was off, or its \
+                 clock is wrong. Ages go on from when the store was last in use, so nothing is removed by an age that only \
+                 the wall clock shows. A server that starts after the clock has been steady for believed_in_ms counts ages \
+                 from it: if the clock is wrong, set it right before"
+            ),
+            Note::Removed { topic, events } => tracing::info!(
+                namespace = topic.namespace(),
+                topic = topic.topic(),
+                events,
+                "retention removed events"
+            ),
             Note::Acked { at, agent, events } => {
                 let agent = agent.map(String::from);
                 let doc = AuditDoc { agent, events: Some(events), ..trail::about("acked", &at) };

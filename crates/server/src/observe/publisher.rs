@@ -16,8 +16,7 @@ use crate::observe::notes;
 use crate::observe::trail::Scribe;
 use crate::to_wire;
 
-/// Makes the topics that exist from the start. A store that cannot write says so here for the first time, and is not
-/// kept from being read.
+/// Makes the topics that exist from the start. A store that cannot write says so here for the first time.
 pub(crate) async fn make_topics(handle: &Handle) {
     let make = |name: &str| {
         let topic = TopicName::new(name).map(|name| TopicKey::new(&Namespace::default(), &name));

@@ -1,8 +1,6 @@
 //! One connection from its first frame to its last words.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
 use millrace_bus::{BusError, Reply};
@@ -13,10 +11,12 @@ use tokio::sync::mpsc;
 
 use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
+use crate::crowd::{FrameMeter, Seat};
 use crate::observe::Done;
 use crate::to_wire;
 use crate::to_wire::Waiting;
-use crate::ws::close::{End, last_words};
+use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
+use crate::ws::grant::CurrentGrant;
 use crate::ws::pulse::Pulse;
 use crate::ws::unanswered::Unanswered;
 use crate::ws::upgrade::Socket;
@@ -31,13 +31,14 @@ pub(super) struct Connection<'a> {
     pub(super) link: Link,
     pub(super) unanswered: Unanswered,
     pub(super) pulse: Pulse,
+    pub(super) frames: Arc<FrameMeter>,
     pub(super) namespace: Namespace,
+    /// Whether deliveries carry the digest of their payload, as the upgrade asked for.
+    pub(super) payload_sha256: bool,
     /// As the upgrade brought it.
     pub(super) caller: Caller,
     /// What it may do by now: an AUTH frame may have changed it.
-    grant: Mutex<Option<Arc<Grant>>>,
-    /// Whether it may stay: it brought a token, or none is needed.
-    pub(super) signed_in: AtomicBool,
+    grant: CurrentGrant,
     /// Whom it turned out to be for, if it said so by AUTH.
     pub(super) agent: OnceLock<Actor>,
 }
@@ -46,12 +47,7 @@ impl Connection<'_> {
     /// With a token that an AUTH frame brought.
     pub(super) fn enter(&self, grant: Arc<Grant>) {
         let _ = self.agent.set(grant.principal.agent.clone());
-        *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant);
-    }
-
-    fn is_revoked(&self) -> bool {
-        let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
-        grant.as_deref().is_some_and(Grant::is_revoked)
+        self.grant.set(grant);
     }
 
     pub(super) fn agent(&self) -> Option<&str> {
@@ -92,23 +88,32 @@ impl Connection<'_> {
 /// The topic a refusal of the engine is about.
 fn about(error: &BusError) -> Option<&str> {
     match error {
-        BusError::Forbidden { topic, .. } => Some(topic.topic()),
+        BusError::Forbidden { topic, .. } | BusError::GroupForbidden { topic, .. } => Some(topic.topic()),
         _ => None,
     }
 }
 
+/// What the address of an upgrade asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) namespace: Namespace,
+    pub(super) payload_sha256: bool,
+}
+
 /// Both directions run inside one task, so neither needs a lock against the other and the first to end ends both.
-pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller: Caller) {
+pub(crate) async fn run(app: &App, socket: Socket, asked: Asked, caller: Caller, seat: &Seat) {
+    let Asked { namespace, payload_sha256 } = asked;
     let Ok(link) = app.runtime.open(namespace.clone()) else { return };
     let connection = Connection {
         app,
         link,
         unanswered: Unanswered::new(app.settings.unanswered_max.max(1)),
         pulse: Pulse::default(),
-        signed_in: AtomicBool::new(app.tokens.is_open() || caller.grant.is_some()),
-        grant: Mutex::new(caller.grant.clone()),
+        frames: socket.get_ref().meter().clone(),
+        grant: CurrentGrant::new(caller.grant.clone()),
         agent: OnceLock::new(),
         namespace,
+        payload_sha256,
         caller,
     };
     let (mut sink, mut stream) = socket.split();
@@ -118,8 +123,9 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
         biased;
         end = read::run(&connection, &mut stream, answers) => end,
         end = write::run(&connection, &mut sink, own_answers) => end,
-        end = stranger(&connection) => end,
-        end = revoked(&connection) => end,
+        end = connection.grant.ended(app) => end,
+        () = seat.sent_away() => End::Crowded(ABOVE_SHARE),
+        () = connection.frames.sent_away() => End::Crowded(INCOMPLETE_FRAME),
     };
     let conn = connection.link.conn().0;
     match end {
@@ -128,27 +134,10 @@ pub(crate) async fn run(app: &App, socket: Socket, namespace: Namespace, caller:
         }
         end => tracing::debug!(conn, ?end, "a connection ended"),
     }
+    if end.is_eviction() {
+        connection.link.evict();
+    }
     // Before the last words: what the connection held must not wait for a peer that takes its time.
     drop(connection);
     last_words(end, end.frame(), sink, stream, app.closing.clone()).await;
-}
-
-/// Ends only for a connection whose token was taken away: it must not go on receiving.
-async fn revoked(connection: &Connection<'_>) -> End {
-    let mut reloads = connection.app.reloads.subscribe();
-    while !connection.is_revoked() {
-        if reloads.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-    End::Revoked
-}
-
-/// Ends only for a connection that did not say in time who it is: strangers must not hold places for good.
-async fn stranger(connection: &Connection<'_>) -> End {
-    tokio::time::sleep(Duration::from_millis(connection.app.settings.auth_ms_max)).await;
-    if connection.signed_in.load(Relaxed) {
-        std::future::pending::<()>().await;
-    }
-    End::Unauthenticated
 }

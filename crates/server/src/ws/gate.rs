@@ -1,7 +1,5 @@
 //! The gate before every frame: who sends it, whether they may, and how often.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use millrace_model::{Group, TopicName, TraceId};
 use millrace_wire::{About, AuthToken, ClientRequest, ErrorCode, FrameError};
 
@@ -46,15 +44,15 @@ impl<'a> Gate<'a> {
             return Ok(());
         }
         let refused = |why| Err(FrameError::new(ErrorCode::Unauthorized, why));
-        let Some(grant) = tokens.find(token.secret()) else {
-            return refused("the token is not accepted");
+        let grant = match tokens.find(token.secret()) {
+            Ok(grant) => grant,
+            Err(not_accepted) => return refused(not_accepted.as_str()),
         };
         if self.caller.agent().is_some_and(|agent| agent != grant.principal.agent.as_str()) {
             return refused("this connection belongs to another agent: open a new one");
         }
         self.connection.enter(grant.clone());
         self.caller.grant = Some(grant);
-        self.connection.signed_in.store(true, Relaxed);
         Ok(())
     }
 
@@ -63,13 +61,11 @@ impl<'a> Gate<'a> {
             return self.charge(cost(request));
         }
         let Some(grant) = self.caller.grant.as_deref() else {
-            // Strangers pay too, or they could ask without end.
-            self.charge(1)?;
-            let why = "send a token first: {\"type\":\"AUTH\",\"token\":TOKEN}";
-            return Err(FrameError::new(ErrorCode::Unauthorized, why));
+            // `authenticate.rs` let nobody through without a token: this gate stays shut all the same.
+            return Err(FrameError::new(ErrorCode::Unauthorized, "send a token first"));
         };
-        if grant.is_revoked() {
-            return Err(FrameError::new(ErrorCode::Unauthorized, "the token is no longer accepted"));
+        if let Some(end) = grant.ended() {
+            return Err(FrameError::new(ErrorCode::Unauthorized, end.as_str()));
         }
         self.charge(cost(request))?;
         let (agent, needed) = (&grant.principal.agent, scope(request));

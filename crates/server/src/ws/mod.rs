@@ -5,26 +5,34 @@
 //! socket <- write: feed many frames, flush once <- Link::take, and what the reader answers itself
 //! ```
 
+mod authenticate;
 mod close;
 mod connection;
 mod gate;
+mod grant;
+mod metered;
 pub(crate) mod os;
 mod pulse;
 mod read;
+mod small_reads;
 mod unanswered;
 mod upgrade;
 mod write;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use millrace_bus::BusError;
 
 use crate::access::Caller;
-use crate::app::SharedApp;
+use crate::app::{App, SharedApp};
+use crate::crowd::Seat;
+use crate::http::page::PAYLOAD_SHA256;
 use crate::params::Params;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, crowded};
 use crate::to_wire;
+use crate::ws::authenticate::authenticate;
+use crate::ws::connection::Asked;
 use crate::ws::upgrade::Upgrade;
 
 /// `/`: WebSocket clients connect here, people get a hint.
@@ -51,18 +59,49 @@ pub(crate) async fn upgrade(
     params: Params,
     upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
-    let namespace = params.namespace()?;
+    let asked = Asked { namespace: params.namespace()?, payload_sha256: params.flag(PAYLOAD_SHA256)? };
     let upgrade = upgrade?;
     if app.runtime.health().stopping() {
         return Err(to_wire::problem(&BusError::ShuttingDown).into());
     }
-    let Ok(permit) = app.connections.clone().try_acquire_owned() else {
-        let max = app.settings.connections_max as u64;
-        let error = BusError::LimitReached { what: "connections", max };
-        return Err(Refusal::from(to_wire::problem(&error)).status(StatusCode::SERVICE_UNAVAILABLE));
-    };
-    Ok(upgrade.accept(app.settings.frame_bytes_max, async move |socket| {
-        connection::run(&app, socket, namespace, caller).await;
-        drop(permit);
+    let entrance = Entrance::of(&app, &caller)?;
+    Ok(upgrade.accept(async move |opened| {
+        let mut caller = caller;
+        let (socket, seat) = match entrance {
+            Entrance::Known(seat) => (opened.whole(&app, &caller).await, seat),
+            Entrance::Stranger(seat) => {
+                let introduce = async |sink: &mut _, stream: &mut _, caller: &mut _| {
+                    authenticate::introduce(&app, sink, stream, caller, asked.namespace.as_str()).await
+                };
+                match authenticate(&app, opened, seat, &mut caller, introduce).await {
+                    Some(known) => (known.socket, known.seat),
+                    None => return,
+                }
+            }
+        };
+        connection::run(&app, socket, asked, caller, &seat).await;
     }))
+}
+
+/// Where a WebSocket begins.
+enum Entrance {
+    /// It brought a token, or needs none.
+    Known(Seat),
+    /// It has to authenticate first.
+    Stranger(Seat),
+}
+
+impl Entrance {
+    fn of(app: &App, caller: &Caller) -> Result<Entrance, Refusal> {
+        if !app.tokens.is_open() && caller.grant.is_none() {
+            let seat = app.unauthenticated.take(caller.key());
+            return seat.map(Entrance::Stranger).ok_or_else(|| full(app));
+        }
+        app.seats.take(caller.key()).map(Entrance::Known).ok_or_else(|| full(app))
+    }
+}
+
+fn full(app: &App) -> Refusal {
+    let max = app.settings.connections_max;
+    crowded(format!("all {max} connections are taken, and no caller has more than this one: try again later"))
 }

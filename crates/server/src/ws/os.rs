@@ -4,11 +4,9 @@
 //! one gives the connection what its token is good for, if it is of the same agent.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -20,11 +18,15 @@ use millrace_wire::os::{Lenient, OsRefusal, encode, parse};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
-use crate::access::{Caller, Grant, Refused, Scope};
+use crate::access::{Caller, Refused, Scope};
 use crate::app::{App, SharedApp};
+use crate::crowd::{FrameMeter, Seat};
 use crate::refusal::Refusal;
 use crate::to_wire;
-use crate::ws::close::{End, last_words};
+use crate::ws::Entrance;
+use crate::ws::authenticate::{SmallSink, SmallStream, authenticate};
+use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
+use crate::ws::grant::CurrentGrant;
 use crate::ws::pulse::{Check, Pulse};
 use crate::ws::upgrade::{Socket, Upgrade};
 
@@ -36,6 +38,7 @@ const WHO_ARE_YOU: &str =
 /// For the closing frame, which has room for one short sentence.
 const NOT_INTRODUCED: &str = "the first message must be Syscall.Authenticate with a valid token";
 const NO_SCOPE: &str = "the token has no scope os";
+const EXPIRED: &str = "the token has expired";
 
 pub(crate) async fn upgrade(
     State(app): State<SharedApp>,
@@ -50,20 +53,30 @@ pub(crate) async fn upgrade(
         let why = format!("the token of agent {} has no scope {}", grant.principal.agent, Scope::Os);
         return Err(Refusal::new(ErrorCode::Forbidden, why));
     }
-    let Ok(permit) = app.connections.clone().try_acquire_owned() else {
-        let max = app.settings.connections_max as u64;
-        let error = BusError::LimitReached { what: "connections", max };
-        return Err(Refusal::from(to_wire::problem(&error)).status(StatusCode::SERVICE_UNAVAILABLE));
-    };
-    Ok(upgrade.accept(app.settings.frame_bytes_max, async move |socket| {
-        run(&app, socket, caller).await;
-        drop(permit);
+    let entrance = Entrance::of(&app, &caller)?;
+    Ok(upgrade.accept(async move |opened| {
+        let mut caller = caller;
+        let (socket, seat, first) = match entrance {
+            Entrance::Known(seat) => (opened.whole(&app, &caller).await, seat, None),
+            Entrance::Stranger(seat) => {
+                let introduce = async |sink: &mut _, stream: &mut _, caller: &mut _| {
+                    introduce(&app, sink, stream, caller).await.map_err(|end| (end, None))
+                };
+                match authenticate(&app, opened, seat, &mut caller, introduce).await {
+                    Some(known) => (known.socket, known.seat, Some(known.found)),
+                    None => return,
+                }
+            }
+        };
+        run(&app, socket, caller, &seat, first).await;
     }))
 }
 
-async fn run(app: &App, socket: Socket, caller: Caller) {
+/// `first` is the message that authenticated the connection.
+async fn run(app: &App, socket: Socket, caller: Caller, seat: &Seat, first: Option<OsMessage>) {
+    let frames = socket.get_ref().meter().clone();
     let (mut sink, mut stream) = socket.split();
-    let end = talk(app, &mut sink, &mut stream, caller).await;
+    let end = talk(app, &mut sink, &mut stream, caller, (seat, &frames), first).await;
     tracing::debug!(?end, "a connection of the loop ended");
     // What is to be said was said, in messages of the loop.
     last_words(end, None, sink, stream, app.closing.clone()).await;
@@ -73,30 +86,25 @@ async fn talk(
     app: &App,
     sink: &mut SplitSink<Socket, Message>,
     stream: &mut SplitStream<Socket>,
-    mut caller: Caller,
+    caller: Caller,
+    (seat, frames): (&Seat, &FrameMeter),
+    first: Option<OsMessage>,
 ) -> End {
-    let mut first = None;
-    if !app.tokens.is_open() && caller.grant.is_none() {
-        let limit = Duration::from_millis(app.settings.auth_ms_max);
-        match timeout(limit, introduce(app, sink, stream, &mut caller)).await {
-            Ok(Ok(message)) => first = Some(message),
-            Ok(Err(end)) => return end,
-            Err(_) => return End::Unauthenticated,
-        }
-    }
     let Ok((sender, receiver)) = app.os.open(caller.by()).await else { return End::Stopping };
     let pulse = Pulse::default();
-    let grant = Mutex::new(caller.grant.clone());
+    let grant = CurrentGrant::new(caller.grant.clone());
     let mut writing = pin!(write(app, sink, receiver, &pulse));
-    let reader = Reader { app, caller, sender, grant: &grant, pulse: &pulse };
+    let reader = Reader { app, caller, sender, grant: &grant, pulse: &pulse, frames };
     let end = tokio::select! {
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,
-        end = revoked(app, &grant) => end,
+        end = grant.ended(app) => end,
+        () = seat.sent_away() => End::Crowded(ABOVE_SHARE),
+        () = frames.sent_away() => End::Crowded(INCOMPLETE_FRAME),
     };
     // The reader is gone, which is a hang-up for the loop: the queue of answers ends. What is in it goes out first.
     match end {
-        End::Oversize { .. } | End::Revoked => match writing.await {
+        End::Oversize { .. } | End::Ended(_) => match writing.await {
             End::Stopping => end,
             worse => worse,
         },
@@ -107,10 +115,11 @@ async fn talk(
 /// The first message of a connection that brought no token.
 async fn introduce(
     app: &App,
-    sink: &mut SplitSink<Socket, Message>,
-    stream: &mut SplitStream<Socket>,
+    sink: &mut SmallSink,
+    stream: &mut SmallStream,
     caller: &mut Caller,
-) -> Result<OsMessage, End> {
+) -> Result<(OsMessage, Seat), End> {
+    let bytes_max = app.settings.unauthenticated_frame_bytes_max;
     loop {
         let text = match stream.next().await {
             Some(Ok(Message::Text(text))) => text,
@@ -119,8 +128,10 @@ async fn introduce(
                 return away(app, sink, caller, binary(), End::SentAway(NOT_INTRODUCED)).await;
             }
             Some(Ok(Message::Close(_))) => return Err(End::Goodbye),
-            Some(Err(error)) => match End::of(&error, app.settings.frame_bytes_max) {
-                end @ End::Oversize { .. } => return away(app, sink, caller, too_long(app), end).await,
+            Some(Err(error)) => match End::of_unauthenticated(&error, bytes_max) {
+                end @ End::UnauthenticatedOversize { .. } => {
+                    return away(app, sink, caller, OsRefusal::too_long(bytes_max), end).await;
+                }
                 end => return Err(end),
             },
             None => return Err(End::Gone),
@@ -132,9 +143,15 @@ async fn introduce(
             Ok(message) => match shown_token(&message).map(|token| app.os_grant(&token)) {
                 Some(Ok(grant)) => {
                     caller.grant = Some(grant);
-                    return Ok(message);
+                    let Some(seat) = app.seats.take(caller.key()) else {
+                        let refusal = OsRefusal::new(503, "all connections are taken: try again later");
+                        let end = End::Crowded("all connections are taken");
+                        return away(app, sink, caller, refusal.about(&message), end).await;
+                    };
+                    return Ok((message, seat));
                 }
                 Some(Err(error @ TokenError::NoScope { .. })) => (about(&error, &message), NO_SCOPE),
+                Some(Err(error @ TokenError::Expired)) => (about(&error, &message), EXPIRED),
                 _ => (OsRefusal::new(401, WHO_ARE_YOU).about(&message), NOT_INTRODUCED),
             },
             Err(refusal) => (refusal, NOT_INTRODUCED),
@@ -146,11 +163,11 @@ async fn introduce(
 /// It is told why before it is sent away; should it not hear it, it is sent away all the same.
 async fn away(
     app: &App,
-    sink: &mut SplitSink<Socket, Message>,
+    sink: &mut SmallSink,
     caller: &Caller,
     refusal: OsRefusal,
     end: End,
-) -> Result<OsMessage, End> {
+) -> Result<(OsMessage, Seat), End> {
     audit(app, caller, &refusal);
     let line = line(refusal, app.os.link().stamp());
     let _ = sink.send(Message::Text(line.into())).await;
@@ -191,9 +208,10 @@ struct Reader<'a> {
     app: &'a App,
     caller: Caller,
     sender: OsSender,
-    /// As far as whoever watches for revoked tokens must know.
-    grant: &'a Mutex<Option<Arc<Grant>>>,
+    /// For whoever watches for tokens that are taken away or expire.
+    grant: &'a CurrentGrant,
     pulse: &'a Pulse,
+    frames: &'a FrameMeter,
 }
 
 impl Reader<'_> {
@@ -209,6 +227,9 @@ impl Reader<'_> {
             self.pulse.listen(true);
             let arrived = stream.next().await;
             self.pulse.beat();
+            if let Some(Ok(message)) = &arrived {
+                self.frames.read(message);
+            }
             let taken = match arrived {
                 Some(Ok(Message::Text(text))) => self.text(&text).await,
                 Some(Ok(Message::Binary(_))) => self.refuse(binary()),
@@ -256,7 +277,7 @@ impl Reader<'_> {
         let Some(token) = shown_token(message).filter(|_| !self.app.tokens.is_open()) else { return Ok(()) };
         let grant = self.app.os_grant(&token)?;
         TokenError::check_change(self.caller.by().as_deref(), &grant.principal)?;
-        *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant.clone());
+        self.grant.set(grant.clone());
         self.caller.grant = Some(grant);
         // If the loop is gone, so is the next message.
         let _ = self.sender.identify(self.caller.by()).await;
@@ -346,19 +367,4 @@ async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>)
             Err(End::Dropped("it did not read for too long"))
         }
     }
-}
-
-/// Ends only for a connection whose token was taken away.
-async fn revoked(app: &App, grant: &Mutex<Option<Arc<Grant>>>) -> End {
-    let mut reloads = app.reloads.subscribe();
-    let is_revoked = || {
-        let grant = grant.lock().unwrap_or_else(PoisonError::into_inner);
-        grant.as_deref().is_some_and(Grant::is_revoked)
-    };
-    while !is_revoked() {
-        if reloads.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-    End::Revoked
 }

@@ -93,11 +93,7 @@ impl Reader<'_> {
             None => return Err(End::Gone),
         };
         self.connection.pulse.beat();
-        let bytes = match &message {
-            Message::Text(text) => text.len(),
-            Message::Binary(bytes) => bytes.len(),
-            _ => 0,
-        };
+        let bytes = self.connection.frames.read(&message);
         let taken = match message {
             Message::Text(text) => self.frame(&text),
             Message::Binary(_) => self.bad_frame(&FrameError::binary()),

@@ -14,15 +14,19 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::accept::Io;
+use crate::access::Caller;
+use crate::app::App;
 use crate::refusal::Refusal;
 use crate::socket::Stream;
+use crate::ws::metered::Metered;
+use crate::ws::small_reads::SmallReads;
 
 const READ_BUFFER_BYTES: usize = 32 << 10;
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// What the library may hold unwritten, in frames of the largest size it takes.
 const WRITE_BUFFERS_MAX: usize = 4;
 
-pub(super) type Socket = WebSocketStream<Stream>;
+pub(super) type Socket = WebSocketStream<Metered>;
 
 /// A request that may become a WebSocket.
 pub(crate) struct Upgrade {
@@ -68,19 +72,15 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 }
 
 impl Upgrade {
-    /// Agrees, and runs `serve` once the answer is out. Frames and messages above `bytes_max` end the reading.
-    pub(super) fn accept<F>(
-        self,
-        bytes_max: usize,
-        serve: impl FnOnce(Socket) -> F + Send + 'static,
-    ) -> Response
+    /// Agrees, and runs `serve` once the answer is out.
+    pub(super) fn accept<F>(self, serve: impl FnOnce(Opened) -> F + Send + 'static) -> Response
     where
         F: Future<Output = ()> + Send,
     {
         let pending = self.pending;
         tokio::spawn(async move {
-            if let Some(socket) = open(pending, bytes_max).await {
-                serve(socket).await;
+            if let Some(opened) = open(pending).await {
+                serve(opened).await;
             }
         });
         let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
@@ -95,7 +95,42 @@ impl Upgrade {
     }
 }
 
-async fn open(pending: OnUpgrade, bytes_max: usize) -> Option<Socket> {
+/// The stream of a connection that became a WebSocket, and what was read of it beyond the request.
+pub(super) struct Opened {
+    stream: Stream,
+    ahead: Vec<u8>,
+}
+
+impl Opened {
+    pub(super) fn new(stream: Stream, ahead: Vec<u8>) -> Opened {
+        Opened { stream, ahead }
+    }
+
+    /// Frames and messages above `frame_bytes_max` end the reading; what is incomplete is accounted to the caller.
+    pub(super) async fn whole(self, app: &App, caller: &Caller) -> Socket {
+        let config = config(READ_BUFFER_BYTES, WRITE_BUFFER_BYTES, app.settings.frame_bytes_max);
+        let stream = Metered::new(self.stream, app.frames.meter(caller.key()));
+        WebSocketStream::from_partially_read(stream, self.ahead, Role::Server, Some(config)).await
+    }
+
+    /// The same for one that has not authenticated: its buffers are no larger than its frames.
+    pub(super) async fn small(self, bytes_max: usize) -> WebSocketStream<SmallReads> {
+        let stream = SmallReads::new(self.stream, self.ahead);
+        WebSocketStream::from_raw_socket(stream, Role::Server, Some(config(bytes_max, 0, bytes_max))).await
+    }
+}
+
+fn config(read_buffer_bytes: usize, write_buffer_bytes: usize, bytes_max: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(read_buffer_bytes)
+        .write_buffer_size(write_buffer_bytes)
+        // Answers to pings pass by the outbox and its bounds: a peer that sends them and never reads ends here.
+        .max_write_buffer_size(WRITE_BUFFERS_MAX * bytes_max)
+        .max_message_size(Some(bytes_max))
+        .max_frame_size(Some(bytes_max))
+}
+
+async fn open(pending: OnUpgrade) -> Option<Opened> {
     let upgraded = match pending.await {
         Ok(upgraded) => upgraded,
         Err(error) => {
@@ -107,14 +142,5 @@ async fn open(pending: OnUpgrade, bytes_max: usize) -> Option<Socket> {
         tracing::error!("a WebSocket came over a stream that this server did not accept");
         return None;
     };
-    let config = WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        // Answers to pings pass by the outbox and its bounds: a peer that sends them and never reads ends here.
-        .max_write_buffer_size(WRITE_BUFFERS_MAX * bytes_max)
-        .max_message_size(Some(bytes_max))
-        .max_frame_size(Some(bytes_max));
-    let stream = parts.io.into_inner().into_inner();
-    let read = parts.read_buf.to_vec();
-    Some(WebSocketStream::from_partially_read(stream, read, Role::Server, Some(config)).await)
+    Some(Opened { stream: parts.io.into_inner().into_inner(), ahead: parts.read_buf.to_vec() })
 }

@@ -81,7 +81,7 @@ impl Writer<'_> {
                     _ => None,
                 };
                 connection.note(&item, waiting.as_ref());
-                if let Some(text) = to_wire::frame(item, waiting.as_ref()) {
+                if let Some(text) = to_wire::frame(item, waiting.as_ref(), connection.payload_sha256) {
                     sink.feed(Message::Text(text.into())).await?;
                 }
             }

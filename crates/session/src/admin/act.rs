@@ -1,17 +1,16 @@
-//! What people do by hand: send an event again, remove old ones, forget a handler. The engine builds the batches.
+//! What people do by hand: remove old events and dead letters, forget a handler. The engine builds the batches. Sending
+//! events again is in `replay.rs`.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use millrace_claims::{
-    Forget, ForgetStep, ReplayError, Seen, Sweep, SweepRule, SweepStep, Swept, Topics, replay_dead_letter,
-    replay_event,
+    Forget, ForgetStep, ReplayError, Seen, Sweep, SweepRule, SweepStep, Swept, set_handler_paused,
 };
 use millrace_model::{
-    Batch, DeadLetterRow, Durability, Event, EventId, HandlerId, NameError, Namespace, Op, Outcome,
-    Partition, Space, Timestamp, TopicKey, TopicName, keys,
+    Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space,
+    Timestamp, keys,
 };
-use millrace_store::{KeyRange, ReadLimit, StoreError};
+use millrace_store::{KeyRange, StoreError};
 
 use super::{Admin, AdminError};
 use crate::shell::looks;
@@ -43,13 +42,6 @@ impl From<StoreError> for ActError {
     }
 }
 
-/// An event that was sent again, and the id of its copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replayed {
-    pub event_id: EventId,
-    pub new_event_id: EventId,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     pub events: u64,
@@ -58,59 +50,6 @@ pub struct Cleaned {
 }
 
 impl Admin {
-    /// Appends a copy of the event: every handler of its type gets it.
-    pub fn replay(&self, namespace: &Namespace, id: &EventId, now: Timestamp) -> Result<Replayed, ActError> {
-        let event = self.find(Some(namespace), id)?.ok_or_else(|| ActError::NoEvent(id.clone()))?;
-        let topics = self.topics(namespace)?;
-        let (new, batch) = replay_event(namespace, &topics, &event, now, rand::random())?;
-        self.write(batch)?;
-        Ok(Replayed { event_id: id.clone(), new_event_id: new })
-    }
-
-    /// Sends the events of dead letters again, of one event or of all there are; the letters go. A letter that
-    /// somebody else takes meanwhile is left to them.
-    pub fn replay_dead_letters(
-        &self,
-        namespace: &Namespace,
-        only: Option<&EventId>,
-        now: Timestamp,
-    ) -> Result<Vec<Replayed>, ActError> {
-        let topics = self.topics(namespace)?;
-        let mut replayed = Vec::new();
-        self.each_row(Space::DeadLetters, &KeyRange::prefix(&format!("{namespace}/")), |row| {
-            let letter = DeadLetterRow::decode(&row.key, &row.value).map_err(AdminError::from)?;
-            if only.is_none_or(|only| *only == letter.event_id) {
-                let event = self.event_of(namespace, &letter)?;
-                let (event, nonce) = (event.as_deref(), rand::random());
-                let (new, batch) =
-                    replay_dead_letter(namespace, &topics, &row.key, &row.value, event, now, nonce)?;
-                if self.write(batch)? {
-                    replayed.push(Replayed { event_id: letter.event_id, new_event_id: new });
-                }
-            }
-            Ok::<_, ActError>(ControlFlow::Continue(()))
-        })?;
-        match only {
-            Some(id) if replayed.is_empty() => Err(ActError::NoDeadLetter(id.clone())),
-            _ => Ok(replayed),
-        }
-    }
-
-    /// The event itself, if the letter has no copy of it and it is still there.
-    fn event_of(
-        &self,
-        namespace: &Namespace,
-        letter: &DeadLetterRow,
-    ) -> Result<Option<Arc<Event>>, ActError> {
-        if letter.payload.is_some() {
-            return Ok(None);
-        }
-        let topic = TopicKey::new(namespace, &TopicName::new(&letter.event_type)?);
-        let limit = ReadLimit { events_max: 1, bytes_max: 0 };
-        let page = self.store.read(&topic.stream(Partition(letter.partition)), letter.offset, limit)?;
-        Ok(page.events.into_iter().find(|event| event.id == letter.event_id))
-    }
-
     /// Removes dead letters, of one event or all there are; their events are not sent again. Answers how many, in slices:
     /// one that somebody replays meanwhile is counted, too.
     pub fn delete_dead_letters(
@@ -120,8 +59,11 @@ impl Admin {
         now: Timestamp,
     ) -> Result<u64, ActError> {
         let (space, mut deleted, mut ops) = (Space::DeadLetters, 0, Vec::new());
+        let replaying = self.replaying(&format!("{namespace}/"))?;
         self.each_row(space, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             let wanted = match only {
+                // The copy of an event that its handler has before it again.
+                _ if replaying.contains(&row.key) => false,
                 // Whatever can be read of them: the unreadable must go, too.
                 None => true,
                 Some(only) => {
@@ -215,6 +157,27 @@ impl Admin {
         }
     }
 
+    /// Pauses a handler in all sessions of the namespace, or lets it go on. A pause that a program says itself stays.
+    pub fn set_handler_paused(
+        &self,
+        namespace: &Namespace,
+        handler: &HandlerId,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<(), ActError> {
+        let key = keys::handler(namespace, handler);
+        loop {
+            let row = self.row(Space::Handlers, &key)?;
+            let row = row.ok_or_else(|| ActError::NoHandler(handler.clone()))?;
+            let batch = set_handler_paused(namespace, handler, &row.value, paused, now, rand::random())
+                .map_err(AdminError::from)?;
+            // Refused only if somebody wrote the row since it was read.
+            if self.write(batch)? {
+                return Ok(());
+            }
+        }
+    }
+
     fn write_ops(&self, now: Timestamp, ops: Vec<Op>) -> Result<(), ActError> {
         let (nonce, durability) = (rand::random(), Durability::Fsync);
         self.write(Batch { nonce, now, durability, checks: Vec::new(), ops })?;
@@ -222,16 +185,7 @@ impl Admin {
     }
 
     /// False if a check failed: somebody was faster.
-    fn write(&self, batch: Batch) -> Result<bool, ActError> {
+    pub(super) fn write(&self, batch: Batch) -> Result<bool, ActError> {
         Ok(matches!(self.store.commit(&[batch])?.first(), Some(Outcome::Done(_))))
-    }
-
-    fn topics(&self, namespace: &Namespace) -> Result<Topics, ActError> {
-        let mut rows = Vec::new();
-        self.each_row(Space::Topics, &KeyRange::prefix(&format!("{namespace}/")), |row| {
-            rows.push((row.key, row.value));
-            Ok::<_, ActError>(ControlFlow::Continue(()))
-        })?;
-        Ok(Topics::from_rows(&rows))
     }
 }

@@ -9,6 +9,7 @@ use millrace_model::{
 use millrace_store::ReadLimit;
 use serde::Serialize;
 
+use super::namespaces::is_shown;
 use super::standing::Standing;
 use super::{Admin, AdminError};
 
@@ -23,6 +24,7 @@ pub enum Status {
     Pending,
     Claimed,
     Acked,
+    Discarded,
     Lost,
     DeadLettered,
 }
@@ -33,6 +35,7 @@ impl Status {
             Status::Pending => "pending",
             Status::Claimed => "claimed",
             Status::Acked => "acked",
+            Status::Discarded => "discarded",
             Status::Lost => "lost",
             Status::DeadLettered => "dead_lettered",
         }
@@ -52,6 +55,8 @@ pub struct ClaimView {
     pub available_at: Option<Timestamp>,
     pub ack_at: Option<Timestamp>,
     pub dead_lettered_at: Option<Timestamp>,
+    pub discarded_at: Option<Timestamp>,
+    pub snoozes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +78,11 @@ impl EventView {
         of_status.next_back().filter(|_| status != Status::Pending).map(|claim| claim.handler_id.as_str())
     }
 
+    /// The handlers that have not finished the event.
+    pub fn owing(&self) -> impl Iterator<Item = &ClaimView> {
+        self.claims.iter().filter(|claim| matches!(claim.status, Status::Pending | Status::Claimed))
+    }
+
     pub fn root(&self) -> &EventId {
         self.event.body.lineage.root.as_ref().unwrap_or(&self.event.id)
     }
@@ -89,8 +99,7 @@ impl Admin {
         let limit = limit.min(LIST_MAX);
         let mut newest: Vec<Arc<Event>> = Vec::new();
         for bounds in self.store.streams()? {
-            let topic = &bounds.stream.topic;
-            if topic.namespace() != namespace.as_str() || topic.topic().starts_with("system.") {
+            if !is_shown(namespace, &bounds.stream.topic) {
                 continue;
             }
             let mut from = Offset(bounds.next.0.saturating_sub(limit as u64)).max(bounds.start);
@@ -155,12 +164,15 @@ fn nothing() -> ClaimView {
         available_at: None,
         ack_at: None,
         dead_lettered_at: None,
+        discarded_at: None,
+        snoozes: 0,
     }
 }
 
 fn finished(handler_id: String, row: FinishedRow) -> ClaimView {
     let status = match row.ending {
         Ending::Acked => Status::Acked,
+        Ending::Discarded => Status::Discarded,
         Ending::DeadLettered => Status::DeadLettered,
         Ending::Lost => Status::Lost,
     };
@@ -172,6 +184,7 @@ fn finished(handler_id: String, row: FinishedRow) -> ClaimView {
         last_error: row.error,
         ack_at: (status == Status::Acked).then_some(row.at),
         dead_lettered_at: (status == Status::DeadLettered).then_some(row.at),
+        discarded_at: (status == Status::Discarded).then_some(row.at),
         ..nothing()
     }
 }
@@ -183,8 +196,10 @@ fn open(handler_id: String, row: &ClaimRow, now: Timestamp) -> ClaimView {
         status: if leased && now < row.due { Status::Claimed } else { Status::Pending },
         session_id: row.session.clone().map(String::from),
         attempts: row.attempts,
+        snoozes: row.snoozes,
         last_error: row.error.clone(),
-        claimed_at: Some(row.claimed_at),
+        // Never claimed: it waits behind an earlier event of its key.
+        claimed_at: (row.generation > 0).then_some(row.claimed_at),
         lease_until: leased.then_some(row.due),
         available_at: (!leased).then_some(row.due),
         ..nothing()

@@ -1,16 +1,22 @@
-//! Looking at the work of handlers from outside: namespaces, sessions, events and how they stand, dead letters.
+//! Looking at the work of handlers from outside: namespaces, sessions, handlers, schedules, events and how they stand,
+//! dead letters.
 //!
 //! Nothing here writes, and nothing here makes a store. What people do by hand (replay, cleanup, forgetting a handler)
-//! is built by the `claims` engine and committed by [`act`].
+//! is built by the `claims` engine and committed by [`act`] and [`replay`].
 //!
 //! Start with [`Admin`].
 
 mod act;
 mod events;
 mod find;
+mod handlers;
+mod letters;
 mod namespaces;
+mod replay;
+mod schedules;
 mod sessions;
 mod standing;
+mod totals;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -19,12 +25,21 @@ use std::sync::Arc;
 use millrace_model::{DeadLetterRow, Namespace, RowError, Space};
 use millrace_store::{KeyRange, Row, Store, StoreError};
 
-pub use act::{ActError, Cleaned, Replayed};
+pub use act::{ActError, Cleaned};
 pub use events::{ClaimView, EventView, Status};
+pub use handlers::HandlerView;
+pub(crate) use letters::replaying;
+pub use letters::{HandlerLetters, LetterPage, LetterQuery};
 pub use namespaces::NamespaceView;
+pub use replay::{PublishedAgain, Replayed, Resent};
+pub use schedules::ScheduleView;
 pub use sessions::{Liveness, SessionView};
+pub use totals::Totals;
 
 use crate::state::{StateError, scan};
+
+/// Keys per read of the store.
+const KEYS_PAGE: usize = 4096;
 
 /// Why there is no answer. A row that cannot be read is named; `millrace doctor` tells more.
 #[derive(Debug, thiserror::Error)]
@@ -55,10 +70,14 @@ impl Admin {
         limit: usize,
     ) -> Result<Vec<(Row, DeadLetterRow)>, AdminError> {
         let mut found = std::collections::VecDeque::new();
+        let replaying = self.replaying(&format!("{namespace}/"))?;
         self.each_row::<AdminError>(
             Space::DeadLetters,
             &KeyRange::prefix(&format!("{namespace}/")),
             |row| {
+                if replaying.contains(&row.key) {
+                    return Ok(ControlFlow::Continue(()));
+                }
                 if found.len() == limit {
                     found.pop_front();
                 }
@@ -80,11 +99,30 @@ impl Admin {
         scan::each_row(&*self.store, space, range.clone(), &mut each)
     }
 
+    /// Goes through the keys of a range, page by page, until told to stop.
+    fn each_key(
+        &self,
+        space: Space,
+        mut range: KeyRange,
+        mut each: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<(), AdminError> {
+        loop {
+            let page = self.store.scan_keys(space, &range, KEYS_PAGE)?;
+            if page.iter().try_for_each(|key| each(key)).is_break() {
+                return Ok(());
+            }
+            match page.last().filter(|_| page.len() == KEYS_PAGE) {
+                Some(last) => range.from = format!("{last}\0"),
+                None => return Ok(()),
+            }
+        }
+    }
+
     fn count_rows(&self, space: Space, prefix: &str) -> Result<u64, AdminError> {
         let mut count = 0;
-        self.each_row::<AdminError>(space, &KeyRange::prefix(prefix), |_| {
+        self.each_key(space, KeyRange::prefix(prefix), |_| {
             count += 1;
-            Ok(ControlFlow::Continue(()))
+            ControlFlow::Continue(())
         })?;
         Ok(count)
     }

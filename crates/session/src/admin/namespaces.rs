@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use millrace_model::{Namespace, Space, Timestamp};
+use millrace_model::{Namespace, Space, Timestamp, TopicKey};
 use millrace_store::KeyRange;
 use serde::Serialize;
 
+use super::standing::Standing;
 use super::{Admin, AdminError, Liveness};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -14,14 +15,21 @@ pub struct NamespaceView {
     pub namespace: Namespace,
     /// Sessions that are alive.
     pub sessions: u64,
-    /// Events that wait for a handler or are being handled, counted once per handler.
+    /// Events that some handler has not finished, or whose type has no handler; each counts once.
     pub pending_events: u64,
+    /// Those among them whose type has no handler.
+    pub without_handler: u64,
     pub dead_letters: u64,
+}
+
+/// Whether the events of a topic are listed: those of the namespace, without the server's own.
+pub(super) fn is_shown(namespace: &Namespace, topic: &TopicKey) -> bool {
+    topic.namespace() == namespace.as_str() && !topic.topic().starts_with("system.")
 }
 
 impl Admin {
     /// Every namespace that has a topic, a handler or a session.
-    pub fn namespaces(&self, now: Timestamp, session_ttl_ms: u64) -> Result<Vec<NamespaceView>, AdminError> {
+    pub fn namespace_names(&self) -> Result<BTreeSet<Namespace>, AdminError> {
         let mut names = BTreeSet::new();
         for space in [Space::Topics, Space::Handlers, Space::Sessions, Space::StateCommits] {
             let mut range = KeyRange::all();
@@ -32,22 +40,33 @@ impl Admin {
                 names.extend(Namespace::new(name));
             }
         }
+        Ok(names)
+    }
+
+    /// The same namespaces, each with its numbers.
+    pub fn namespaces(&self, now: Timestamp, session_ttl_ms: u64) -> Result<Vec<NamespaceView>, AdminError> {
         let streams = self.store.streams()?;
         let view = |namespace: Namespace| {
-            let mut pending_events = 0;
-            for standing in self.standings(&namespace)? {
-                pending_events += self.unfinished(&standing, &streams)?;
+            let (mut pending_events, mut without_handler) = (0, 0);
+            let standings = self.standings(&namespace)?;
+            for bounds in streams.iter().filter(|bounds| is_shown(&namespace, &bounds.stream.topic)) {
+                let of_topic = standings.iter().filter(|standing| standing.topic == bounds.stream.topic);
+                let of_topic: Vec<&Standing> = of_topic.collect();
+                let events = self.unfinished(&of_topic, bounds)?;
+                pending_events += events;
+                without_handler += if of_topic.is_empty() { events } else { 0 };
             }
             let sessions = self.sessions(&namespace, now, session_ttl_ms)?;
             Ok(NamespaceView {
                 sessions: sessions.iter().filter(|session| session.liveness == Liveness::Alive).count()
                     as u64,
                 pending_events,
-                dead_letters: self.count_rows(Space::DeadLetters, &format!("{namespace}/"))?,
+                without_handler,
+                dead_letters: self.count_letters(&format!("{namespace}/"))?,
                 namespace,
             })
         };
-        names.into_iter().map(view).collect()
+        self.namespace_names()?.into_iter().map(view).collect()
     }
 
     /// Whether anything was ever filed under the namespace.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use millrace_model::{Namespace, SessionRow, Space, Timestamp};
+use millrace_model::{HangingRow, Namespace, RunCounts, SessionRow, Space, Timestamp};
 use millrace_store::KeyRange;
 use serde::Serialize;
 
@@ -26,6 +26,10 @@ pub struct SessionView {
     pub started_at: Timestamp,
     pub last_heartbeat: Timestamp,
     pub metadata: BTreeMap<String, String>,
+    /// Runs of handlers that take longer than they may. Of a session that is not alive: those it left behind.
+    pub hanging: Vec<HangingRow>,
+    /// How its runs ended, as of the last heartbeat.
+    pub counts: RunCounts,
 }
 
 impl Admin {
@@ -51,6 +55,8 @@ impl Admin {
                 started_at: session.started,
                 last_heartbeat: session.heartbeat,
                 metadata: session.metadata,
+                hanging: session.hanging,
+                counts: session.counts,
             });
             Ok(ControlFlow::Continue(()))
         })?;

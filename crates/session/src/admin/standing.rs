@@ -1,11 +1,11 @@
 //! Where handlers stand: how far each has looked, and what it has open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use millrace_model::{
-    ClaimRow, HandlerId, HandlerRow, LaneRow, Namespace, Offset, Partition, Space, Stream, TopicKey,
-    TopicName, keys,
+    ClaimRow, HandlerId, HandlerRow, LaneRow, Namespace, Offset, Partition, Space, Stream, Timestamp,
+    TopicKey, TopicName, keys,
 };
 use millrace_store::{KeyRange, StreamBounds};
 
@@ -16,6 +16,8 @@ use super::{Admin, AdminError};
 pub(super) struct Standing {
     pub(super) id: HandlerId,
     pub(super) topic: TopicKey,
+    pub(super) registered: Timestamp,
+    pub(super) paused: bool,
     /// By partition and lane; a missing one has not been looked at yet.
     lanes: BTreeMap<(Partition, Option<u32>), LaneRow>,
     pub(super) open: BTreeMap<(Stream, Offset), ClaimRow>,
@@ -43,7 +45,9 @@ impl Admin {
             let id = row.key.rsplit('/').next().and_then(|id| HandlerId::new(id).ok());
             if let (Some(id), Ok(topic)) = (id, TopicName::new(&handler.topic)) {
                 let topic = TopicKey::new(namespace, &topic);
-                let standing = Standing { id, topic, lanes: BTreeMap::new(), open: BTreeMap::new() };
+                let (lanes, open) = (BTreeMap::new(), BTreeMap::new());
+                let HandlerRow { registered, paused, .. } = handler;
+                let standing = Standing { id, topic, registered, paused, lanes, open };
                 standings.insert(standing.id.to_string(), standing);
             }
             Ok(ControlFlow::Continue(()))
@@ -71,37 +75,61 @@ impl Admin {
         Ok(standings.into_values().collect())
     }
 
-    /// Events the handler has not finished: those beyond its lanes and those it has open.
+    /// Counts the events of all streams of its topic that the handler has not finished.
+    pub(super) fn owed(&self, standing: &Standing, streams: &[StreamBounds]) -> Result<u64, AdminError> {
+        let of_topic = streams.iter().filter(|bounds| bounds.stream.topic == standing.topic);
+        of_topic.map(|bounds| self.unfinished(&[standing], bounds)).sum()
+    }
+
+    /// Counts the events of a stream that some handler has not finished, each once: those beyond the handlers' lanes and
+    /// those they have open. Without a handler that is every retained event. Offsets that compaction left empty count
+    /// too: telling them apart would mean reading the stream.
     pub(super) fn unfinished(
         &self,
-        standing: &Standing,
-        streams: &[StreamBounds],
+        standings: &[&Standing],
+        bounds: &StreamBounds,
     ) -> Result<u64, AdminError> {
-        let mut waiting = standing.open.len() as u64;
-        for bounds in streams.iter().filter(|bounds| bounds.stream.topic == standing.topic) {
-            let partition = bounds.stream.partition;
-            let plain = standing.next(partition, None).max(bounds.start);
-            waiting += bounds.next.0.saturating_sub(plain.0);
-            // Of the rows of several streams that had this name, those of the last one count: they come last.
-            let (mut made, mut elsewhere, mut urgent) = (String::new(), 0, 0);
-            let prefix = KeyRange::prefix(&format!("{}/{partition}/", standing.topic));
-            self.each_row::<AdminError>(Space::OffPriority, &prefix, |row| {
-                let Some((lane, offset)) = keys::off_priority_place(&row.key) else {
-                    return Ok(ControlFlow::Continue(()));
-                };
+        let partition = bounds.stream.partition;
+        if standings.is_empty() {
+            return Ok(bounds.next.0 - bounds.start.0.min(bounds.next.0));
+        }
+        // From here on some handler has not looked yet.
+        let unseen = |lane| {
+            let next = standings.iter().map(|standing| standing.next(partition, lane)).min();
+            next.unwrap_or(Offset::FIRST).max(bounds.start)
+        };
+        let plain = unseen(None);
+        let mut urgent: BTreeMap<Offset, u32> = BTreeMap::new();
+        let mut made = String::new();
+        let prefix = KeyRange::prefix(&format!("{}/", bounds.stream));
+        self.each_row::<AdminError>(Space::OffPriority, &prefix, |row| {
+            if let Some((lane, offset)) = keys::off_priority_place(&row.key) {
+                // Of the rows of several streams that had this name, those of the last one count: they come last.
                 let of = row.key.rsplit('/').nth(2).unwrap_or_default();
                 if of != made {
-                    (made, elsewhere, urgent) = (of.to_owned(), 0, 0);
+                    of.clone_into(&mut made);
+                    urgent.clear();
                 }
                 if offset >= bounds.start {
-                    elsewhere += u64::from(offset >= plain);
-                    urgent += u64::from(offset >= standing.next(partition, Some(lane)));
+                    urgent.insert(offset, lane);
                 }
-                Ok(ControlFlow::Continue(()))
-            })?;
-            // Within the plain lane's distance, but not of the plain lane.
-            waiting = waiting.saturating_sub(elsewhere) + urgent;
-        }
-        Ok(waiting)
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let is_unseen = |offset: Offset| match urgent.get(&offset) {
+            Some(lane) => offset >= unseen(Some(*lane)),
+            None => offset >= plain,
+        };
+        let open: BTreeSet<Offset> = standings
+            .iter()
+            .flat_map(|standing| standing.open.keys())
+            .filter(|(stream, offset)| *stream == bounds.stream && !is_unseen(*offset))
+            .map(|(_, offset)| *offset)
+            .collect();
+        let beyond = bounds.next.0.saturating_sub(plain.0);
+        // Within the plain lane's distance, but not of the plain lane.
+        let elsewhere = urgent.range(plain..).count() as u64;
+        let waiting = urgent.keys().filter(|offset| is_unseen(**offset)).count() as u64;
+        Ok(beyond.saturating_sub(elsewhere) + waiting + open.len() as u64)
     }
 }

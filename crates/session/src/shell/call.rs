@@ -1,6 +1,7 @@
 //! One call of one handler, whatever kind it is: plain, async, panicking.
 
 use std::any::Any;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use millrace_claims::{OutEvent, Run, RunError};
@@ -21,12 +22,14 @@ impl Driver {
     }
 }
 
-/// The events it emitted, or what went wrong. A handler that panics has failed, and its message is the error.
-pub(super) fn call(
+/// The events it emitted, or what went wrong. A handler that panics has failed, and its message is the error. An async one
+/// is dropped where it waits when `cut` ends with `Ok`.
+pub(super) fn call<T>(
     handler: &Handler,
     core: Core,
     run: &Run,
     driver: &mut Driver,
+    cut: impl Future<Output = Result<(), T>>,
 ) -> Result<Vec<OutEvent>, RunError> {
     let payload = &run.event.body.payload;
     if !handler.is_async() {
@@ -36,14 +39,27 @@ pub(super) fn call(
         })));
     }
     let runtime = driver.runtime().map_err(|error| RunError::Failed(format!("no async runtime: {error}")))?;
-    ended(catch_unwind(AssertUnwindSafe(|| handler.run(core, payload, |future| runtime.block_on(future)))))
+    ended(catch_unwind(AssertUnwindSafe(|| {
+        handler.run(core, payload, |future| {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    called = future => Some(called),
+                    Ok(()) = cut => None,
+                }
+            })
+        })
+    })))
 }
 
-fn ended(called: Result<(Core, Called), Box<dyn Any + Send>>) -> Result<Vec<OutEvent>, RunError> {
+fn ended(called: Result<Option<(Core, Called)>, Box<dyn Any + Send>>) -> Result<Vec<OutEvent>, RunError> {
     match called {
-        Ok((core, Called::Succeeded)) => core.into_emitted(),
-        Ok((_, Called::Failed(error))) => Err(RunError::Failed(error.to_string())),
-        Ok((_, Called::Undecodable(reason))) => Err(RunError::Hopeless(reason)),
+        Ok(Some((core, Called::Succeeded))) => core.into_emitted(),
+        Ok(Some((_, Called::Failed(error)))) => Err(RunError::Failed(error.to_string())),
+        Ok(Some((_, Called::Undecodable(reason)))) => Err(RunError::Hopeless(reason)),
+        Ok(Some((_, Called::Ended(outcome)))) => Err(outcome.into_run_error()),
+        // The engine has ended the run already.
+        Ok(None) => Err(RunError::Failed("cut off".to_owned())),
         Err(panic) => Err(RunError::Failed(format!("panicked: {}", message(&*panic)))),
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millrace_model::{Mono, Now, Timestamp};
-use millrace_runtime::SystemClock;
+use millrace_model::{Boot, Mono, Now, Timestamp};
+use millrace_shell::SystemClock;
 
 /// Where virtual time begins: 2026-01-01T00:00:00Z. A round number makes tests readable.
 const VIRTUAL_START: Timestamp = Timestamp(1_767_225_600_000);
@@ -17,6 +17,14 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
+    /// Which run of the machine this is, if the system can tell.
+    pub(crate) fn boot(&self) -> Option<Boot> {
+        match self {
+            Clock::System(clock) => clock.boot(),
+            Clock::Virtual(_) => None,
+        }
+    }
+
     pub(crate) fn now(&self) -> Now {
         match self {
             Clock::System(clock) => clock.now(),
@@ -42,7 +50,7 @@ impl VirtualClock {
 
     pub(crate) fn at(&self) -> Now {
         let passed = self.0.load(Ordering::SeqCst);
-        Now { mono: Mono(passed), wall: VIRTUAL_START + passed }
+        Now { mono: Mono(passed), wall: VIRTUAL_START + passed, steady_since: Mono(0) }
     }
 
     /// Never back.

@@ -4,6 +4,10 @@
 //! each sync carries. In idle moments, and a fifth of the time in busy ones, it does a slice of housekeeping, unless a
 //! server runs on the same store and does it.
 //!
+//! A commit that left nothing because the disk is full is answered to whoever called for it; what the loop of the session
+//! wants durable is kept and tried again, and so is everything while another program has locked the store. Below
+//! `disk_free_bytes_min` callers are refused what would add to the store.
+//!
 //! The same scheme as the server's writer, which is bound to the bus engine's tokens, bounds and metrics. The queue is
 //! bounded by its askers: each waits for its answer before it asks again, or is an engine with bounds of its own.
 
@@ -21,6 +25,12 @@ use millrace_stores::OpenedStore;
 
 use super::mailbox::{Mail, Mailbox};
 
+mod refuse;
+#[cfg(test)]
+mod tests;
+
+use refuse::{adds, refuse};
+
 /// Batches and bytes merged into one commit: the rest waits for the next. A first batch is taken whatever its size.
 const COMMIT_BATCHES_MAX: usize = 4096;
 const COMMIT_BYTES_MAX: usize = 16 << 20;
@@ -29,6 +39,9 @@ const MAINTAIN_ROWS_MAX: usize = 512;
 const MAINTAIN_INTERVAL: Duration = Duration::from_millis(500);
 /// While batches wait, housekeeping pauses this many times as long as its last slice took.
 const BUSY_PAUSE: u32 = 4;
+/// Pause before a commit that left nothing is tried again. It doubles from one attempt to the next.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) type Committed = Result<Outcome, StoreError>;
 
@@ -178,7 +191,8 @@ impl Writer {
     fn write(&self) -> Result<(), StoreError> {
         let mut maintain_at = Instant::now() + MAINTAIN_INTERVAL;
         let (mut batches, mut replies) = (Vec::new(), Vec::new());
-        let mut company = false;
+        let (mut company, mut pause) = (false, RETRY_PAUSE_MIN);
+        let mut low = self.low();
         loop {
             if company {
                 // Whoever was just answered and has a core's turn coming may ask again: this commit takes it along. With
@@ -189,11 +203,24 @@ impl Writer {
                 return Ok(());
             }
             company = batches.len() > 1;
+            if let Some(reason) = &low {
+                let error = StoreError::NoSpace(reason.clone());
+                refuse(&mut batches, &mut replies, &error, adds);
+            }
             if !batches.is_empty() {
-                self.commit(&mut batches, &mut replies)?;
+                match self.commit(&mut batches, &mut replies) {
+                    Err(error) if error.wrote_nothing() => {
+                        self.keep(&mut batches, &mut replies, error, &mut pause)?;
+                    }
+                    committed => {
+                        committed?;
+                        pause = RETRY_PAUSE_MIN;
+                    }
+                }
             }
             if Instant::now() >= maintain_at {
                 let started = Instant::now();
+                low = self.low();
                 let more = self.maintain()?;
                 let busy = !self.shared.lock().waiting.is_empty();
                 maintain_at = Instant::now()
@@ -246,6 +273,38 @@ impl Writer {
         Ok(())
     }
 
+    /// Keeps what a commit that left nothing was to write, and waits a while. `Err` at the end, when nobody will try again.
+    fn keep(
+        &self,
+        batches: &mut Vec<Batch>,
+        replies: &mut Vec<Reply>,
+        error: StoreError,
+        pause: &mut Duration,
+    ) -> Result<(), StoreError> {
+        if *pause == RETRY_PAUSE_MIN {
+            tracing::warn!(%error, "a commit left nothing");
+        }
+        if matches!(error, StoreError::NoSpace(_)) {
+            refuse(batches, replies, &error, |_| true);
+        }
+        let mut queue = self.shared.lock();
+        for kept in batches.drain(..).zip(replies.drain(..)).rev() {
+            queue.waiting.push_front(kept);
+        }
+        let (queue, _) = self
+            .shared
+            .wake
+            .wait_timeout_while(queue, *pause, |queue| !queue.ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        *pause = (*pause * 2).min(RETRY_PAUSE_MAX);
+        if queue.ended { Err(error) } else { Ok(()) }
+    }
+
+    /// Why nothing is to be added to the store, if so.
+    fn low(&self) -> Option<String> {
+        self.opened.store.disk_use().and_then(|disk_use| disk_use.low())
+    }
+
     /// One batch is larger than a store must take: the one failure that harms nobody else.
     fn commit_singly(
         &self,
@@ -259,8 +318,17 @@ impl Writer {
             replies.drain(..).for_each(|reply| reply.answer(Err(error.clone())));
             return Ok(());
         }
-        for (batch, reply) in batches.drain(..).zip(replies.drain(..)) {
-            self.commit(&mut vec![batch], &mut vec![reply])?;
+        let mut rest: VecDeque<(Batch, Reply)> = batches.drain(..).zip(replies.drain(..)).collect();
+        while let Some((batch, reply)) = rest.pop_front() {
+            batches.push(batch);
+            replies.push(reply);
+            if let Err(error) = self.commit(batches, replies) {
+                // What was not committed is the caller's again.
+                let (more_batches, more_replies): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
+                batches.extend(more_batches);
+                replies.extend(more_replies);
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -273,6 +341,10 @@ impl Writer {
             Ok(done) => Ok(done.more),
             Err(StoreError::Unreadable(reason)) => {
                 tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
+                Ok(false)
+            }
+            Err(error) if error.wrote_nothing() => {
+                tracing::warn!(%error, "housekeeping left nothing, it will be tried again");
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -29,8 +29,12 @@ pub(crate) fn try_look(store: &dyn Store, look: &Look) -> Result<Seen, StoreErro
 fn streams(store: &dyn Store, namespace: &str, topic: Option<&TopicKey>) -> Result<Seen, StoreError> {
     let wanted = |found: &TopicKey| topic.map_or(found.namespace() == namespace, |topic| topic == found);
     let spans = store.streams()?.into_iter().filter(|bounds| wanted(&bounds.stream.topic));
-    let spans =
-        spans.map(|bounds| StreamSpan { stream: bounds.stream, start: bounds.start, next: bounds.next });
+    let spans = spans.map(|bounds| StreamSpan {
+        stream: bounds.stream,
+        start: bounds.start,
+        next: bounds.next,
+        last_ts: bounds.last_ts,
+    });
     Ok(Seen::Streams(spans.collect()))
 }
 
@@ -45,6 +49,61 @@ pub(super) fn say(note: &Note, handlers: &[crate::Handler]) {
         ),
         Note::LeaseExpired { handler, event } => tracing::warn!(
             handler = name(*handler), %event, "a handler lost its lease: what it did after that was not written"
+        ),
+        Note::Conflict { handler, event, identity, conflicts, retry_at } => tracing::debug!(
+            handler = name(*handler), %event, %identity, conflicts, %retry_at,
+            "state changed between a handler's read and its commit, the event is run again"
+        ),
+        Note::FailedAfterAck { handler, event, error } => tracing::warn!(
+            handler = name(*handler), %event, error,
+            "a handler failed after it had acknowledged its event: the event is done and not run again"
+        ),
+        Note::TimedOut { handler, event, timeout_ms, replaced: true } => tracing::warn!(
+            handler = name(*handler), %event, timeout_ms, "a handler did not answer in time: its try has failed"
+        ),
+        Note::TimedOut { handler, event, timeout_ms, replaced: false } => tracing::error!(
+            handler = name(*handler), %event, timeout_ms,
+            "a handler did not answer in time, and hanging_handlers_max others hang already: its place stays taken until it returns"
+        ),
+        Note::Overdue { handler, event } => tracing::warn!(
+            handler = name(*handler), %event,
+            "a handler has outlived its lease and still runs: it can commit nothing, and keeps its place; a timeout_ms would replace it"
+        ),
+        Note::CutByStop { handler, event } => tracing::warn!(
+            handler = name(*handler), %event, "a handler still ran when the grace time of the stop was over: its event is given back"
+        ),
+        Note::Returned { handler, event, after_ms } => tracing::info!(
+            handler = name(*handler), %event, after_ms, "a handler that was cut off has returned"
+        ),
+        Note::Snoozed { handler, event, snoozes, until, reason } => tracing::info!(
+            handler = name(*handler), %event, snoozes, %until, reason, "a handler snoozed an event"
+        ),
+        Note::Discarded { handler, event, reason } => tracing::warn!(
+            handler = name(*handler), %event, reason, "a handler discarded an event"
+        ),
+        Note::Paused { handler, paused: true } => {
+            tracing::warn!(handler = name(*handler), "a handler was paused from outside");
+        }
+        Note::Paused { handler, paused: false } => {
+            tracing::info!(handler = name(*handler), "a handler goes on");
+        }
+        Note::UnusedSettings { id } => {
+            tracing::warn!(
+                handler = id,
+                "the configuration has settings for a handler that this session does not run"
+            );
+        }
+        Note::Stranded { handler, stream, offset, due } => tracing::warn!(
+            handler = name(*handler), %stream, %offset, %due, "a claim ends too far ahead, it is ended now: was the wall clock set back?"
+        ),
+        Note::Backlog { handler, events } => tracing::warn!(
+            handler = name(*handler),
+            events,
+            "a handler that was never seen before begins with all events that are retained; with from = \"now\" it would begin with new ones"
+        ),
+        Note::DueSetAside { key } => tracing::error!(
+            key,
+            "a delayed event that was due cannot be read: its row is kept in the table kv, below quarantine/due/"
         ),
         Note::TooLarge { what, bytes, limit } => {
             tracing::error!(bytes, limit, "not written, the store takes less at once: {what}");

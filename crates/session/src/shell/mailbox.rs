@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millrace_claims::{CommitError, Input, RunId, StateChanges};
+use millrace_claims::{CommitError, Input, RunId};
 use millrace_model::StateCommit;
 
 pub(crate) type Answer = Result<Option<StateCommit>, CommitError>;
@@ -15,10 +15,10 @@ pub(crate) type Answer = Result<Option<StateCommit>, CommitError>;
 #[derive(Debug)]
 pub(crate) enum Mail {
     Input(Input),
-    /// A handler's `commit()`, and where it waits.
+    /// A handler's commit, and where it waits.
     Commit {
         run: RunId,
-        changes: StateChanges,
+        input: Input,
         reply: SyncSender<Answer>,
     },
 }

@@ -1,10 +1,14 @@
-//! The threads that call handlers: as many as `handler_concurrency`. The engine never starts more runs than that.
+//! The threads that call handlers: as many as `handler_concurrency`, and one more for each hanging handler whose place the
+//! engine has given away. The engine never starts more runs than that.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use millrace_claims::{Input, Run};
+use millrace_claims::{Input, Run, RunError, RunId};
+use millrace_model::Event;
+use tokio::sync::oneshot;
 
 use super::call::{Driver, call};
 use super::mailbox::{Mail, Mailbox};
@@ -12,27 +16,87 @@ use crate::context::{Core, Link};
 use crate::session::Session;
 use crate::typed::Handler;
 
+/// An async handler that was cut off ends as soon as its thread has the turn; this is how long an end waits for it.
+const CUT_WAIT: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(super) struct Pool {
+    shared: Shared,
+    threads: BTreeMap<u64, JoinHandle<()>>,
+    started: u64,
+}
+
+/// What every thread has.
+#[derive(Clone, Debug)]
+struct Shared {
+    session: Session,
+    handlers: Arc<[Handler]>,
+    mailbox: Arc<Mailbox>,
     jobs: Arc<Jobs>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Jobs {
-    queue: Mutex<(VecDeque<Run>, bool)>,
+    state: Mutex<State>,
+    /// There is a run, or the end has come.
     wake: Condvar,
+    /// A call has returned.
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Run>,
+    calls: BTreeMap<RunId, Call>,
+    threads: usize,
+    /// Threads that wait for runs beyond this many end.
+    idle_max: usize,
+    ended: bool,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Call {
+    thread: u64,
+    handler: usize,
+    event: Arc<Event>,
+    cut: Option<oneshot::Sender<()>>,
 }
 
 impl Jobs {
-    fn lock(&self) -> MutexGuard<'_, (VecDeque<Run>, bool)> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` at the end.
-    fn take(&self) -> Option<Run> {
-        let idle = |queue: &mut (VecDeque<Run>, bool)| queue.0.is_empty() && !queue.1;
-        self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner).0.pop_front()
+    /// The next run and what cuts it off. `None` at the end, or when there are threads enough without this one.
+    fn take(&self, thread: u64) -> Option<(Run, oneshot::Receiver<()>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(run) = state.queue.pop_front() {
+                let (cut, is_cut) = oneshot::channel();
+                let (handler, event) = (run.handler, run.event.clone());
+                state.calls.insert(run.run, Call { thread, handler, event, cut: Some(cut) });
+                return Some((run, is_cut));
+            }
+            if state.ended || state.free() > state.idle_max {
+                state.threads -= 1;
+                return None;
+            }
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Before the engine hears of it: a run that it starts then finds this thread free.
+    fn returned(&self, run: RunId) {
+        self.lock().calls.remove(&run);
+        self.returned.notify_all();
+    }
+}
+
+impl State {
+    /// Threads that are in no call.
+    fn free(&self) -> usize {
+        self.threads.saturating_sub(self.calls.len())
     }
 }
 
@@ -43,43 +107,125 @@ impl Pool {
         mailbox: &Arc<Mailbox>,
         threads: usize,
     ) -> std::io::Result<Pool> {
-        let mut pool = Pool { jobs: Arc::default(), threads: Vec::new() };
-        for number in 0..threads {
-            let (session, handlers, mailbox) = (session.clone(), handlers.clone(), mailbox.clone());
-            let jobs = pool.jobs.clone();
-            let thread = std::thread::Builder::new().name(format!("millrace-handler-{number}"));
-            pool.threads.push(thread.spawn(move || work(&jobs, &session, &handlers, &mailbox))?);
+        let (session, handlers, mailbox) = (session.clone(), handlers.clone(), mailbox.clone());
+        let shared = Shared { session, handlers, mailbox, jobs: Arc::default() };
+        shared.jobs.lock().idle_max = threads;
+        let mut pool = Pool { shared, threads: BTreeMap::new(), started: 0 };
+        for _ in 0..threads {
+            pool.add_thread()?;
         }
         Ok(pool)
     }
 
-    pub(super) fn give(&self, runs: Vec<Run>) {
+    fn add_thread(&mut self) -> std::io::Result<()> {
+        self.threads.retain(|_, thread| !thread.is_finished());
+        self.started += 1;
+        let (number, shared) = (self.started, self.shared.clone());
+        self.shared.jobs.lock().threads += 1;
+        let thread = std::thread::Builder::new().name(format!("millrace-handler-{number}"));
+        let spawned = thread.spawn(move || shared.work(number));
+        if spawned.is_err() {
+            self.shared.jobs.lock().threads -= 1;
+        }
+        self.threads.insert(number, spawned?);
+        Ok(())
+    }
+
+    pub(super) fn give(&mut self, runs: Vec<Run>) {
         let count = runs.len();
-        if count > 0 {
-            self.jobs.lock().0.extend(runs);
-            (0..count).for_each(|_| self.jobs.wake.notify_one());
+        if count == 0 {
+            return;
+        }
+        let mut state = self.shared.jobs.lock();
+        state.queue.extend(runs);
+        let missing = state.queue.len().saturating_sub(state.free());
+        drop(state);
+        (0..count).for_each(|_| self.shared.jobs.wake.notify_one());
+        for _ in 0..missing {
+            if let Err(error) = self.add_thread() {
+                tracing::error!(%error, "no thread in place of one whose handler hangs: its runs wait for the others");
+            }
         }
     }
-}
 
-impl Drop for Pool {
-    /// Handlers that run are waited for; what they commit from now on is refused.
-    fn drop(&mut self) {
-        self.jobs.lock().1 = true;
-        self.jobs.wake.notify_all();
-        for thread in self.threads.drain(..) {
+    /// Ends the call where its handler waits, if it is async.
+    pub(super) fn cut(&self, run: RunId) {
+        let mut state = self.shared.jobs.lock();
+        let cut = state.calls.get_mut(&run).and_then(|call| call.cut.take());
+        // Gone if the call has just returned.
+        let _ = cut.map(|cut| cut.send(()));
+        // Cut off before a thread was free for it: it is not called at all.
+        let queued = state.queue.iter().position(|queued| queued.run == run);
+        if let Some(queued) = queued {
+            state.queue.remove(queued);
+            drop(state);
+            let result = Err(RunError::Failed("never called".to_owned()));
+            self.shared.mailbox.push(Mail::Input(Input::Finished { run, result }));
+        }
+    }
+
+    /// Waits at most `patience` for calls to return, a little for async ones that were cut off, and leaves the others
+    /// behind. What they commit from now on is refused.
+    pub(super) fn end(mut self, patience: Duration) {
+        let jobs = self.shared.jobs.clone();
+        let mut state = jobs.lock();
+        state.ended = true;
+        jobs.wake.notify_all();
+        let handlers = &self.shared.handlers;
+        let is_async = |call: &Call| handlers.get(call.handler).is_some_and(Handler::is_async);
+        let running = |state: &mut State| !state.calls.is_empty();
+        state = wait(&jobs, state, patience, running);
+        for call in state.calls.values_mut() {
+            let _ = call.cut.take().map(|cut| cut.send(()));
+        }
+        state = wait(&jobs, state, CUT_WAIT, |state| state.calls.values().any(is_async));
+        for call in state.calls.values() {
+            let handler = handlers.get(call.handler).map_or("?", |handler| handler.id.as_str());
+            tracing::error!(
+                handler, event = %call.event.id,
+                "the session ends without a handler that has not returned: its thread is left behind, it can commit nothing"
+            );
+            self.threads.remove(&call.thread);
+        }
+        drop(state);
+        for thread in std::mem::take(&mut self.threads).into_values() {
             // Handlers' panics are caught; what is left to fail here has nobody to be reported to.
             let _ = thread.join();
         }
     }
 }
 
-fn work(jobs: &Jobs, session: &Session, handlers: &[Handler], mailbox: &Arc<Mailbox>) {
-    let mut driver = Driver::default();
-    while let Some(run) = jobs.take() {
-        let Some(handler) = handlers.get(run.handler) else { continue };
-        let core = Core::new(session.clone(), handler, &run, Link::Loop(mailbox.clone()));
-        let result = call(handler, core, &run, &mut driver);
-        mailbox.push(Mail::Input(Input::Finished { run: run.run, result }));
+impl Drop for Pool {
+    /// For a session that never ran: its threads end when they see it.
+    fn drop(&mut self) {
+        self.shared.jobs.lock().ended = true;
+        self.shared.jobs.wake.notify_all();
+    }
+}
+
+fn wait<'a>(
+    jobs: &Jobs,
+    state: MutexGuard<'a, State>,
+    patience: Duration,
+    condition: impl FnMut(&mut State) -> bool,
+) -> MutexGuard<'a, State> {
+    let waited = jobs.returned.wait_timeout_while(state, patience, condition);
+    waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+impl Shared {
+    fn work(self, thread: u64) {
+        let Shared { session, handlers, mailbox, jobs } = self;
+        let mut driver = Driver::default();
+        while let Some((run, cut)) = jobs.take(thread) {
+            let Some(handler) = handlers.get(run.handler) else {
+                jobs.returned(run.run);
+                continue;
+            };
+            let core = Core::new(session.clone(), handler, &run, Link::Loop(mailbox.clone()));
+            let result = call(handler, core, &run, &mut driver, cut);
+            jobs.returned(run.run);
+            mailbox.push(Mail::Input(Input::Finished { run: run.run, result }));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use millrace_claims::{Effect, Input, RunId, Worker};
-use millrace_store::{CommitNumber, StoreError, newest_commit};
+use millrace_store::{CommitNumber, Pace, StoreError, newest_commit};
 
 use super::committer::{Committer, Reply};
 use super::looks::{look, say};
@@ -31,6 +31,7 @@ pub(super) struct RunLoop {
     waiting: BTreeMap<RunId, SyncSender<Answer>>,
     watched: CommitNumber,
     watch_at: Instant,
+    pace: Pace,
     until_idle: bool,
     stopped: Option<Option<String>>,
 }
@@ -48,6 +49,9 @@ impl RunLoop {
             .map_err(SessionError::Thread)?;
         // The engine's first look is at everything.
         let watched = newest_commit(session.store())?;
+        let config = session.settings();
+        let busy = Duration::from_millis(config.wake_poll_ms.max(1));
+        let pace = Pace::new(busy, Duration::from_millis(config.wake_poll_idle_ms_max));
         Ok(RunLoop {
             session,
             committer,
@@ -58,6 +62,7 @@ impl RunLoop {
             waiting: BTreeMap::new(),
             watched,
             watch_at: Instant::now(),
+            pace,
             until_idle,
             stopped: None,
         })
@@ -75,6 +80,9 @@ impl RunLoop {
         // Handlers that still wait for an answer learn that there will be none.
         self.mailbox.end();
         self.waiting.clear();
+        // A session that stops has waited for its handlers already.
+        let grace = Duration::from_millis(self.session.settings().stop_grace_ms);
+        self.pool.end(if failed.is_some() { grace } else { Duration::ZERO });
         failed.map_or(Ok(()), |reason| Err(SessionError::Store(StoreError::Poisoned(reason))))
     }
 
@@ -85,9 +93,9 @@ impl RunLoop {
         for mail in post.mail {
             let input = match mail {
                 Mail::Input(input) => input,
-                Mail::Commit { run, changes, reply } => {
+                Mail::Commit { run, input, reply } => {
                     self.waiting.insert(run, reply);
-                    Input::Commit { run, commit: changes }
+                    input
                 }
             };
             self.worker.handle(now, input);
@@ -139,6 +147,7 @@ impl RunLoop {
                         self.worker.handle(self.session.clock().now(), Input::Seen { token, seen });
                     }
                     Effect::Run(run) => runs.push(run),
+                    Effect::Cut { run } => self.pool.cut(run),
                     Effect::Answer { run, result } => {
                         if let Some(reply) = self.waiting.remove(&run) {
                             // The handler's thread waits for nothing else; gone, it needs no answer.
@@ -156,11 +165,11 @@ impl RunLoop {
         }
     }
 
-    /// Tells the engine which topics have got events since the last look, by whomever. True if there were any, or if
-    /// there is more to look at right away.
+    /// Tells the engine which topics have got events since the last look, by whomever, and that events were delayed. True if
+    /// topics have got events, or if there is more to look at right away.
     fn watch(&mut self) -> bool {
-        let config = self.session.settings();
-        self.watch_at = Instant::now() + Duration::from_millis(config.wake_poll_ms.max(1));
+        // Should the look fail, the next one comes soon.
+        self.watch_at = Instant::now() + self.pace.busy();
         let changes = match self.session.store().watch(self.watched, WATCH_COMMITS_MAX) {
             Ok(changes) => changes,
             Err(error) => {
@@ -168,7 +177,10 @@ impl RunLoop {
                 return false;
             }
         };
-        if changes.last == self.watched {
+        let found = changes.last != self.watched;
+        let others = found || self.session.store().has_others();
+        self.watch_at = Instant::now() + self.pace.after(found, others);
+        if !found {
             return false;
         }
         // Commits, not what they appended: some append nothing.
@@ -176,6 +188,9 @@ impl RunLoop {
         self.watched = changes.last;
         if more {
             self.watch_at = Instant::now();
+        }
+        if changes.delayed || !changes.complete {
+            self.handle(Input::Delayed);
         }
         let namespace = self.session.namespace_name();
         let topics: BTreeSet<_> = changes

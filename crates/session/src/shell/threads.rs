@@ -19,7 +19,9 @@ use crate::typed::Handler;
 pub struct StopHandle(Arc<Mailbox>);
 
 impl StopHandle {
-    /// Running handlers are waited for, everything unstarted is given back without counting a try.
+    /// Running handlers are waited for, at most `stop_grace_ms`: what still runs then is cut off, and its event given back
+    /// like everything unstarted, without counting a try. A plain handler that does not return is left behind with its
+    /// thread, and can commit nothing any more.
     pub fn stop(&self) {
         self.0.push(Mail::Input(Input::Stop));
     }

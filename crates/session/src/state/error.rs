@@ -1,6 +1,6 @@
 //! What can go wrong with state, by what the caller has to do next.
 
-use millrace_model::{RowError, StateKind};
+use millrace_model::{Identity, RowError, StateKind};
 use millrace_store::StoreError;
 
 use super::schema::Drift;
@@ -49,6 +49,18 @@ pub enum StateError {
          or read it as history"
     )]
     Undecodable { type_name: &'static str, key: String, schema: u32, reason: String },
+    /// Nothing was written.
+    #[error("the update of {identity} gave back {other}: an update keeps the key")]
+    UpdateChangedKey { identity: Box<Identity>, other: Box<Identity> },
+    /// What stands was written under another schema than the one the program has. Nothing was written.
+    #[error("{identity} does not fit the program's type ({reason}): migrate it before it is updated")]
+    UpdateUndecodable { identity: Identity, reason: String },
+    /// Nothing was written.
+    #[error(
+        "this run has read too much to know whether {identity} was read before: get it once more before it is declared, \
+         or read the others through State::unchecked"
+    )]
+    ReadForgotten { identity: Identity },
     #[error(transparent)]
     Damaged(#[from] RowError),
     #[error(transparent)]

@@ -8,15 +8,19 @@ mod commits;
 mod edges;
 mod ends;
 mod error;
+mod fit;
 mod group;
 mod history;
 mod migrate;
 mod narrow;
+mod pending;
 mod query;
+mod reads;
 pub(crate) mod scan;
 mod schema;
 mod stored;
 mod top;
+mod type_history;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,14 +32,22 @@ use millrace_store::{KeyRange, Store};
 pub use commits::{CommitRecord, LIST_COMMITS_MAX};
 pub use edges::{Edge, Edges};
 pub use error::StateError;
+pub(crate) use fit::carry_over;
 pub use group::{GROUPS_MAX, Grouped};
 pub use history::Version;
 pub use migrate::{
     Commit, MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated, Migration, MigrationError, Plan, TypePlan,
 };
+pub(crate) use pending::{Apply, Origin};
+pub use pending::{Pending, Resolved};
 pub use query::{Pages, Query, ROWS_MAX};
-pub use schema::{Admitted, Drift, Pending, SchemaBook};
+pub use reads::{READ_BYTES_MAX, READS_MAX};
+pub use schema::{Admitted, Drift, SchemaBook};
 pub use stored::Stored;
+pub use type_history::{TypeHistory, TypeVersion};
+
+use reads::{Known, Reads};
+use scan::Found;
 
 use crate::typed::{Entity, Key, Relation, Stateful, entity_identity, relation_identity};
 
@@ -47,11 +59,39 @@ use crate::typed::{Entity, Key, Relation, Stateful, entity_identity, relation_id
 pub struct State {
     store: Arc<dyn Store>,
     namespace: Namespace,
+    /// Remembers what is read, if somebody's commit depends on it.
+    reads: Option<Arc<Reads>>,
 }
 
 impl State {
     pub fn new(store: Arc<dyn Store>, namespace: Namespace) -> State {
-        State { store, namespace }
+        State { store, namespace, reads: None }
+    }
+
+    /// The same state, of which everything that is read now is remembered.
+    pub(crate) fn tracked(&self) -> State {
+        State { reads: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// The same state; what is read through this does not count when a commit checks what was read.
+    #[must_use]
+    pub fn unchecked(&self) -> State {
+        State { reads: None, ..self.clone() }
+    }
+
+    pub(crate) fn reads(&self) -> Option<&Reads> {
+        self.reads.as_deref()
+    }
+
+    pub(crate) fn known(&self, key: &str) -> Known {
+        self.reads().map_or(Known::NotRead, |reads| reads.known(key))
+    }
+
+    /// For rows of the newest state that were given to the caller.
+    pub(crate) fn note_reads<'f>(&self, found: impl IntoIterator<Item = &'f Found>) {
+        if let Some(reads) = self.reads() {
+            found.into_iter().for_each(|found| reads.note(&found.key, found.head.as_ref()));
+        }
     }
 
     pub fn namespace(&self) -> &Namespace {
@@ -110,7 +150,15 @@ impl State {
         as_of: Option<StateCommit>,
     ) -> Result<Option<Stored<T>>, StateError> {
         let key = keys::identity(&self.namespace, identity);
-        scan::find(self.store(), &key, as_of)?.map(Stored::decode).transpose()
+        let found = scan::find(self.store(), &key, as_of)?;
+        match (&found, self.reads()) {
+            // The past does not change.
+            (_, Some(_)) if as_of.is_some() => {}
+            (Some(found), Some(reads)) => reads.note(&key, found.head.as_ref()),
+            (None, Some(reads)) => reads.note(&key, None),
+            (_, None) => {}
+        }
+        found.map(Stored::decode).transpose()
     }
 }
 

@@ -201,7 +201,16 @@ impl Select {
         if self.limit.is_none() && found.len() > rows_max {
             return Err(StateError::TooManyRows { limit: ROWS_MAX });
         }
-        Ok(found.into_iter().skip(self.offset).collect())
+        let given: Vec<Found> = found.into_iter().skip(self.offset).collect();
+        self.note_reads(&given);
+        Ok(given)
+    }
+
+    /// What the caller gets counts as read; what was only looked at does not, nor does the past.
+    fn note_reads(&self, given: &[Found]) {
+        if self.as_of.is_none() {
+            self.state.note_reads(given);
+        }
     }
 
     /// In the order of the table: the walk ends with the last row wanted.
@@ -247,6 +256,7 @@ impl<T: Stateful> Pages<T> {
         let page = self.select.first_rows(self.after.as_deref(), self.rows)?;
         self.done = page.len() < self.rows;
         self.after = page.last().map(|found| found.key.clone());
+        self.select.note_reads(&page);
         page.into_iter().map(Stored::decode).collect()
     }
 }

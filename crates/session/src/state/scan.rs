@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use bytes::Bytes;
 use millrace_model::{HeadRow, RowError, Space, StateCommit, VersionRow, keys};
 use millrace_store::{KeyRange, Row, Store, StoreError};
 use serde_json::Value;
@@ -20,6 +21,8 @@ pub(crate) struct Found {
     pub(crate) commit: StateCommit,
     pub(crate) schema: u32,
     pub(crate) fields: Value,
+    /// The row itself, of the newest state only.
+    pub(crate) head: Option<Bytes>,
 }
 
 pub(crate) type Visit<'v> = dyn FnMut(Found) -> Result<ControlFlow<()>, StateError> + 'v;
@@ -92,7 +95,7 @@ fn heads(
         }
         let HeadRow { fields, commit, schema } = HeadRow::decode(&key, &value)?;
         let fields = parse(&key, &fields)?;
-        each(Found { key, commit, schema, fields })
+        each(Found { key, commit, schema, fields, head: Some(value) })
     })
 }
 
@@ -130,7 +133,7 @@ fn emit(
 ) -> Result<ControlFlow<()>, StateError> {
     let VersionRow { fields: Some(fields), schema } = version else { return Ok(ControlFlow::Continue(())) };
     let fields = parse(&key, &fields)?;
-    each(Found { key, commit, schema, fields })
+    each(Found { key, commit, schema, fields, head: None })
 }
 
 /// Goes through the rows of a range; stops early when told to.

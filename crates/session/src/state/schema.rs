@@ -11,8 +11,10 @@ use millrace_store::KeyRange;
 
 use super::State;
 use super::error::{StateError, kind_name};
+use super::fit::{self, Carried};
+use super::pending::Resolved;
 use super::scan;
-use crate::typed::{Declared, Schema, Stateful, last_wins};
+use crate::typed::{Schema, Stateful};
 
 /// How the program's type differs from the stored one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,19 +28,14 @@ pub struct Drift {
     pub changed_fields: Vec<(String, String, String)>,
 }
 
-/// What `ensure` and `retract` have queued up until the next commit.
-#[derive(Clone, Debug, Default)]
-pub struct Pending {
-    intents: Vec<Intent>,
-    schemas: BTreeMap<(StateKind, &'static str), Schema>,
-}
-
 /// What a commit needs: intents with their schema versions, one per identity, and what keeps them true.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Admitted {
     pub intents: Vec<Intent>,
     pub checks: Vec<Check>,
     pub ops: Vec<Op>,
+    /// Fields that the program's types lack and that must stay as they are.
+    pub(crate) carried: Carried,
 }
 
 /// The schemas a session has seen. A commit that is refused by one of the checks made here means that somebody else
@@ -48,72 +45,29 @@ pub struct SchemaBook {
     known: BTreeMap<(StateKind, &'static str), (Bytes, SchemaRow)>,
 }
 
-impl Pending {
-    /// Two types of one name would take turns in calling each other drifted.
-    pub fn push(&mut self, declared: Declared) -> Result<(), StateError> {
-        let Declared { kind, schema, intents } = declared;
-        let type_name = schema.type_name;
-        let known = self.schemas.entry((kind, type_name)).or_insert_with(|| schema.clone());
-        if *known != schema {
-            return Err(StateError::NameShared { kind: kind_name(kind), type_name: type_name.to_owned() });
-        }
-        self.intents.extend(intents);
-        Ok(())
-    }
-
-    /// What was declared later comes behind.
-    pub fn append(&mut self, later: Pending) -> Result<(), StateError> {
-        for ((kind, type_name), schema) in later.schemas {
-            let known = self.schemas.entry((kind, type_name)).or_insert_with(|| schema.clone());
-            if *known != schema {
-                return Err(StateError::NameShared {
-                    kind: kind_name(kind),
-                    type_name: type_name.to_owned(),
-                });
-            }
-        }
-        self.intents.extend(later.intents);
-        Ok(())
-    }
-
-    /// As they were declared, doubles included.
-    pub fn len(&self) -> usize {
-        self.intents.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.intents.is_empty()
-    }
-
-    pub fn clear(&mut self) {
-        self.intents.clear();
-        self.schemas.clear();
-    }
-}
-
 impl SchemaBook {
-    /// Looks the schemas up (once per type) and refuses types that have drifted. `pending` stays as it is.
-    pub fn admit(&mut self, state: &State, pending: &Pending) -> Result<Admitted, StateError> {
-        match self.admit_as_known(state, pending) {
+    /// Looks the schemas up (once per type) and refuses types that have drifted.
+    pub fn admit(&mut self, state: &State, resolved: &Resolved) -> Result<Admitted, StateError> {
+        match self.admit_as_known(state, resolved) {
             // What is remembered may be out of date: nobody is refused by memory alone.
             Err(StateError::SchemaOutdated(_) | StateError::MigrationUnfinished { .. }) => {
                 self.forget();
-                self.admit_as_known(state, pending)
+                self.admit_as_known(state, resolved)
             }
             answer => answer,
         }
     }
 
-    fn admit_as_known(&mut self, state: &State, pending: &Pending) -> Result<Admitted, StateError> {
+    fn admit_as_known(&mut self, state: &State, resolved: &Resolved) -> Result<Admitted, StateError> {
         let mut admitted = Admitted::default();
         let mut versions = BTreeMap::new();
         let mut drifts = Vec::new();
-        for (&(kind, name), schema) in &pending.schemas {
+        for (&(kind, name), schema) in &resolved.schemas {
             let key = keys::state_type(state.namespace(), kind, name);
             let Some((value, row)) = self.find(state, kind, name, &key)? else {
                 // The commit's own number is not known yet, but no row of this type can be older than the next one.
                 let since = StateCommit(state.head()?.0 + 1);
-                let row = SchemaRow { version: 1, fields: schema.fields.clone(), since, rewriting: false };
+                let row = first_row(schema, 1, since);
                 admitted.checks.push(Check::Absent { space: Space::Schemas, key: key.clone() });
                 admitted.ops.push(Op::Put { space: Space::Schemas, key, value: row.encode() });
                 versions.insert((kind, name), 1);
@@ -123,14 +77,25 @@ impl SchemaBook {
                 let type_name = name.to_owned();
                 return Err(StateError::MigrationUnfinished { type_name, version: row.version });
             }
-            drifts.extend(Drift::between(kind, row, schema));
-            admitted.checks.push(Check::Equals { space: Space::Schemas, key, value: value.clone() });
+            let drift = Drift::between(kind, row, schema);
+            let space = Space::Schemas;
+            admitted.checks.push(Check::Equals { space, key: key.clone(), value: value.clone() });
             versions.insert((kind, name), row.version);
+            let lacked = fit::carried(row, schema);
+            if drift.is_none() && !lacked.is_empty() {
+                admitted.carried.insert((kind, name.to_owned()), lacked);
+            }
+            if let Some(row) = fit::extended(row, schema).filter(|_| drift.is_none()) {
+                admitted.ops.push(Op::Put { space, key, value: row.encode() });
+                // Read again next time, when this has been written.
+                self.known.remove(&(kind, name));
+            }
+            drifts.extend(drift);
         }
         if !drifts.is_empty() {
             return Err(StateError::SchemaOutdated(drifts));
         }
-        admitted.intents = last_wins(pending.intents.clone());
+        admitted.intents.clone_from(&resolved.intents);
         for intent in &mut admitted.intents {
             let of_type = (intent.identity.kind(), intent.identity.type_name());
             intent.schema = versions.get(&of_type).copied().unwrap_or(0);
@@ -176,6 +141,18 @@ impl State {
     }
 }
 
+/// The schema of a version that begins with this type.
+pub(crate) fn first_row(schema: &Schema, version: u32, since: StateCommit) -> SchemaRow {
+    SchemaRow {
+        version,
+        fields: schema.fields.clone(),
+        shapes: schema.shapes.clone(),
+        optional: schema.optional.clone(),
+        since,
+        ..SchemaRow::default()
+    }
+}
+
 /// Where a version goes when another takes its place: history was written under it.
 pub(crate) fn archived_schema(key: &str, version: u32) -> String {
     format!("{key}//{version:08x}")
@@ -186,26 +163,6 @@ fn archived_schemas(key: &str) -> KeyRange {
 }
 
 impl Drift {
-    pub(crate) fn between(kind: StateKind, stored: &SchemaRow, current: &Schema) -> Option<Drift> {
-        let (old, new) = (&stored.fields, &current.fields);
-        let missing_in = |from: &BTreeMap<String, String>, of: &BTreeMap<String, String>| -> Vec<String> {
-            of.keys().filter(|name| !from.contains_key(*name)).cloned().collect()
-        };
-        let changed = new.iter().filter_map(|(name, spelled)| {
-            let before = old.get(name).filter(|before| *before != spelled)?;
-            Some((name.clone(), before.clone(), spelled.clone()))
-        });
-        let drift = Drift {
-            kind,
-            type_name: current.type_name.to_owned(),
-            stored_version: stored.version,
-            added_fields: missing_in(old, new),
-            removed_fields: missing_in(new, old),
-            changed_fields: changed.collect(),
-        };
-        (old != new).then_some(drift)
-    }
-
     pub(crate) fn list(drifts: &[Drift]) -> String {
         drifts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }

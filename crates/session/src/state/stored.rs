@@ -33,7 +33,7 @@ impl<T> Deref for Stored<T> {
 
 impl<T: Stateful> Stored<T> {
     pub(crate) fn decode(found: Found) -> Result<Stored<T>, StateError> {
-        let Found { key, commit, schema, fields } = found;
+        let Found { key, commit, schema, fields, .. } = found;
         match serde_json::from_value(fields) {
             Ok(value) => Ok(Stored { value, commit, schema }),
             Err(error) => {

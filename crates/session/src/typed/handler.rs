@@ -5,10 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use millrace_claims::HandlerSettings;
 use millrace_model::JsonText;
 
 use super::event::Event;
 use super::names::EventName;
+use super::outcome::HandlerOutcome;
 use crate::context::{Core, HandlerContext};
 
 /// Whatever a handler may fail with. Its text is kept with the claim and in the dead letter.
@@ -34,6 +36,8 @@ pub enum Called {
     Failed(HandlerError),
     /// The payload does not fit the handler's event type: no retry will change that.
     Undecodable(String),
+    /// The handler said itself what is to become of the event.
+    Ended(HandlerOutcome),
 }
 
 type SyncCall = dyn Fn(Core, &JsonText) -> (Core, Called) + Send + Sync;
@@ -53,6 +57,8 @@ pub struct Handler {
     /// Higher runs first among the handlers of a session.
     pub priority: i32,
     pub start: Start,
+    /// What holds for this handler alone; `Config::handlers` may say otherwise.
+    pub settings: HandlerSettings,
     name: EventName,
     call: Call,
 }
@@ -66,9 +72,9 @@ pub trait HandlerSpec {
     fn handler() -> Handler;
 }
 
-/// What a handler function may return: nothing, or a result with any error.
+/// What a handler function may return: nothing, an outcome, or a result of one of them with any error.
 #[diagnostic::on_unimplemented(
-    message = "a handler returns `()` or a `Result<(), E>` with an error `E`, not `{Self}`"
+    message = "a handler returns `()`, a `HandlerOutcome`, or a `Result` of one of them with an error, not `{Self}`"
 )]
 pub trait IntoHandlerResult {
     fn into_handler_result(self) -> HandlerResult;
@@ -128,7 +134,8 @@ impl Handler {
 
     fn new<E: Event>(id: String, call: Call) -> Handler {
         let name = EventName::of::<E>();
-        Handler { id, event_type: E::TYPE, priority: 100, start: Start::Earliest, name, call }
+        let (start, settings) = (Start::Earliest, HandlerSettings::default());
+        Handler { id, event_type: E::TYPE, priority: 100, start, settings, name, call }
     }
 
     /// The type it takes.
@@ -148,20 +155,26 @@ impl Handler {
         self
     }
 
+    #[must_use]
+    pub fn with_settings(mut self, settings: HandlerSettings) -> Handler {
+        self.settings = settings;
+        self
+    }
+
     pub fn is_async(&self) -> bool {
         matches!(self.call, Call::Async(_))
     }
 
-    /// Decodes the payload and runs the function to its end. `drive` waits for the future of an async handler; for
-    /// a plain one it is not called.
+    /// Decodes the payload and runs the function to its end. `drive` waits for the future of an async handler, or gives
+    /// it up and returns `None`; for a plain one it is not called.
     pub fn run(
         &self,
         core: Core,
         payload: &JsonText,
-        drive: impl FnOnce(LocalFuture<'static, (Core, Called)>) -> (Core, Called),
-    ) -> (Core, Called) {
+        drive: impl FnOnce(LocalFuture<'static, (Core, Called)>) -> Option<(Core, Called)>,
+    ) -> Option<(Core, Called)> {
         match &self.call {
-            Call::Sync(call) => call(core, payload),
+            Call::Sync(call) => Some(call(core, payload)),
             Call::Async(call) => drive(call(core, payload.clone())),
         }
     }
@@ -174,18 +187,22 @@ fn decode<E: Event>(payload: &JsonText) -> Result<E, String> {
 fn called(result: HandlerResult) -> Called {
     match result {
         Ok(()) => Called::Succeeded,
-        Err(error) => Called::Failed(error),
+        Err(error) => match HandlerOutcome::of(&*error) {
+            Some(outcome) => Called::Ended(outcome.clone()),
+            None => Called::Failed(error),
+        },
     }
 }
 
 impl fmt::Debug for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Handler { id, event_type, priority, start, .. } = self;
+        let Handler { id, event_type, priority, start, settings, .. } = self;
         f.debug_struct("Handler")
             .field("id", id)
             .field("event_type", event_type)
             .field("priority", priority)
             .field("start", start)
+            .field("settings", settings)
             .field("is_async", &self.is_async())
             .finish()
     }

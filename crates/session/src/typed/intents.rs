@@ -1,6 +1,4 @@
-//! From typed state to intents: one per identity, the last one wins.
-
-use std::collections::BTreeMap;
+//! From typed state to intents.
 
 use millrace_model::{Identity, Intent, StateKind};
 
@@ -94,7 +92,7 @@ pub fn relation_identity<R: Relation>(left: impl Key, right: impl Key, instance:
     }
 }
 
-fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
+pub(super) fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
     let identity = state.identity();
     check_keys::<T>(&identity)?;
     let unwritable = |source| StateError::Unwritable { type_name: T::TYPE.to_owned(), source };
@@ -107,22 +105,7 @@ fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
     Ok(Intent { identity, fields: Some(fields), schema: 0 })
 }
 
-/// Keeps the place of the first intent of an identity and the content of its last.
-pub fn last_wins(intents: Vec<Intent>) -> Vec<Intent> {
-    let mut place: BTreeMap<Identity, usize> = BTreeMap::new();
-    let mut kept: Vec<Intent> = Vec::with_capacity(intents.len());
-    for intent in intents {
-        if let Some(&at) = place.get(&intent.identity) {
-            kept[at] = intent;
-        } else {
-            place.insert(intent.identity.clone(), kept.len());
-            kept.push(intent);
-        }
-    }
-    kept
-}
-
-fn check_keys<T: Stateful>(identity: &Identity) -> Result<(), StateError> {
+pub(super) fn check_keys<T: Stateful>(identity: &Identity) -> Result<(), StateError> {
     let type_name = identity.type_name();
     let keys: &[(&'static str, &str)] = match identity {
         Identity::Entity { key, .. } => &[("key", key)],

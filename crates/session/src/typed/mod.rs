@@ -10,8 +10,11 @@ mod handler;
 mod intents;
 mod lists;
 mod names;
+mod outcome;
 mod outgoing;
 mod schema;
+mod shape;
+mod update;
 
 pub use canonical::{CanonicalError, canonical, canonical_text};
 pub use dead_lettered::DeadLettered;
@@ -23,10 +26,10 @@ pub(crate) use filter::{Node, compare};
 pub use handler::{
     Called, Handler, HandlerError, HandlerResult, HandlerSpec, IntoHandlerResult, LocalFuture, Start,
 };
-pub use intents::{
-    Declared, IntoIntents, KEY_BYTES_MAX, Many, One, entity_identity, last_wins, relation_identity,
-};
+pub use intents::{Declared, IntoIntents, KEY_BYTES_MAX, Many, One, entity_identity, relation_identity};
 pub use names::EventName;
 pub(crate) use names::EventNames;
+pub use outcome::{HandlerOutcome, OutcomeExt};
 pub use outgoing::{EventError, EventOptions, IntoOutgoing, Outgoing, WithOptions};
-pub use schema::Schema;
+pub use schema::{Schema, SchemaField};
+pub(crate) use update::apply_to;

@@ -1,8 +1,9 @@
 //! An event on its way into the store: checked, spelled, and no longer typed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use millrace_model::{JsonText, NameError, Priority, TopicName};
+use millrace_model::{DeliverAt, EventId, IdError, JsonText, NameError, Priority, Timestamp, TopicName};
 
 use super::canonical::{CanonicalError, canonical};
 use super::event::Event;
@@ -15,6 +16,10 @@ pub struct EventOptions {
     pub priority: Option<i32>,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
+    /// In place of one that Millrace makes: an event with the same id is stored once.
+    pub id: Option<String>,
+    /// When it is stored. `None` = with its commit.
+    pub deliver_at: Option<DeliverAt>,
 }
 
 /// An event together with options for this one.
@@ -37,6 +42,27 @@ impl<E: Event> WithOptions<E> {
         self
     }
 
+    /// As [`Event::with_id`].
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.options.id = Some(id.into());
+        self
+    }
+
+    /// As [`Event::with_delay`].
+    #[must_use]
+    pub fn with_delay(mut self, delay: Duration) -> Self {
+        self.options.deliver_at = Some(after(delay));
+        self
+    }
+
+    /// As [`Event::deliver_at`].
+    #[must_use]
+    pub fn deliver_at(mut self, at: Timestamp) -> Self {
+        self.options.deliver_at = Some(DeliverAt::At(at));
+        self
+    }
+
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.headers.insert(name.into(), value.into());
@@ -54,6 +80,10 @@ pub struct Outgoing {
     pub payload: JsonText,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
+    /// `None` = one that Millrace makes.
+    pub id: Option<EventId>,
+    /// `None` = with its commit.
+    pub deliver_at: Option<DeliverAt>,
 }
 
 /// An event that may not be enqueued. Nothing was written.
@@ -71,6 +101,18 @@ pub enum EventError {
         "the event type `{event_type}` is no name for a topic ({source}): give it another by #[event(name = \"..\")]"
     )]
     BadType { event_type: &'static str, source: NameError },
+    #[error("the id of the event `{event_type}` is not usable: {source}")]
+    BadId { event_type: &'static str, source: IdError },
+    /// A handler's events have ids of their own, by which a retry stores nothing twice.
+    #[error(
+        "the event `{event_type}` brings an id: only events outside of handlers and schedules may, leave it out"
+    )]
+    OwnId { event_type: &'static str },
+    /// A schedule says itself when its events come.
+    #[error(
+        "the event `{event_type}` is delayed: events of schedules may not be, change the schedule's time"
+    )]
+    Delayed { event_type: &'static str },
     #[error(
         "two types of this program derive the event name `{event_type}`: {first} and {second}; give one of them another \
          by #[event(name = \"..\")], or say this one by hand if they are meant to be the same events"
@@ -99,6 +141,36 @@ impl<E: Event> IntoOutgoing for WithOptions<E> {
     }
 }
 
+/// Several events of different types in one list: make each of them `Outgoing` first.
+impl IntoOutgoing for Outgoing {
+    fn into_outgoing(self) -> Result<Outgoing, EventError> {
+        Ok(self)
+    }
+}
+
+impl Outgoing {
+    /// Refuses an id that the author brought, where Millrace has to give one.
+    pub(crate) fn without_own_id(self) -> Result<Outgoing, EventError> {
+        match self.id {
+            Some(_) => Err(EventError::OwnId { event_type: self.name.event_type }),
+            None => Ok(self),
+        }
+    }
+
+    /// Refuses an event that is delayed, where its time is given otherwise.
+    pub(crate) fn without_delay(self) -> Result<Outgoing, EventError> {
+        match self.deliver_at {
+            Some(_) => Err(EventError::Delayed { event_type: self.name.event_type }),
+            None => Ok(self),
+        }
+    }
+}
+
+/// Whole milliseconds, and never less than was asked for.
+pub(super) fn after(delay: Duration) -> DeliverAt {
+    DeliverAt::AfterMs(u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
 fn outgoing<E: Event>(event: &E, options: EventOptions) -> Result<Outgoing, EventError> {
     let event_type = E::TYPE;
     let topic = TopicName::new(event_type).map_err(|source| EventError::BadType { event_type, source })?;
@@ -106,7 +178,9 @@ fn outgoing<E: Event>(event: &E, options: EventOptions) -> Result<Outgoing, Even
     // Better refused here, where somebody can mend it, than dead-lettered in every handler.
     serde_json::from_str::<E>(payload.as_str())
         .map_err(|error| EventError::Unreadable { event_type, reason: error.to_string() })?;
-    let EventOptions { priority, key, headers } = options;
+    let EventOptions { priority, key, headers, id, deliver_at } = options;
+    let id = id.map(|id| EventId::parse(&id)).transpose();
+    let id = id.map_err(|source| EventError::BadId { event_type, source })?;
     let (name, priority) = (EventName::of::<E>(), Priority(priority.unwrap_or(E::PRIORITY)));
-    Ok(Outgoing { name, topic, priority, payload, key, headers })
+    Ok(Outgoing { name, topic, priority, payload, key, headers, id, deliver_at })
 }

@@ -1,18 +1,64 @@
 //! What a type looks like, in words that can be stored and compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Field names, as they stand in JSON, and how the type of each is spelled in the source. The spelling is all that is
-/// compared: `String` and `std::string::String` differ, and changes inside a type that a field names are not seen.
+use serde::de::DeserializeOwned;
+
+use super::shape::field_shapes;
+
+/// The fields of a type under their names in JSON.
+///
+/// Types are compared by the shapes of their fields (what `Deserialize` takes, nested types included). Where one side has
+/// none, because it was stored by an older version or written by hand, spellings are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     pub type_name: &'static str,
+    /// How the type of each field is spelled in the source, with the field's role: `String as key`.
     pub fields: BTreeMap<String, String>,
+    /// The shape of each field, with its role.
+    pub shapes: BTreeMap<String, String>,
+    /// Fields that are read also if they are not there: `Option`s and those with `#[serde(default)]`.
+    pub optional: BTreeSet<String>,
+}
+
+/// A field as the derive knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct SchemaField {
+    pub name: &'static str,
+    pub spelled: &'static str,
+    /// `key`, `left key of User` and so on; empty for a plain field.
+    pub role: &'static str,
+    /// It has `#[serde(default)]`.
+    pub defaulted: bool,
+    /// serde reads it by a function of the user's: that it is an `Option` does not make it optional.
+    pub custom: bool,
 }
 
 impl Schema {
+    /// From spellings alone.
     pub fn new(type_name: &'static str, fields: &[(&str, &str)]) -> Schema {
         let fields = fields.iter().map(|&(name, spelled)| (name.to_owned(), spelled.to_owned())).collect();
-        Schema { type_name, fields }
+        Schema { type_name, fields, shapes: BTreeMap::new(), optional: BTreeSet::new() }
+    }
+
+    /// With shapes, which are found by watching how the type is read.
+    pub fn of<T: DeserializeOwned>(type_name: &'static str, fields: &[SchemaField]) -> Schema {
+        let mut found = field_shapes::<T>();
+        let mut schema = Schema::new(type_name, &[]);
+        for field in fields {
+            let with_role = |text: &str| match field.role {
+                "" => text.to_owned(),
+                role => format!("{text} as {role}"),
+            };
+            let name = field.name.to_owned();
+            schema.fields.insert(name.clone(), with_role(field.spelled));
+            let shape = found.remove(field.name);
+            let is_option = shape.as_ref().is_some_and(|shape| shape.starts_with("option "));
+            if field.defaulted || (is_option && !field.custom) {
+                schema.optional.insert(name.clone());
+            }
+            schema.shapes.extend(shape.map(|shape| (name, with_role(&shape))));
+        }
+        schema
     }
 }

@@ -1,12 +1,15 @@
 //! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them, and writes rows of
 //! another engine in between.
 
+use std::sync::Arc;
+
 use millrace_bus::{From, Request};
 use millrace_model::{Namespace, Offset, Op, Partition, Space, Timestamp, TopicPatch, keys};
 
 use super::{Desk, Note};
 use crate::dice::Dice;
 use crate::fault::Fault;
+use crate::payload::forbidding;
 use crate::plan::Plan;
 
 const CREATE: Note = Note(0);
@@ -20,23 +23,31 @@ pub(crate) struct Admin {
     /// Thrown apart, so that rows do not shift the other draws.
     row_dice: Dice,
     rows: u64,
+    /// Also apart.
+    schema_dice: Dice,
 }
 
 impl Admin {
-    pub(crate) fn new(dice: Dice, row_dice: Dice, plan: Plan) -> Admin {
-        Admin { dice, plan, grown: 0, row_dice, rows: 0 }
+    pub(crate) fn new(dice: Dice, row_dice: Dice, schema_dice: Dice, plan: Plan) -> Admin {
+        Admin { dice, plan, grown: 0, row_dice, rows: 0, schema_dice }
     }
 
     pub(crate) fn wake(&mut self, desk: &mut Desk, note: Note) {
         if note == CREATE {
             // Only once: what a crash takes away is created on first use, with the defaults.
             for topic in &self.plan.topics {
-                desk.call(Request::CreateTopic { topic: topic.key.clone(), config: topic.config.clone() });
+                desk.call(Request::CreateTopic {
+                    topic: topic.key.clone(),
+                    settings: topic.config.clone().into(),
+                });
             }
         } else if desk.up && !desk.calm {
             self.look(desk);
             if self.row_dice.chance(400) {
                 self.write(desk);
+            }
+            if self.schema_dice.chance(self.plan.schema_changes) {
+                self.set_schema(desk);
             }
         }
         let pause_ms = self.dice.between(50, 300);
@@ -91,6 +102,20 @@ impl Admin {
             ops.push(Op::Delete { space, key: key(self.rows.saturating_sub(self.row_dice.between(1, 5))) });
         }
         desk.call(Request::Write { ops, durability: None });
+    }
+
+    /// One that forbids events of the past or one that is about to come; or none at all.
+    fn set_schema(&mut self, desk: &mut Desk) {
+        let Some(topic) = self.schema_dice.pick(&self.plan.topics).map(|topic| topic.key.clone()) else {
+            return;
+        };
+        let (small, soon) =
+            (self.schema_dice.between(3, 40), desk.newest_event() + self.schema_dice.between(1, 3));
+        let factor = if self.schema_dice.chance(300) { small } else { soon };
+        let schema = self.schema_dice.chance(600).then(|| Arc::new(forbidding(factor)));
+        let force_schema = self.schema_dice.chance(200);
+        let patch = TopicPatch { schema: Some(schema), force_schema, ..TopicPatch::default() };
+        desk.call(Request::PatchTopic { topic, patch });
     }
 
     fn seek(&mut self, desk: &mut Desk) {

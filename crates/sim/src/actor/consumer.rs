@@ -108,7 +108,9 @@ impl Consumer {
     }
 
     fn subscribe(&mut self, desk: &mut Desk, conn: ConnId, which: usize, reset: bool) {
-        let Some(GroupPlan { seat, mut filter, mode, .. }) = self.plans.get(which).cloned() else { return };
+        let Some(GroupPlan { seat, mut filter, mode, sticky, .. }) = self.plans.get(which).cloned() else {
+            return;
+        };
         let from = match self.dice.below(8) {
             0..4 => Some(From::Earliest),
             4 => Some(From::Latest),
@@ -129,7 +131,8 @@ impl Consumer {
             from: if reset { from.or(Some(From::Earliest)) } else { from },
             reset,
             max_inflight: self.dice.chance(900).then_some(self.window),
-            ack_mode: mode,
+            ack_mode: Some(mode),
+            sticky,
             filter,
         };
         self.subscribing.insert(desk.send(conn, Request::Subscribe(subscribe)), which);
@@ -278,7 +281,8 @@ impl Consumer {
 
     pub(crate) fn leave(&mut self, desk: &mut Desk) {
         if let Some(conn) = self.conn {
-            desk.tell(Input::Close { conn });
+            // Now and then the server closes the connection, not its client.
+            desk.tell(if self.dice.chance(200) { Input::Evict { conn } } else { Input::Close { conn } });
         }
         self.dropped(desk);
     }

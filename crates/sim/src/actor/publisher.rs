@@ -1,9 +1,9 @@
 //! A publisher: single events, batches, delayed events, and the same again when the confirmation did not come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use millrace_bus::{ConnId, Publish, PublishBatch, Reply, ReplyTo, Request};
+use millrace_bus::{BusError, ConnId, Publish, PublishBatch, Reply, ReplyTo, Request};
 use millrace_model::{DeliverAt, EventBody, EventId, Headers, NewEvent, TopicKey};
 
 use super::{Desk, Note};
@@ -12,6 +12,8 @@ use crate::fault::Fault;
 use crate::payload::payload;
 
 const GO_ON: Note = Note(0);
+/// Confirmed requests that may be sent once more.
+const CONFIRMED_MAX: usize = 32;
 /// Delayed events lie at most this far ahead, so that the calm at the end sees them all.
 pub(crate) const DELAY_MS_MAX: u64 = 4000;
 
@@ -24,11 +26,21 @@ pub(crate) struct Publisher {
     unconfirmed: BTreeMap<ReplyTo, Request>,
     /// What brought an id and was not confirmed: it is safe to send again, and sent until it is confirmed.
     resend: Vec<Request>,
+    /// What brought an id and was confirmed, the oldest first.
+    confirmed: VecDeque<Request>,
 }
 
 impl Publisher {
     pub(crate) fn new(dice: Dice, topics: Vec<TopicKey>, pause_ms_max: u64) -> Publisher {
-        Publisher { dice, topics, pause_ms_max, conn: None, unconfirmed: BTreeMap::new(), resend: Vec::new() }
+        Publisher {
+            dice,
+            topics,
+            pause_ms_max,
+            conn: None,
+            unconfirmed: BTreeMap::new(),
+            resend: Vec::new(),
+            confirmed: VecDeque::new(),
+        }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -53,6 +65,13 @@ impl Publisher {
         }
         if desk.calm {
             return;
+        }
+        // A client that starts again from an old list of what it has to send.
+        if self.dice.chance(40)
+            && let Some(request) = self.confirmed.pop_front()
+        {
+            desk.count(Fault::Resent);
+            return self.publish(desk, conn, request);
         }
         let Some(topic) = self.dice.pick(&self.topics).cloned() else { return };
         let request = match self.dice.below(10) {
@@ -103,8 +122,17 @@ impl Publisher {
 
     pub(crate) fn replied(&mut self, to: ReplyTo, reply: &Reply) {
         let Some(request) = self.unconfirmed.remove(&to) else { return };
-        if matches!(reply, Reply::Refused(_)) {
-            self.resend.extend(has_ids(&request).then_some(request));
+        if !has_ids(&request) {
+            return;
+        }
+        match reply {
+            // What does not match will not match the next time either.
+            Reply::Refused(BusError::SchemaMismatch { .. }) => {}
+            Reply::Refused(_) => self.resend.push(request),
+            _ => {
+                self.confirmed.push_back(request);
+                self.confirmed.truncate(CONFIRMED_MAX);
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! Attempts are true: what a delivery says is what was durable when the server started plus the sends since then
-//! that were not given back,
+//! that were not given back; what becomes durable is no more than the attempts that have ended,
 //! never more than the sends that happened, never more than the topic allows.
 
 use millrace_model::{CursorRow, Offset, Op, Space, TryRow};
@@ -31,10 +31,11 @@ impl Checker for Attempts {
                     let Op::Put { space: Space::Tries, key, value } = op else { continue };
                     let Some((spot, offset)) = Spot::parse_attempt(key) else { continue };
                     let claimed = TryRow::decode(key, value).map_or(0, |row| row.attempts);
-                    let sends = facts.traffic.item(&spot, offset).map_or(0, |item| item.sends);
-                    if claimed > sends {
+                    let item = facts.traffic.item(&spot, offset);
+                    let ended = item.map_or(0, |item| item.attempts_ended_max(facts.now_ms));
+                    if claimed > ended {
                         return Err(format!(
-                            "{spot} at {offset} has {claimed} durable attempts after {sends} sends"
+                            "{spot} at {offset} has {claimed} durable attempts, {ended} have ended"
                         ));
                     }
                 }
@@ -107,7 +108,7 @@ fn started(facts: &Facts) -> Result<(), String> {
     for (spot, items) in &facts.traffic.items {
         let row = facts.ledger.cursor(spot);
         for (offset, item) in items.iter().filter(|(offset, _)| !is_done(&row, **offset)) {
-            let sends = item.sends.saturating_sub(u32::from(item.cut_short));
+            let sends = item.sends.saturating_sub(item.given_back + u32::from(item.cut_short));
             let known = facts.ledger.durable_attempts(spot, *offset);
             if known > sends {
                 return Err(format!(

@@ -1,6 +1,7 @@
 //! There is never ready work while everyone sleeps: when an event can be delivered and a member has room and credits,
 //! the engine has delivered it.
 
+use millrace_bus::ConnId;
 use millrace_model::{Offset, Partition, TopicKey};
 
 use super::Checker;
@@ -8,7 +9,7 @@ use crate::facts::Facts;
 use crate::ledger::is_done;
 use crate::place::{Seat, Spot};
 use crate::seen::Seen;
-use crate::traffic::Acked;
+use crate::traffic::{Acked, Conn};
 
 /// By then the engine must know what another process appended: a few looks around, a lookup that failed and one more.
 const NEIGHBOUR_HEARD_MS: u64 = 1000;
@@ -31,10 +32,11 @@ impl Checker for Awake {
         };
         let seats = facts.ledger.groups.keys().filter(|seat| !facts.traffic.is_moving(seat));
         for seat in seats.filter(|seat| heard(&seat.topic)) {
-            let Some(conn) = with_room(facts, seat) else { continue };
+            let sticky = facts.sticky.contains(seat);
+            let Some(conn) = with_room(facts, seat, sticky) else { continue };
             let partitions = facts.ledger.topics.get(&seat.topic).map_or(0, |config| config.partitions);
             for spot in (0..partitions).map(|partition| seat.spot(Partition(partition))) {
-                if let Some(offset) = ready(facts, &spot) {
+                if let Some(offset) = ready(facts, &spot, sticky) {
                     return Err(format!("{spot} at {offset} is ready, {conn} has room, and everyone sleeps"));
                 }
             }
@@ -43,25 +45,41 @@ impl Checker for Awake {
     }
 }
 
-fn with_room(facts: &Facts, seat: &Seat) -> Option<String> {
-    let mut conns =
-        facts.traffic.conns.iter().filter(|(_, conn)| conn.closed_in_turn.is_none() && !conn.congested);
-    let found = conns.find(|(id, conn)| {
+/// A member that can take an event. In a sticky group the event may belong to any of them, so all must be able to.
+fn with_room(facts: &Facts, seat: &Seat, all: bool) -> Option<String> {
+    let conns = facts.traffic.conns.iter().filter(|(_, conn)| conn.closed_in_turn.is_none());
+    let members = conns.filter(|(_, conn)| conn.members.contains_key(seat));
+    let has_room = |(id, conn): &(&ConnId, &Conn)| {
         let held = || facts.traffic.held_by(**id, seat, |item| item.possibly_held(facts.now_ms));
-        conn.credits != Some(0)
+        !conn.congested
+            && conn.credits != Some(0)
             && conn
                 .members
                 .get(seat)
                 .is_some_and(|member| member.active && held() < member.window_min as usize)
-    });
+    };
+    let (with, without): (Vec<_>, Vec<_>) = members.partition(has_room);
+    let found = with.first().filter(|_| !all || without.is_empty());
     found.map(|(id, _)| format!("{id:?}"))
 }
 
-fn ready(facts: &Facts, spot: &Spot) -> Option<Offset> {
+/// In a sticky group only the lowest unfinished event is sure not to wait for another one of its key.
+fn ready(facts: &Facts, spot: &Spot, sticky: bool) -> Option<Offset> {
     let stream = spot.stream();
     let (start, next) = facts.ledger.bounds(&stream);
     let row = facts.ledger.cursor(spot);
-    (row.committed.0 + 1..next.0).map(Offset).filter(|offset| *offset >= start).find(|offset| {
+    let unfinished = (row.committed.0 + 1..next.0).map(Offset).filter(|offset| *offset >= start);
+    let unfinished = unfinished.filter(|offset| !is_done(&row, *offset));
+    // One that retention has removed is still in the engine's hands if it was sent.
+    let removed = facts.traffic.items.get(spot).into_iter().flatten().any(|(offset, item)| {
+        *offset < start && !is_done(&row, *offset) && item.sends_this_life > 0 && item.acked == Acked::No
+    });
+    let mut candidates = unfinished.take(match sticky {
+        true if removed => 0,
+        true => 1,
+        false => usize::MAX,
+    });
+    candidates.find(|offset| {
         let item = facts.traffic.item(spot, *offset).cloned().unwrap_or_default();
         let held = item.possibly_held(facts.now_ms).is_some();
         // A wait from before a restart is told in wall time, which may have stepped since; that it ends is checked at
@@ -72,7 +90,6 @@ fn ready(facts: &Facts, spot: &Spot) -> Option<Offset> {
         !held
             && !waits
             && item.acked == Acked::No
-            && !is_done(&row, *offset)
             && !facts.may_be_filtered(&spot.seat, facts.ledger.event(&stream, *offset))
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_bus::{Input, Reply, Request};
-use millrace_model::{DeliverAt, Durability, Op, Outcome, TopicKey};
+use millrace_model::{DeliverAt, Durability, Op, Outcome, Timestamp, TopicKey};
 
 use super::Checker;
 use crate::facts::Facts;
@@ -11,10 +11,23 @@ use crate::ledger::dropped;
 use crate::payload::number;
 use crate::seen::Seen;
 
+/// How late a delayed event may appear while its server lives: reads may fail and commits may be slow.
+const LATE_MS_MAX: u64 = 20_000;
+
+/// The earliest moment at which an event may appear.
+#[derive(Clone, Copy)]
+enum Due {
+    /// Of the wall clock.
+    Wall(u64),
+    /// Of the time of the world, as long as this server lives: only the wall clock knows how long it is away.
+    /// The second time is that of the last who asked for it.
+    World { at_ms: u64, last_ms: u64, life: u64 },
+}
+
 #[derive(Default)]
 pub(super) struct Delayed {
-    /// By number: the earliest moment of the wall clock at which it may appear.
-    due_ms: BTreeMap<u64, u64>,
+    /// By number: when it may appear.
+    due: BTreeMap<u64, Due>,
     /// By number: what its confirmation promised. That it appears at most once is checked for all events alike.
     confirmed: BTreeMap<u64, (TopicKey, Durability)>,
 }
@@ -27,15 +40,20 @@ impl Checker for Delayed {
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
             Seen::Told { input: Input::Request { request: Request::Publish(publish), .. } } => {
-                let due_ms = match publish.deliver_at {
-                    Some(DeliverAt::AfterMs(ms)) => facts.now.wall.0 + ms,
-                    Some(DeliverAt::At(at)) => at.0,
+                let due = match publish.deliver_at {
+                    Some(DeliverAt::AfterMs(ms)) => {
+                        let at_ms = facts.now_ms + ms;
+                        Due::World { at_ms, last_ms: at_ms, life: facts.life }
+                    }
+                    Some(DeliverAt::At(at)) => Due::Wall(at.0),
                     None => return Ok(()),
                 };
                 if let Some(number) = number(&publish.event.body) {
                     // The same event may be asked for again after a reconnect; which of the two is stored is open.
-                    let earliest_ms = self.due_ms.entry(number).or_insert(due_ms);
-                    *earliest_ms = (*earliest_ms).min(due_ms);
+                    let known = self.due.entry(number).or_insert(due);
+                    if let (Due::World { last_ms, .. }, Due::World { at_ms, .. }) = (known, due) {
+                        *last_ms = at_ms;
+                    }
                 }
                 Ok(())
             }
@@ -49,13 +67,9 @@ impl Checker for Delayed {
                     if append.stream.topic.is_dead_letter() || append.stream.topic.is_system() {
                         continue;
                     }
-                    let due_ms = number(&append.event.body).and_then(|number| self.due_ms.get(&number));
-                    if let Some(due_ms) = due_ms.filter(|due_ms| batch.now.0 < **due_ms) {
-                        return Err(format!(
-                            "{:?} appeared {} ms early",
-                            append.event.body,
-                            due_ms - batch.now.0
-                        ));
+                    let due = number(&append.event.body).and_then(|number| self.due.get(&number));
+                    if let Some(wrong) = due.and_then(|due| due.wrong(facts, batch.now)) {
+                        return Err(format!("{:?} appeared {wrong}", append.event.body));
                     }
                 }
                 Ok(())
@@ -75,6 +89,22 @@ impl Checker for Delayed {
             }
             Seen::End { .. } => self.all_appeared(facts),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Due {
+    fn wrong(self, facts: &Facts, now: Timestamp) -> Option<String> {
+        match self {
+            Due::Wall(at_ms) => (now.0 < at_ms).then(|| format!("{} ms early", at_ms - now.0)),
+            Due::World { life, .. } if life != facts.life => None,
+            Due::World { at_ms, .. } if facts.now_ms < at_ms => {
+                Some(format!("{} ms early", at_ms - facts.now_ms))
+            }
+            Due::World { last_ms, .. } => {
+                let late_ms = facts.now_ms.saturating_sub(last_ms);
+                (late_ms > LATE_MS_MAX).then(|| format!("{late_ms} ms late"))
+            }
         }
     }
 }

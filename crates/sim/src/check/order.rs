@@ -1,4 +1,5 @@
-//! First deliveries reach a connection in offset order, per group and partition. Redeliveries may come in between.
+//! First deliveries reach a connection in offset order, per group and partition. Redeliveries may come in between. In a
+//! sticky group that holds per key: `sticky.rs` looks after it.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,11 @@ impl Checker for Order {
             Seen::Delivered { conn, group, event, .. } => {
                 let spot = spot_of(group, event);
                 let again = facts.traffic.item(&spot, event.offset).is_some_and(|item| item.sends > 0);
-                if again || facts.traffic.moved.contains(&spot.seat) || facts.traffic.is_moving(&spot.seat) {
+                if again
+                    || facts.sticky.contains(&spot.seat)
+                    || facts.traffic.moved.contains(&spot.seat)
+                    || facts.traffic.is_moving(&spot.seat)
+                {
                     return Ok(());
                 }
                 let last = self.last.entry((*conn, spot.clone())).or_default();

@@ -1,4 +1,6 @@
-//! Only what the topic's retention gives up is trimmed.
+//! Only what the topic's retention gives up is trimmed, by its true age and not by what a wrong clock says.
+
+use std::collections::BTreeMap;
 
 use millrace_model::{Offset, Op, Outcome, Stream};
 
@@ -6,7 +8,22 @@ use super::Checker;
 use crate::facts::Facts;
 use crate::seen::Seen;
 
-pub(super) struct Trimmed;
+/// Small steps of the wall clock that stay are believed at once: ages err by as much, in both directions.
+const SMALL_STEPS_MS: u64 = 20_000;
+
+#[derive(Default)]
+pub(super) struct Trimmed {
+    stored: BTreeMap<(Stream, Offset), Stored>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Stored {
+    /// By the time of the world.
+    at_ms: u64,
+    /// The server that stored it, if that had started while the wall clock was far off. For later ones it is as old as
+    /// its time says: they cannot know.
+    mistimed_by: Option<u64>,
+}
 
 impl Checker for Trimmed {
     fn name(&self) -> &'static str {
@@ -14,31 +31,52 @@ impl Checker for Trimmed {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
-        let Seen::Durable { batch, outcome: Outcome::Done(_), .. } = seen else { return Ok(()) };
+        let Seen::Durable { batch, outcome: Outcome::Done(done), .. } = seen else { return Ok(()) };
+        let mut appended = done.appended.iter();
         for op in &batch.ops {
-            if let Op::Trim { stream, start } = op {
-                allowed(facts, stream, *start)?;
+            match op {
+                Op::Append(append) => {
+                    let Some(one) = appended.next().filter(|one| !one.duplicate) else { continue };
+                    let mistimed_by = facts.began_far_off.then_some(facts.life);
+                    let stored = Stored { at_ms: facts.now_ms, mistimed_by };
+                    self.stored.insert((append.stream.clone(), one.offset), stored);
+                }
+                Op::Delay(_) => {
+                    appended.next();
+                }
+                Op::Trim { stream, start } => self.allowed(facts, stream, *start)?,
+                _ => {}
             }
         }
         Ok(())
     }
 }
 
-fn allowed(facts: &Facts, stream: &Stream, start: Offset) -> Result<(), String> {
-    let Some(config) = facts.ledger.topics.get(&stream.topic) else {
-        return Err(format!("{stream} was trimmed and has no topic"));
-    };
-    let Some(log) = facts.ledger.logs.get(stream) else { return Ok(()) };
-    if start > log.next {
-        return Err(format!("{stream} was trimmed to {start}, its tail is {}", log.next));
+impl Trimmed {
+    fn allowed(&self, facts: &Facts, stream: &Stream, start: Offset) -> Result<(), String> {
+        let Some(config) = facts.ledger.topics.get(&stream.topic) else {
+            return Err(format!("{stream} was trimmed and has no topic"));
+        };
+        let Some(log) = facts.ledger.logs.get(stream) else { return Ok(()) };
+        if start > log.next {
+            return Err(format!("{stream} was trimmed to {start}, its tail is {}", log.next));
+        }
+        let Some(retention_ms) = config.retention_ms.filter(|_| config.retention_bytes.is_none()) else {
+            let has_rule = config.retention_bytes.is_some();
+            return has_rule.then_some(()).ok_or(format!("{stream} was trimmed without a rule"));
+        };
+        // The wall clock may have been set back since the decision.
+        let oldest_kept_ms = facts.wall_max_ms.saturating_sub(retention_ms);
+        for (offset, event) in log.events.range(log.start..start.max(log.start)) {
+            let stored = self.stored.get(&(stream.clone(), *offset)).copied().unwrap_or_default();
+            let age_ms = facts.now_ms - stored.at_ms;
+            let mistimed = stored.mistimed_by.is_some_and(|life| life != facts.life);
+            let old_by_its_time =
+                event.ts.0 <= oldest_kept_ms && (mistimed || age_ms + SMALL_STEPS_MS >= retention_ms);
+            if age_ms < retention_ms && !old_by_its_time {
+                return Err(format!("{stream} lost {offset} before its time, after {age_ms} ms"));
+            }
+        }
+        Ok(())
     }
-    let Some(retention_ms) = config.retention_ms.filter(|_| config.retention_bytes.is_none()) else {
-        let has_rule = config.retention_bytes.is_some();
-        return has_rule.then_some(()).ok_or(format!("{stream} was trimmed without a rule"));
-    };
-    // The wall clock may have been set back since the decision.
-    let oldest_kept_ms = facts.wall_max_ms.saturating_sub(retention_ms);
-    let too_young =
-        log.events.range(log.start..start.max(log.start)).find(|(_, event)| event.ts.0 > oldest_kept_ms);
-    too_young.map_or(Ok(()), |(offset, _)| Err(format!("{stream} lost {offset} before its time")))
 }

@@ -1,7 +1,7 @@
 //! An event is stored once: nobody is asked for it twice unless it brings an id, and an id is stored once within its
 //! window. Nothing is stored that nobody published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_bus::{Input, Request};
@@ -18,6 +18,9 @@ pub(super) struct StoredOnce {
     published: BTreeMap<u64, (TopicKey, Arc<EventBody>)>,
     /// Where each is in the log.
     stored: BTreeMap<u64, (Stream, Offset)>,
+    /// Asked of a server that had started while the wall clock was far off: it judges ids by a wrong time, and stores
+    /// their events under it.
+    mistimed: BTreeSet<u64>,
 }
 
 impl Checker for StoredOnce {
@@ -27,7 +30,7 @@ impl Checker for StoredOnce {
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String> {
         match seen {
-            Seen::Told { input: Input::Request { request, .. } } => self.asked(request),
+            Seen::Told { input: Input::Request { request, .. } } => self.asked(facts, request),
             Seen::Neighbour { batch } => {
                 for op in &batch.ops {
                     if let Op::Append(append) = op {
@@ -65,13 +68,15 @@ impl StoredOnce {
         }
     }
 
-    fn asked(&mut self, request: &Request) {
-        match request {
-            Request::Publish(publish) => self.note(&publish.topic, &publish.event),
-            Request::PublishBatch(batch) => {
-                batch.events.iter().for_each(|event| self.note(&batch.topic, event));
-            }
-            _ => {}
+    fn asked(&mut self, facts: &Facts, request: &Request) {
+        let (topic, events) = match request {
+            Request::Publish(publish) => (&publish.topic, std::slice::from_ref(&publish.event)),
+            Request::PublishBatch(batch) => (&batch.topic, &batch.events[..]),
+            _ => return,
+        };
+        for event in events {
+            self.note(topic, event);
+            self.mistimed.extend(number(&event.body).filter(|_| facts.began_far_off));
         }
     }
 
@@ -82,7 +87,9 @@ impl StoredOnce {
         }
         // An id outlives its event: what retention has removed does not come again. No run is as long as the window.
         let before = self.stored.insert(number, (stream.clone(), offset));
-        before.map_or(Ok(()), |(first, at)| {
+        // A server that starts while the wall clock is far off can only take it for right: ids may then seem old.
+        let mistimed = self.mistimed.contains(&number);
+        before.filter(|_| !mistimed).map_or(Ok(()), |(first, at)| {
             Err(format!(
                 "event {number} (id {:?}) was stored at {first} {at} and at {stream} {offset}",
                 event.id

@@ -27,7 +27,7 @@ impl ClaimsWorld {
             self.faults.add(Fault::CommitFailed);
             return self.report(at, life, Input::Failed { reason: "the disk".into() });
         }
-        let outcome = self.commit(at, batch)?;
+        let outcome = self.commit(at, life, batch)?;
         if fails {
             self.faults.add(Fault::CommitFailed);
             return self.report(at, life, Input::Failed { reason: "the disk, after writing".into() });
@@ -35,7 +35,7 @@ impl ClaimsWorld {
         self.report(at, life, Input::Committed { token, outcome })
     }
 
-    pub(super) fn commit(&mut self, at: usize, batch: &Batch) -> Result<Outcome, Violation> {
+    pub(super) fn commit(&mut self, at: usize, life: u64, batch: &Batch) -> Result<Outcome, Violation> {
         let session = self.processes.get(at).map_or("nobody", |process| process.session());
         // Looked at before, accused only if the batch was not refused.
         let held = record::held(session, batch, self.disk.store());
@@ -44,7 +44,7 @@ impl ClaimsWorld {
         let outcome = outcome.ok_or_else(|| violation("restores", "the store gave no answer".into()))?;
         if let Outcome::Done(done) = &outcome {
             held?;
-            self.record.applied(&self.plan, batch, done)?;
+            self.record.applied(&self.plan, (at, life), batch, done)?;
             if batch.ops.iter().any(|op| matches!(op, Op::Trim { .. })) {
                 self.faults.add(Fault::Trimmed);
                 self.note("a stream is trimmed");

@@ -1,10 +1,11 @@
 //! What a worker asks of its world, and how its handlers go on.
 
 use millrace_claims::{Effect, Input, RunId};
+use millrace_model::{HandlerOrder, keys};
 
 use super::process::{self, Step};
 use super::record::violation;
-use super::{ClaimsWorld, Happening, plan};
+use super::{ClaimsWorld, Happening, counter, plan};
 use crate::check::Violation;
 use crate::fault::Fault;
 
@@ -41,8 +42,16 @@ impl ClaimsWorld {
                     return Err(violation("gives_up", detail));
                 }
                 self.note(&format!("p{at} runs h{} {} attempt {}", run.handler, run.event.id, run.attempt));
+                let spec = &self.plan.handlers[run.handler];
+                if spec.settings.order == Some(HandlerOrder::Key) {
+                    self.record.begins_in_order(&spec.id, &run.event)?;
+                }
+                let place = keys::finished(&run.event.stream, run.event.offset, &spec.id);
+                self.record.run_starts.began((at, life), place);
                 self.begin_run(at, run);
             }
+            // Handlers here are plain functions: they go on until they return.
+            Effect::Cut { .. } => {}
             Effect::Answer { run, result } => {
                 self.processes[at].answered(run, result.is_ok());
                 self.schedule.at(soon, Happening::RunGoesOn { process: at, life, run });
@@ -65,7 +74,8 @@ impl ClaimsWorld {
         let fails_at = (!self.calm && self.dice.chance(self.plan.run_fails))
             .then(|| self.dice.below(u64::from(work.commits) + 1) as u32);
         let (life, run_id) = (self.processes[at].life, run.run);
-        self.processes[at].begin_run(run, work, last_ms, fails_at);
+        let counter = work.counts.then(|| counter::read(self.disk.store()));
+        self.processes[at].begin_run(run, work, last_ms, fails_at, counter);
         let at_ms = self.clock.world_ms + 1 + self.dice.below(20);
         self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run: run_id });
     }
@@ -78,6 +88,11 @@ impl ClaimsWorld {
                 self.schedule.at(at_ms, Happening::RunGoesOn { process: at, life, run });
             }
             Some(Step::Say(input)) => return self.input(at, *input),
+            Some(Step::Die) => {
+                self.faults.add(Fault::HandlerKill);
+                self.note(&format!("p{at} dies of its handler"));
+                self.ended(at);
+            }
             None => {}
         }
         Ok(())

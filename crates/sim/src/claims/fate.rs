@@ -1,12 +1,13 @@
 //! What comes from outside: events, kills, stops, clocks that step.
 
 use millrace_claims::{Input, OutEvent, StateChanges, Topics, imperative};
-use millrace_model::{JsonText, Namespace, Priority, TopicName};
+use millrace_model::{Elapsed, JsonText, Namespace, Priority, TopicName};
 
-use super::plan::TOPICS;
+use super::plan::{self, TOPICS};
 use super::record::violation;
 use super::{ClaimsWorld, Happening};
 use crate::check::Violation;
+use crate::clock::draw_far;
 use crate::fault::Fault;
 
 impl ClaimsWorld {
@@ -16,14 +17,16 @@ impl ClaimsWorld {
         }
         let topic = TopicName::new(TOPICS[self.dice.below(2) as usize]).expect("a legal topic");
         let priority = Priority([100, 100, 100, 1, 200, 900][self.dice.below(6) as usize]);
-        let event = OutEvent { priority, ..OutEvent::new(topic, JsonText::null()) };
+        let key = plan::key(self.record.published * 7 / 3);
+        let event = OutEvent { priority, key, ..OutEvent::new(topic, JsonText::null()) };
         let changes = StateChanges { event: Some(event), ..StateChanges::default() };
-        let (now, nonce) = (self.now(usize::MAX).wall, self.dice.draw());
+        let nonce = self.dice.draw();
+        let clock = (self.clock.now(), &mut Elapsed::default());
         let (namespace, topics) = (Namespace::default(), Topics::default());
-        let batch = imperative(&self.plan.config, &namespace, &topics, changes, now, nonce)
+        let batch = imperative(&self.plan.config, &namespace, &topics, changes, clock, nonce)
             .map_err(|error| violation("restores", error.to_string()))?;
         self.record.published += 1;
-        self.commit(usize::MAX, &batch)?;
+        self.commit(usize::MAX, 0, &batch)?;
         let at_ms = self.clock.world_ms + self.dice.below(120);
         self.schedule.at(at_ms, Happening::Publish);
         Ok(())
@@ -51,8 +54,28 @@ impl ClaimsWorld {
             self.faults.add(Fault::WallStep);
             self.clock.step_wall(by_ms);
             self.note(&format!("the wall clock steps by {by_ms} ms"));
+            // Two that come close together must not look like one that is doubted.
+            for at in 0..self.processes.len() {
+                self.read_clock(at);
+            }
+        }
+        if !self.clock.is_far_off() && self.dice.chance(self.plan.far_steps) {
+            self.step_far();
         }
         self.schedule.at(self.clock.world_ms + 20, Happening::Fate);
+    }
+
+    fn step_far(&mut self) {
+        let (far_ms, lasts_ms) = draw_far(&mut self.dice);
+        self.faults.add(Fault::FarStep);
+        self.clock.set_far(far_ms);
+        self.note(&format!("the wall clock is off by {far_ms} ms"));
+        self.schedule.at(self.clock.world_ms + lasts_ms, Happening::ClockReturns);
+    }
+
+    pub(super) fn clock_returns(&mut self) {
+        self.clock.set_far(0);
+        self.note("the wall clock is right again");
     }
 
     /// The process is gone; another takes its place, under the same name.

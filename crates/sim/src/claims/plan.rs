@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use millrace_claims::{
-    CatchUp, From, HandlerSpec, OutEvent, Sabotage, ScheduleSpec, StateChanges, WorkerConfig,
+    CatchUp, From, HandlerSettings, HandlerSpec, OutEvent, Sabotage, ScheduleSpec, StateChanges, WorkerConfig,
 };
-use millrace_model::{Event, HandlerId, Identity, Intent, JsonText, Priority, TopicName};
+use millrace_model::{Event, HandlerId, HandlerOrder, Identity, Intent, JsonText, Priority, TopicName};
 
 use crate::dice::Dice;
+use crate::plan::FAR_MS_MAX;
 
 /// Events of these types are published; handlers of each send to the next, and nobody takes the last.
 pub(crate) const TOPICS: [&str; 3] = ["first", "second", "third"];
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) commit_fails: u64,
     pub(crate) look_fails: u64,
     pub(crate) wall_steps: u64,
+    /// The wall clock is far off for a moment; only where steps are doubted.
+    pub(crate) far_steps: u64,
     pub(crate) stops: u64,
     pub(crate) run_fails: u64,
     pub(crate) slow_runs: u64,
@@ -46,7 +49,9 @@ impl Plan {
         let (kill, commit_fails, look_fails) = (often(8), often(8), often(60));
         let (wall_steps, stops, run_fails, slow_runs) = (often(5), often(4), often(200), often(80));
         let commit_slow = often(30);
+        let settle_ms = if dice.chance(500) { dice.between(FAR_MS_MAX + 500, 4000) } else { 0 };
         let config = WorkerConfig {
+            clock_settle_ms: settle_ms,
             event_claim_limit: dice.between(1, 12) as usize,
             max_events_per_iteration: dice.between(4, 40) as usize,
             event_claim_lease_ms: dice.between(400, 4000),
@@ -68,6 +73,7 @@ impl Plan {
             topic: TopicName::new(topic).expect("a legal topic"),
             priority,
             from: From::Backlog,
+            settings: limits(seed, id, config.event_claim_lease_ms),
         };
         let handlers = vec![
             spec("sim:one", TOPICS[0], 5),
@@ -93,6 +99,7 @@ impl Plan {
             commit_fails,
             look_fails,
             wall_steps,
+            far_steps: if settle_ms > 0 { 4 } else { 0 },
             stops,
             run_fails,
             slow_runs,
@@ -110,7 +117,22 @@ fn retention(seed: u64) -> WorkerConfig {
     WorkerConfig {
         event_retention_ms: if dice.chance(500) { dice.between(20, 3000) } else { week_ms },
         retention_rows_max: dice.between(1, 12) as usize,
+        hanging_handlers_max: dice.below(4) as usize,
+        stop_grace_ms: dice.between(50, 3000),
+        event_max_snoozes: dice.below(4) as u32,
         ..WorkerConfig::default()
+    }
+}
+
+/// What holds for one handler alone: some have a timeout that slow runs outlive, few places, or a rate.
+fn limits(seed: u64, handler: &str, lease_ms: u64) -> HandlerSettings {
+    let mut dice = Dice::new(seed, &format!("claims limits {handler}"));
+    HandlerSettings {
+        timeout_ms: dice.chance(400).then(|| dice.between(lease_ms / 4, lease_ms)),
+        concurrency: dice.chance(300).then(|| dice.between(1, 2) as usize),
+        rate_per_s: dice.chance(200).then(|| dice.between(5, 50) as f64),
+        order: Dice::new(seed, &format!("claims order {handler}")).chance(500).then_some(HandlerOrder::Key),
+        ..HandlerSettings::default()
     }
 }
 
@@ -122,6 +144,10 @@ pub(crate) struct Work {
     pub(crate) emits: u32,
     /// Fails whenever it is tried.
     pub(crate) poison: bool,
+    /// Ends its process whenever it is tried, in half of the worlds.
+    pub(crate) kills: bool,
+    /// Increments the counter of all with its last commit, which acknowledges the event.
+    pub(crate) counts: bool,
 }
 
 pub(crate) fn work(seed: u64, handler: &HandlerId, event: &Event) -> Work {
@@ -131,12 +157,19 @@ pub(crate) fn work(seed: u64, handler: &HandlerId, event: &Event) -> Work {
         commits: dice.below(3) as u32,
         emits: if ends { 0 } else { dice.below(3) as u32 },
         poison: dice.chance(50),
+        kills: dice.chance(10) && Dice::new(seed, "claims killers").chance(500),
+        counts: Dice::new(seed, &format!("counts {handler} {}", event.id)).chance(300),
     }
 }
 
 /// `cause|handler|kind|ordinal`: what stands in the payload of every event a handler makes.
 pub(crate) fn tag(event: &Event, handler: &HandlerId, kind: &str, ordinal: u32) -> String {
     format!("{}|{handler}|{kind}|{ordinal}", event.id)
+}
+
+/// Few keys, so that many events wait for one another, and some events without one.
+pub(crate) fn key(number: u64) -> Option<String> {
+    [Some("k"), Some("l"), None, Some("k"), Some("m")][(number % 5) as usize].map(str::to_owned)
 }
 
 fn next_topic(event: &Event) -> TopicName {
@@ -147,7 +180,8 @@ fn next_topic(event: &Event) -> TopicName {
 fn made(event: &Event, handler: &HandlerId, kind: &str, ordinal: u32) -> OutEvent {
     let payload = JsonText::from_value(&tag(event, handler, kind, ordinal)).expect("a short text");
     let priority = Priority([100, 100, 100, 7, 300][(ordinal as usize + event.offset.0 as usize) % 5]);
-    OutEvent { priority, ..OutEvent::new(next_topic(event), payload) }
+    let key = key(event.offset.0 + u64::from(ordinal));
+    OutEvent { priority, key, ..OutEvent::new(next_topic(event), payload) }
 }
 
 pub(crate) fn emits(work: Work, event: &Event, handler: &HandlerId) -> Vec<OutEvent> {

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use millrace_claims::{
     HandlerSpec, Input, Look, Run, RunError, RunId, Seen, StreamSpan, Worker, WorkerIdentity,
 };
-use millrace_model::{ClaimRow, LaneRow, Namespace, Offset, SessionId, Space, Timestamp, TopicKey, keys};
-use millrace_store::{KeyRange, Retention, Store};
+use millrace_model::{
+    ClaimRow, HandlerOrder, LaneRow, Namespace, Offset, OrderKey, SessionId, Space, Timestamp, TopicKey, keys,
+};
+use millrace_store::{KeyRange, Retention, Row, Store};
 
+use super::counter::{self, CounterRead};
 use super::plan::{Work, changes, emits};
+use crate::clock::Reader;
 
 pub(crate) struct Process {
     name: String,
@@ -22,6 +26,8 @@ pub(crate) struct Process {
     pub(crate) slept_over: Option<(String, u64)>,
     /// How far its wall clock is off.
     pub(crate) skew_ms: i64,
+    /// What it makes of the clock.
+    pub(crate) reader: Reader,
 }
 
 /// How one run goes.
@@ -31,6 +37,10 @@ struct Script {
     next: u32,
     last_ms: u64,
     fails_at: Option<u32>,
+    /// What the run has read of the counter it is to increment; taken by its last commit.
+    counter: Option<CounterRead>,
+    /// The last commit was sent: once it is answered, nothing that the run says counts.
+    acked: bool,
     commit_failed: bool,
     waits_for_answer: bool,
 }
@@ -38,6 +48,8 @@ struct Script {
 pub(crate) enum Step {
     Wait(u64),
     Say(Box<Input>),
+    /// The process ends with the run.
+    Die,
 }
 
 impl Process {
@@ -52,6 +64,7 @@ impl Process {
             effects: 0,
             slept_over: None,
             skew_ms: 0,
+            reader: Reader::new(0),
         }
     }
 
@@ -64,10 +77,12 @@ impl Process {
             namespace: Namespace::default(),
             session: SessionId::new(&self.name).expect("a legal id"),
             metadata: BTreeMap::new(),
+            boot: None,
         }
     }
 
-    pub(crate) fn begin(&mut self, worker: Worker) {
+    pub(crate) fn begin(&mut self, worker: Worker, reader: Reader) {
+        self.reader = reader;
         self.worker = Some(worker);
         self.wake_ms = None;
     }
@@ -79,9 +94,18 @@ impl Process {
         self.slept_over = None;
     }
 
-    pub(crate) fn begin_run(&mut self, run: Run, work: Work, last_ms: u64, fails_at: Option<u32>) {
+    pub(crate) fn begin_run(
+        &mut self,
+        run: Run,
+        work: Work,
+        last_ms: u64,
+        fails_at: Option<u32>,
+        counter: Option<CounterRead>,
+    ) {
         let (id, next, commit_failed, waits_for_answer) = (run.run, 0, false, false);
-        let script = Script { run, work, next, last_ms, fails_at, commit_failed, waits_for_answer };
+        let acked = false;
+        let script =
+            Script { run, work, next, last_ms, fails_at, counter, acked, commit_failed, waits_for_answer };
         self.runs.insert(id, script);
     }
 
@@ -101,8 +125,11 @@ impl Process {
         let (event, handler) = (script.run.event.clone(), &handlers[script.run.handler].id);
         let result = if script.commit_failed {
             failed("a commit failed")
+        } else if script.acked {
+            // The event has ended: a failure from here on repeats nothing.
+            if run.0.is_multiple_of(2) { failed("too late") } else { Ok(Vec::new()) }
         } else if script.fails_at == Some(script.next) {
-            failed("bad luck")
+            Err(bad_luck(run))
         } else if script.next < script.work.commits {
             let commit = changes(&event, handler, script.next);
             script.next += 1;
@@ -110,13 +137,30 @@ impl Process {
             return Some(Step::Say(Box::new(Input::Commit { run, commit })));
         } else if script.last_ms > 0 {
             return Some(Step::Wait(std::mem::take(&mut script.last_ms)));
+        } else if script.work.kills {
+            return Some(Step::Die);
         } else if script.work.poison {
             failed("poison")
+        } else if let Some(read) = script.counter.take() {
+            (script.acked, script.waits_for_answer) = (true, true);
+            let (commit, emitted) = (counter::increment(&read), emits(script.work, &event, handler));
+            return Some(Step::Say(Box::new(Input::CommitAndAck { run, commit, emitted })));
         } else {
             Ok(emits(script.work, &event, handler))
         };
         self.runs.remove(&run);
         Some(Step::Say(Box::new(Input::Finished { run, result })))
+    }
+}
+
+/// One of the ways in which a run may end that does not succeed.
+fn bad_luck(run: RunId) -> RunError {
+    let text = || "bad luck".to_owned();
+    match run.0 % 6 {
+        0 => RunError::Snooze { after_ms: 40, reason: text() },
+        1 => RunError::RetryAfter { after_ms: 70, error: text() },
+        2 => RunError::Discard { reason: text() },
+        _ => RunError::Failed(text()),
     }
 }
 
@@ -134,6 +178,7 @@ pub(crate) fn look(store: &dyn Store, look: &Look) -> Seen {
                 stream: bounds.stream,
                 start: bounds.start,
                 next: bounds.next,
+                last_ts: bounds.last_ts,
             });
             Seen::Streams(spans.collect())
         }
@@ -153,7 +198,10 @@ pub(crate) fn oldest_ready(store: &dyn Store, handlers: &[HandlerSpec], now: Tim
     };
     handlers.iter().find_map(|handler| {
         let claims = keys::claims_of(namespace.as_str(), &handler.id);
-        let due = first(Space::Claims, claims, keys::claims_end(namespace.as_str(), &handler.id, now));
+        let due = match handler.settings.order {
+            Some(HandlerOrder::Key) => first_of_its_key(store, &claims, now),
+            _ => first(Space::Claims, claims, keys::claims_end(namespace.as_str(), &handler.id, now)),
+        };
         if let Some(row) = due {
             let generation = ClaimRow::decode(&row.key, &row.value).map_or(0, |row| row.generation);
             return Some(format!("{} generation {generation}", row.key));
@@ -169,5 +217,23 @@ pub(crate) fn oldest_ready(store: &dyn Store, handlers: &[HandlerSpec], now: Tim
                 .map_or(Offset::FIRST, |row| row.next);
             (next < bounds.next).then(|| format!("{} from {next} for {}", bounds.stream, handler.id))
         })
+    })
+}
+
+/// A claim that is due and waits for no other one of its key.
+fn first_of_its_key(store: &dyn Store, claims: &str, now: Timestamp) -> Option<Row> {
+    let rows = store.scan(Space::Claims, &KeyRange::prefix(claims), usize::MAX).unwrap_or_default();
+    let read = |row: &Row| {
+        let (_, stream, offset) = keys::claim_place(&row.key)?;
+        Some((stream, offset, ClaimRow::decode(&row.key, &row.value).ok()?))
+    };
+    let open: Vec<_> = rows.iter().filter_map(read).collect();
+    rows.into_iter().find(|row| {
+        let Some((stream, offset, claim)) = read(row) else { return true };
+        let keyless = claim.order_key == Some(OrderKey::NONE);
+        let first = open
+            .iter()
+            .all(|(of, other, row)| row.order_key != claim.order_key || *of != stream || *other >= offset);
+        claim.due <= now && (keyless || first)
     })
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_model::{
-    Batch, ClaimRow, Done, Ending, Event, FinishedRow, Offset, Op, ScheduleRow, Space, Stream, Timestamp,
-    keys,
+    Batch, ClaimRow, Done, Ending, Event, FinishedRow, HandlerId, Offset, Op, ScheduleRow, Space, Stream,
+    Timestamp, keys,
 };
 use millrace_store::{KeyRange, Store};
 
 use super::plan::{Plan, TICK};
+use super::starts::{Life, Starts};
 use crate::check::Violation;
 
 #[derive(Debug, Default)]
@@ -26,18 +27,22 @@ pub(crate) struct Record {
     schedule_last: Timestamp,
     pub(crate) published: u64,
     ticks: u64,
+    pub(super) run_starts: Starts,
 }
 
-pub(crate) const INVARIANTS: [&str; 13] = [
+pub(crate) const INVARIANTS: [&str; 16] = [
     "ended_once",
     "one_place",
     "emitted_with_ack",
     "stored_once",
     "fired_once",
     "gives_up",
+    "attempts_are_runs",
+    "order_per_key",
     "lease_respected",
     "nothing_lost",
     "state_is_fold",
+    "counted_exactly",
     "no_ready_work_asleep",
     "no_busy_loop",
     "batches_fit",
@@ -66,7 +71,13 @@ pub(crate) fn held(session: &str, batch: &Batch, store: &dyn Store) -> Result<()
 
 impl Record {
     /// A batch has become durable.
-    pub(crate) fn applied(&mut self, plan: &Plan, batch: &Batch, done: &Done) -> Result<(), Violation> {
+    pub(crate) fn applied(
+        &mut self,
+        plan: &Plan,
+        life: Life,
+        batch: &Batch,
+        done: &Done,
+    ) -> Result<(), Violation> {
         let mut ended = BTreeSet::new();
         for op in &batch.ops {
             match op {
@@ -101,6 +112,7 @@ impl Record {
                 _ => {}
             }
         }
+        self.run_starts.applied(life, batch, done)?;
         self.appended(batch, done, &ended)?;
         self.one_place(&ended, done)
     }
@@ -166,6 +178,21 @@ impl Record {
             if event.ts >= old {
                 let detail = format!("{stream} loses {} of {}, {old} is old", event.offset, event.ts);
                 return Err(violation("trims_finished_only", detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// A run begins of a handler in order of keys: everything before it of its key has ended.
+    pub(crate) fn begins_in_order(&self, handler: &HandlerId, event: &Event) -> Result<(), Violation> {
+        let Some(key) = &event.body.key else { return Ok(()) };
+        let place = |offset| (event.stream.clone(), offset);
+        let before = self.events.range(place(Offset::ZERO)..place(event.offset)).map(|(_, before)| before);
+        for before in before.filter(|before| before.body.key.as_ref() == Some(key)) {
+            if !self.endings.contains_key(&keys::finished(&before.stream, before.offset, handler)) {
+                let what = format!("{handler} begins {} of {} before", event.offset, event.stream);
+                let detail = format!("{what} {} of the same key has ended", before.offset);
+                return Err(violation("order_per_key", detail));
             }
         }
         Ok(())

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use millrace_model::{Ending, Namespace, Space, keys};
 use millrace_store::{KeyRange, ReadLimit, Store};
 
+use super::counter;
 use super::plan::{self, Plan};
 use super::record::{Record, violation};
 use crate::check::Violation;
 
 /// `namespace/topic/partition/offset/handler` of a claim's key, which is how endings are keyed.
-fn place_of_claim(key: &str) -> Option<String> {
+pub(super) fn place_of_claim(key: &str) -> Option<String> {
     let (handler, stream, offset) = keys::claim_place(key)?;
     Some(format!("{stream}/{:016x}/{handler}", offset.0))
 }
@@ -31,7 +32,7 @@ impl Record {
     pub(crate) fn at_the_end(&self, seed: u64, plan: &Plan, store: &dyn Store) -> Result<(), Violation> {
         self.look_around(store)?;
         self.nothing_vanished(store)?;
-        let mut expected = BTreeSet::new();
+        let (mut expected, mut counted) = (BTreeSet::new(), 0);
         for ((stream, offset), event) in &self.events {
             for handler in plan.handlers.iter().filter(|spec| spec.topic.as_str() == stream.topic.topic()) {
                 let place = keys::finished(stream, *offset, &handler.id);
@@ -41,7 +42,11 @@ impl Record {
                 };
                 match self.endings.get(&place) {
                     None => return Err(violation("nothing_lost", format!("{place} has not ended"))),
+                    Some(Ending::Acked) if work.kills => {
+                        return Err(violation("nothing_lost", format!("{place} cannot have been acked")));
+                    }
                     Some(Ending::Acked) => {
+                        counted += u64::from(work.counts);
                         expected.extend(tags("commit", work.commits));
                         expected.extend(tags("emit", work.emits));
                     }
@@ -58,7 +63,13 @@ impl Record {
             let what = if self.tags.contains(tag) { "should not be there" } else { "is missing" };
             return Err(violation("nothing_lost", format!("{tag} {what}")));
         }
-        self.state_is_fold(store)
+        self.state_is_fold(store)?;
+        let found = counter::read(store).count;
+        if found != counted {
+            let detail = format!("{counted} acknowledged runs counted, the counter says {found}");
+            return Err(violation("counted_exactly", detail));
+        }
+        Ok(())
     }
 
     /// What retention has not taken is there.
@@ -81,7 +92,8 @@ impl Record {
         let expected: BTreeSet<String> =
             committed.map(|tag| keys::identity(&namespace, &plan::entity(tag.clone()))).collect();
         let heads = store.scan(Space::Heads, &KeyRange::all(), usize::MAX).unwrap_or_default();
-        let found: BTreeSet<String> = heads.into_iter().map(|row| row.key).collect();
+        let keys = heads.into_iter().map(|row| row.key).filter(|key| *key != counter::head_key());
+        let found: BTreeSet<String> = keys.collect();
         match expected.symmetric_difference(&found).next() {
             Some(key) => Err(violation("state_is_fold", format!("{key} is in only one of state and events"))),
             None => Ok(()),

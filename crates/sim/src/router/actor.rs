@@ -50,11 +50,11 @@ impl Actor {
         self.busy = false;
     }
 
-    /// Timers whose commands wait here.
-    pub(crate) fn timers(&self) -> Vec<String> {
+    /// Timers whose messages wait here, and whether those are events.
+    pub(crate) fn timers(&self) -> Vec<(String, bool)> {
         let timer = |message: &OsMessage| {
             let data: serde_json::Value = serde_json::from_str(message.data.as_str()).ok()?;
-            data["timer"].as_str().filter(|_| message.kind == OsKind::Command).map(str::to_owned)
+            data["timer"].as_str().map(|timer| (timer.to_owned(), message.kind == OsKind::Event))
         };
         self.mailbox.iter().filter_map(|(_, message)| timer(message)).collect()
     }
@@ -127,7 +127,12 @@ impl Actor {
                 }
                 Manners::Crashing if dice.chance(200) => {
                     let fault = OsFault::new(500, "it ended");
-                    return vec![Input::Crashed { capability: from, begun: vec![delivery], fault }];
+                    return vec![Input::Crashed {
+                        capability: from,
+                        begun: vec![delivery],
+                        over: None,
+                        fault,
+                    }];
                 }
                 _ => say(during, own),
             }

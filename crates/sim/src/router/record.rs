@@ -246,11 +246,12 @@ impl Record {
     }
 
     /// Connections are gone, and so is everything but the rows. A timer that was confirmed and has not fired has one.
-    /// Nor does one lose its row while what it sent waits in one of the `mailboxes` and somebody is patient.
+    /// Nor does one lose its row while what it sent waits in one of the `mailboxes`: an event as long as it is there, a
+    /// request as long as somebody is patient.
     pub(crate) fn killed(
         &mut self,
         rows: &BTreeMap<String, Bytes>,
-        mailboxes: &BTreeSet<String>,
+        mailboxes: &BTreeSet<(String, bool)>,
         patient_since: Mono,
     ) -> Result<(), Violation> {
         self.waiting.clear();
@@ -260,7 +261,8 @@ impl Record {
         self.system_turns = 0;
         for (id, timer) in &self.timers {
             let Some(name) = &timer.name else { continue };
-            let waits = mailboxes.contains(id) && timer.fired_at > patient_since;
+            let waits = mailboxes.contains(&(id.clone(), true))
+                || (mailboxes.contains(&(id.clone(), false)) && timer.fired_at > patient_since);
             let safe = (!timer.fired.is_empty() && !waits) || timer.cancel_asked.is_some();
             if !safe && !rows.contains_key(&format!("{TIMER_PREFIX}{name}")) {
                 return Err(violation("timer_never_lost", format!("{id} was confirmed and has no row")));

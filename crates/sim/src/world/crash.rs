@@ -1,12 +1,13 @@
 //! The server's end, whatever its cause, and its next beginning from what the disk kept.
 
-use millrace_bus::{Bus, Snapshot};
-use millrace_model::{Space, keys};
+use millrace_bus::{Bus, DueBy, Snapshot};
+use millrace_model::{Offset, Space, keys};
 use millrace_store::{KeyRange, Store};
 
-use super::shell::{Shell, broken, rows};
+use super::shell::{Shell, broken, due_range, rows};
 use super::{Happening, World};
 use crate::check::Violation;
+use crate::clock::Reader;
 use crate::disk::Ending;
 use crate::fault::Fault;
 use crate::seen::Seen;
@@ -39,8 +40,10 @@ impl World {
 
     pub(super) fn start(&mut self) -> Result<(), Violation> {
         self.clock.epoch_ms = self.clock.world_ms;
-        let now = self.clock.now();
-        self.facts.tick(self.clock.world_ms, now);
+        let mut reader = Reader::new(self.plan.clock_settle_ms());
+        let now = reader.read(self.clock.shown());
+        self.facts.tick(self.clock.world_ms, self.clock.now());
+        self.facts.begin_life(self.clock.is_far_off());
         let World { checkers, facts, disk, .. } = self;
         checkers.see(facts, &Seen::Opened { store: disk.store() })?;
         self.watch_from_here();
@@ -51,7 +54,7 @@ impl World {
         let bus = bus.map_err(|error| unreadable(error.to_string()))?;
         self.note(&format!("! start, life {}", self.life));
         self.see(&Seen::Started)?;
-        self.shell = Some(Shell::new(bus));
+        self.shell = Some(Shell::new(bus, reader));
         self.desk.up = true;
         self.schedule.at(self.clock.world_ms + 1, Happening::LookAround { life: self.life });
         self.turn_by(self.clock.world_ms);
@@ -61,7 +64,13 @@ impl World {
 
 fn snapshot(store: &dyn Store, seed: u64) -> Option<Snapshot> {
     let all = |space| rows(store, space, &KeyRange::all(), usize::MAX);
-    let due = rows(store, Space::Due, &KeyRange::all(), 1)?;
+    let mut first_due = Vec::new();
+    for by in [DueBy::Wall, DueBy::Elapsed] {
+        let found = rows(store, Space::Due, &due_range(by), 1)?;
+        first_due.extend(found.first().and_then(|(key, _)| Some((by, keys::due_time(key)?))));
+    }
+    let elapsed = KeyRange { from: keys::ELAPSED.to_owned(), to: Some(format!("{}\0", keys::ELAPSED)) };
+    let ages = KeyRange { from: keys::AGES.to_owned(), to: Some(format!("{}\0", keys::AGES)) };
     let streams = store.streams().ok()?;
     Some(Snapshot {
         topics: all(Space::Topics)?,
@@ -69,7 +78,16 @@ fn snapshot(store: &dyn Store, seed: u64) -> Option<Snapshot> {
         cursors: all(Space::Cursors)?,
         tries: all(Space::Tries)?,
         seed,
-        first_due: due.first().and_then(|(key, _)| keys::due_time(key)),
+        first_due,
+        elapsed: rows(store, Space::Kv, &elapsed, 1)?.pop().map(|(_, value)| value),
+        // Every start of the simulated server is one of the machine: the wall clock alone says how long it was away.
+        boot: None,
+        ages: rows(store, Space::Kv, &ages, 1)?.pop().map(|(_, value)| value),
+        newest: streams
+            .iter()
+            .filter(|bounds| bounds.next > Offset::FIRST && !bounds.stream.topic.is_system())
+            .map(|bounds| bounds.last_ts)
+            .max(),
         streams: streams.into_iter().map(|bounds| (bounds.stream, bounds.start, bounds.next)).collect(),
     })
 }

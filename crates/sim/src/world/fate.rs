@@ -3,6 +3,7 @@
 use super::{Happening, World};
 use crate::actor::ActorId;
 use crate::check::unfinished;
+use crate::clock::draw_far;
 use crate::disk::Ending;
 use crate::fault::Fault;
 
@@ -21,6 +22,9 @@ impl World {
         let rates = self.plan.rates.clone();
         if self.dice.chance(rates.wall_step) {
             self.step_wall();
+        }
+        if !self.clock.is_far_off() && self.dice.chance(rates.far_step) {
+            self.step_far();
         }
         let life = self.life;
         let Some(shell) = &mut self.shell else { return };
@@ -43,6 +47,25 @@ impl World {
             self.clock.step_wall(by_ms);
             self.note(&format!("! the wall clock steps by {by_ms} ms"));
         }
+    }
+
+    /// For a moment the wall clock is quite wrong.
+    fn step_far(&mut self) {
+        let (far_ms, lasts_ms) = draw_far(&mut self.dice);
+        self.faults.add(Fault::FarStep);
+        self.clock.set_far(far_ms);
+        self.note(&format!("! the wall clock is off by {far_ms} ms"));
+        self.schedule.at(self.clock.world_ms + lasts_ms, Happening::ClockReturns);
+        // A server that starts meanwhile takes it for right.
+        if self.shell.is_some() && self.dice.chance(500) {
+            let (life, ending) = (self.life, Ending::Kill);
+            self.schedule.at(self.clock.world_ms, Happening::End { life, ending });
+        }
+    }
+
+    pub(super) fn clock_returns(&mut self) {
+        self.clock.set_far(0);
+        self.note("! the wall clock is right again");
     }
 
     /// No more faults; whoever misbehaved makes up for it, and every group gets one member that never misbehaved.

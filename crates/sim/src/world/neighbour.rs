@@ -4,19 +4,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_bus::{Input, Reach, StoredTopic};
+use millrace_bus::{DelayedElsewhere, Input, Reach, StoredTopic};
 use millrace_model::{
-    Append, Batch, Durability, EventBody, NewEvent, Offset, Op, Partition, Space, Stream, TopicConfig,
-    TopicKey, TopicRow, keys,
+    Append, Batch, DueBy, DueEvent, Durability, EventBody, NewEvent, Offset, Op, Partition, Space, Stream,
+    TopicConfig, TopicKey, TopicRow, keys,
 };
 use millrace_store::{CommitNumber, KeyRange, Store};
 
-use super::shell::broken;
+use super::shell::{broken, due_range};
 use super::{Happening, World};
 use crate::check::Violation;
 use crate::fault::Fault;
 use crate::payload::payload;
 use crate::seen::Seen;
+
+/// How often a neighbour moves what is due instead of appending something of its own.
+const MOVES_PERMILLE: u64 = 300;
 
 impl World {
     /// Appends something, in a commit of its own, at a moment that suits nobody.
@@ -31,7 +34,11 @@ impl World {
         }
         let topics: Vec<TopicKey> = self.plan.topics.iter().map(|topic| topic.key.clone()).collect();
         let Some(topic) = self.dice.pick(&topics).cloned() else { return Ok(()) };
-        let batch = self.neighbours_batch(&topic);
+        let moves = if self.dice.chance(MOVES_PERMILLE) { self.neighbours_move() } else { None };
+        let batch = match moves {
+            Some(batch) => batch,
+            None => self.neighbours_batch(&topic),
+        };
         let outcomes = self.disk.commit(std::slice::from_ref(&batch)).map_err(|error| broken(&error))?;
         self.faults.add(Fault::Neighbour);
         self.note(&format!("= commit {} durable, of a neighbour: {topic}", self.disk.commits()));
@@ -43,24 +50,33 @@ impl World {
         Ok(())
     }
 
+    /// Moves the first delayed event if its time of day has come, as a session does, perhaps while a move of the server is
+    /// under way. How long durations last is known to the server alone.
+    fn neighbours_move(&self) -> Option<Batch> {
+        let now = self.clock.now().wall;
+        let row = self.disk.store().scan(Space::Due, &due_range(DueBy::Wall), 1).ok()?.pop()?;
+        let event = DueEvent::read(&row.key, &row.value)?;
+        let is_due = keys::due_time(&row.key).is_some_and(|at| at <= now);
+        let stands = self.facts.ledger.topics.contains_key(&event.topic);
+        let mut ops = event.removal();
+        ops.push(Op::Append(event.append()));
+        let (durability, checks) = (Durability::Fsync, vec![event.waits(), event.topic_stands()]);
+        (is_due && stands).then_some(Batch { nonce: 0, now, durability, checks, ops })
+    }
+
     fn neighbours_batch(&mut self, topic: &TopicKey) -> Batch {
         let known = self.facts.ledger.topics.get(topic).map(|config| config.partitions);
         let mut ops = Vec::new();
         if known.is_none() {
             let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-            let row = TopicRow { config, made: self.dice.draw() };
+            let row = TopicRow { config, made: self.dice.draw(), ..TopicRow::default() };
             ops.push(Op::Put { space: Space::Topics, key: keys::topic(topic), value: row.encode() });
         }
         for _ in 0..self.dice.between(1, 3) {
             let partition = Partition(self.dice.below(u64::from(known.unwrap_or(1))) as u32);
             let body = EventBody::of(payload(self.desk.next_event()));
             let event = NewEvent { id: None, body: Arc::new(body) };
-            ops.push(Op::Append(Append {
-                stream: topic.stream(partition),
-                event,
-                dedupe_window_ms: 0,
-                made: None,
-            }));
+            ops.push(Op::Append(Append { stream: topic.stream(partition), event, dedupe_window_ms: 0 }));
         }
         let (nonce, now) = (self.dice.draw(), self.clock.now().wall);
         Batch { nonce, now, durability: Durability::Fsync, checks: Vec::new(), ops }
@@ -84,9 +100,13 @@ impl World {
             let end = ends.entry(run.stream).or_default();
             *end = (*end).max(Offset(run.first.0 + run.count));
         }
-        if !ends.is_empty() {
-            let reach = |(stream, next)| Reach { stream, start: Offset::FIRST, next };
-            self.tell(Input::Elsewhere { reaches: ends.into_iter().map(reach).collect() });
+        let appended = ends.into_iter().map(|(stream, next)| Reach { stream, start: Offset::FIRST, next });
+        let trimmed =
+            changes.trimmed.into_iter().map(|at| Reach { stream: at.stream, start: at.start, next: at.next });
+        let reaches: Vec<Reach> = appended.chain(trimmed).collect();
+        let delayed = changes.delayed.then(|| delayed(self.disk.store())).flatten();
+        if !reaches.is_empty() || delayed.is_some() {
+            self.tell(Input::Elsewhere { reaches, delayed });
         }
     }
 
@@ -102,6 +122,15 @@ impl World {
         }
         self.watched = after;
     }
+}
+
+fn delayed(store: &dyn Store) -> Option<DelayedElsewhere> {
+    let mut delayed = DelayedElsewhere::default();
+    for by in DueBy::ALL {
+        let found = store.scan_keys(Space::Due, &due_range(by), 1).ok()?;
+        delayed.first_due.extend(found.first().and_then(|key| Some((by, keys::due_time(key)?))));
+    }
+    Some(delayed)
 }
 
 pub(super) fn stored_topic(store: &dyn Store, topic: &TopicKey) -> Option<Option<StoredTopic>> {

@@ -113,7 +113,7 @@ impl World {
         for (actor, deed) in std::mem::take(&mut self.desk.deeds) {
             match deed {
                 Deed::Tell(input) => {
-                    match &input {
+                    match &*input {
                         Input::Open { conn, .. } => {
                             self.owners.insert(*conn, actor);
                         }
@@ -122,7 +122,7 @@ impl World {
                         }
                         _ => {}
                     }
-                    self.tell(input);
+                    self.tell(*input);
                 }
                 Deed::WakeIn { ms, note } => {
                     self.schedule.at(self.clock.world_ms + ms, Happening::Wake { actor, note });

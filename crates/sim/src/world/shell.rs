@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use millrace_bus::{Bus, Effect, Input, ReadPage, Token};
-use millrace_model::{Batch, Mono, Offset, Outcome, Space};
+use millrace_bus::{Bus, DueBy, Effect, Input, ReadPage, Token};
+use millrace_model::{Batch, Mono, Offset, Outcome, Space, Stream};
 use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
 
 use super::neighbour::stored_topic;
 use super::{Happening, World};
 use crate::check::Violation;
+use crate::clock::Reader;
 use crate::disk::{Ending, level_of};
 use crate::fault::Fault;
 use crate::seen::Seen;
@@ -16,9 +17,12 @@ use crate::words;
 
 /// Inputs that one turn may take together.
 const TURN_INPUTS_MAX: u64 = 6;
+/// The clock is read at least this often.
+const WAIT_MS_MAX: u64 = 1000;
 
 pub(super) struct Shell {
     pub(super) bus: Bus,
+    reader: Reader,
     pub(super) inbox: VecDeque<Input>,
     turn_at_ms: Option<u64>,
     queue: VecDeque<(Token, Batch)>,
@@ -37,9 +41,10 @@ pub(super) struct UnderWay {
 }
 
 impl Shell {
-    pub(super) fn new(bus: Bus) -> Shell {
+    pub(super) fn new(bus: Bus, reader: Reader) -> Shell {
         Shell {
             bus,
+            reader,
             inbox: VecDeque::new(),
             turn_at_ms: None,
             queue: VecDeque::new(),
@@ -79,13 +84,14 @@ impl World {
 
     /// Some inputs, one settling, all effects.
     pub(super) fn turn(&mut self) -> Result<(), Violation> {
-        let now = self.clock.now();
+        let shown = self.clock.shown();
         let inputs_max = self.dice.between(1, TURN_INPUTS_MAX) as usize;
         let Some(shell) = self.shell.as_mut().filter(|shell| shell.turn_at_ms == Some(self.clock.world_ms))
         else {
             return Ok(());
         };
         shell.turn_at_ms = None;
+        let now = shell.reader.read(shown);
         let inputs: Vec<Input> = shell.inbox.drain(..inputs_max.min(shell.inbox.len())).collect();
         self.facts.turn += 1;
         let nothing_in = inputs.is_empty();
@@ -112,10 +118,10 @@ impl World {
         let Some(shell) = &self.shell else { return Ok(()) };
         if !shell.inbox.is_empty() {
             self.turn_by(self.clock.world_ms);
-        } else if let Some(deadline) = deadline {
+        } else {
             // Time must go on even if the engine wants to be woken in the past.
-            let at_ms = self.clock.world_at(deadline).max(self.clock.world_ms + 1);
-            self.turn_by(at_ms);
+            let at_ms = deadline.map_or(u64::MAX, |at| self.clock.world_at(at)).max(self.clock.world_ms + 1);
+            self.turn_by(at_ms.min(self.clock.world_ms + WAIT_MS_MAX));
         }
         if self.shell.as_ref().is_some_and(Shell::is_idle) {
             self.see(&Seen::Idle)?;
@@ -137,6 +143,7 @@ impl World {
             | Effect::Seek { .. }
             | Effect::FindStart { .. }
             | Effect::ReadTopic { .. }
+            | Effect::CheckRetained { .. }
             | Effect::ScanDue { .. } => {
                 self.start_read(effect);
             }
@@ -149,8 +156,8 @@ impl World {
                 self.delivered(conn, &group, &event);
             }
             Effect::Notice { conn, .. } => self.noticed(conn),
-            // For logs; the checkers read the batches themselves.
-            Effect::Note(_) => {}
+            // For logs; the checkers read the batches themselves. Nobody checks payloads beside the engine here.
+            Effect::Note(_) | Effect::SchemaInForce { .. } => {}
             Effect::Stopped => {
                 self.see(&Seen::Stopped)?;
                 let at_ms = self.clock.world_ms + self.dice.below(3);
@@ -224,14 +231,14 @@ impl World {
     fn start_read(&mut self, effect: Effect) {
         let takes_ms = if self.dice.chance(100) { self.dice.between(10, 300) } else { self.dice.below(4) };
         // The page may be as old as the question or as new as the answer.
-        let early = self.dice.chance(500).then(|| self.look_up(&effect));
+        let early = self.dice.chance(500).then(|| Box::new(self.look_up(&effect)));
         self.shell.as_mut().into_iter().for_each(|shell| shell.reads += 1);
         let at_ms = self.clock.world_ms + takes_ms;
         self.schedule.at(at_ms, Happening::ReadEnds { life: self.life, effect: Box::new(effect), early });
     }
 
-    pub(super) fn read_ends(&mut self, effect: &Effect, early: Option<Input>) {
-        let input = early.unwrap_or_else(|| self.look_up(effect));
+    pub(super) fn read_ends(&mut self, effect: &Effect, early: Option<Box<Input>>) {
+        let input = early.map_or_else(|| self.look_up(effect), |input| *input);
         self.shell.as_mut().into_iter().for_each(|shell| shell.reads -= 1);
         self.tell(input);
     }
@@ -261,15 +268,25 @@ impl World {
                 let found = store.retention_start(stream, rule).ok().filter(|_| !fails);
                 Input::Found { token: *token, offsets: found.map(|offset| vec![offset]) }
             }
-            Effect::ScanDue { token, rows_max } => {
-                let rows = rows(store, Space::Due, &KeyRange::all(), *rows_max).filter(|_| !fails);
+            Effect::ScanDue { token, waits, rows_max } => {
+                let rows = rows(store, Space::Due, &due_range(*waits), *rows_max).filter(|_| !fails);
                 Input::DueRows { token: *token, rows }
             }
             Effect::ReadTopic { token, topic } => {
                 let found = stored_topic(store, topic).filter(|_| !fails);
                 Input::TopicRead { token: *token, found }
             }
-            // Only the five above are ever looked up.
+            Effect::CheckRetained { token, check } => {
+                let read = |stream: &Stream, from, events_max, bytes_max| {
+                    let page = store.read(stream, from, ReadLimit { events_max, bytes_max }).ok()?;
+                    Some(ReadPage { events: page.events, through: page.through })
+                };
+                let scan = |from: &str, rows_max| {
+                    rows(store, Space::Due, &KeyRange { from: from.to_owned(), to: None }, rows_max)
+                };
+                Input::RetainedChecked { token: *token, outcome: check.run(read, scan).filter(|_| !fails) }
+            }
+            // Only the six above are ever looked up.
             _ => Input::StorageFailed { reason: "not a read".to_owned() },
         }
     }
@@ -283,6 +300,11 @@ pub(super) fn rows(
 ) -> Option<Vec<(String, bytes::Bytes)>> {
     let rows = store.scan(space, range, rows_max).ok()?;
     Some(rows.into_iter().map(|row| (row.key, row.value)).collect())
+}
+
+pub(super) fn due_range(by: DueBy) -> KeyRange {
+    let (from, to) = by.key_range();
+    KeyRange { from: from.to_owned(), to: to.map(str::to_owned) }
 }
 
 pub(super) fn broken(error: &StoreError) -> Violation {

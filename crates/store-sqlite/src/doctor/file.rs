@@ -10,6 +10,8 @@ use super::RESTORE;
 use crate::dedupe_load;
 use crate::error::{Attempt, Fault};
 use crate::locks;
+use crate::private;
+use crate::restore::{REPLACED, RESTORING};
 use crate::schema::{self, MIGRATIONS, Refused};
 use crate::small;
 
@@ -35,6 +37,29 @@ pub(super) fn locks(path: &Path, findings: &mut Findings) {
     }
 }
 
+/// Who else can reach the files, and what a restore that was cut short left beside them.
+pub(super) fn beside(path: &Path, findings: &mut Findings) {
+    if let Some(mode) = private::open_to_others(path) {
+        let what = format!("can be opened by others on this machine (mode {mode:04o})");
+        findings.note(path.display().to_string(), what, "it holds every event: `chmod 600` it and its -wal");
+    }
+    let folder = locks::folder(path);
+    if let Some(mode) = private::open_to_others(&folder) {
+        let what = format!("can be entered by others (mode {mode:04o}), who could stop every commit");
+        findings.note(
+            folder.display().to_string(),
+            what,
+            "`chmod 700` it: a server refuses it if others can write there",
+        );
+    }
+    for name in [REPLACED, RESTORING].map(|more| locks::beside(path, more)) {
+        if name.symlink_metadata().is_ok() {
+            let what = "is what a restore that was cut short left: the store does not need it";
+            findings.note(name.display().to_string(), what, "remove it, or restore again");
+        }
+    }
+}
+
 /// The schema version, if this build can read what it describes.
 pub(super) fn version(conn: &Connection, findings: &mut Findings) -> Option<usize> {
     let newest = MIGRATIONS.len();
@@ -54,6 +79,10 @@ pub(super) fn version(conn: &Connection, findings: &mut Findings) -> Option<usiz
         Err(Refused::Newer { found }) => (
             format!("has schema version {found}, this build knows up to {newest}"),
             "use the Millrace that wrote it or a newer one",
+        ),
+        Err(Refused::Failed(error)) if Fault::needs_rollback(&error) => (
+            "cannot be read before a change of the file that was cut short is undone".to_owned(),
+            "start a server on it once, which undoes it, then look again",
         ),
         Err(Refused::Failed(error)) => (format!("cannot be read as a store: {error}"), RESTORE),
     };

@@ -43,7 +43,8 @@ pub struct Examined {
 impl Doctor {
     /// Never creates anything: a store that is not there is [`LookError::NoStore`].
     pub fn open(path: &Path) -> Result<Doctor, LookError> {
-        Ok(Doctor { conn: look::open(path)?, path: path.to_owned() })
+        let path = look::find_store(path)?;
+        Ok(Doctor { conn: look::open_found(&path)?, path })
     }
 
     /// All checks of the store level. Takes as long as reading the whole file, in one snapshot, which
@@ -52,6 +53,7 @@ impl Doctor {
         let mut examined = Examined::default();
         let findings = &mut examined.findings;
         file::locks(&self.path, findings);
+        file::beside(&self.path, findings);
         wal::check(&self.path, findings);
         examined.schema_version = file::version(&self.conn, findings);
         if examined.schema_version.is_none() {

@@ -39,7 +39,7 @@ pub(super) fn check(path: &Path, findings: &mut Findings) {
     );
 }
 
-/// Both locks while they live. A store without lock files was never opened by a server.
+/// Both locks while they live, the gate to be dropped last. A store without lock files was never opened by a server.
 fn alone(path: &Path) -> io::Result<Option<Vec<File>>> {
     let folder = locks::folder(path);
     if !fs::exists(&folder)? {
@@ -47,7 +47,7 @@ fn alone(path: &Path) -> io::Result<Option<Vec<File>>> {
     }
     let (gate, open) = (File::open(folder.join("gate"))?, File::open(folder.join("open"))?);
     gate.lock()?;
-    Ok(open.try_lock().is_ok().then(|| vec![gate, open]))
+    Ok(open.try_lock().is_ok().then(|| vec![open, gate]))
 }
 
 /// Whole commits that SQLite does not read, and the frame it stops at, counted from 1; 0 is the head.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use millrace_model::{
     Append, Batch, Check, Claim, ClaimRow, ClaimState, Ending, EventBody, EventId, FinishedRow, HandlerId,
-    JsonText, NewEvent, Offset, Op, Partition, Priority, SessionId, Space, Stream, Ticket, Timestamp,
-    TopicKey, keys,
+    HandlerOrder, JsonText, NewEvent, Offset, Op, Partition, Priority, RunMark, SessionId, Space, Stream,
+    Ticket, Timestamp, TopicKey, keys,
 };
 
 pub const DAY_MS: u64 = 86_400_000;
@@ -47,7 +47,7 @@ pub fn append_id(stream: &Stream, id: &str, text: &str, dedupe_window_ms: u64) -
 
 pub fn append_body(stream: &Stream, id: Option<EventId>, body: EventBody, dedupe_window_ms: u64) -> Op {
     let event = NewEvent { id, body: Arc::new(body) };
-    Op::Append(Append { stream: stream.clone(), event, dedupe_window_ms, made: None })
+    Op::Append(Append { stream: stream.clone(), event, dedupe_window_ms })
 }
 
 pub fn put(space: Space, key: &str, value: &str) -> Op {
@@ -62,10 +62,16 @@ pub fn append_priority(stream: &Stream, text: &str, priority: i32) -> Op {
     append_body(stream, None, EventBody { priority: Priority(priority), ..body(text) }, 0)
 }
 
+pub fn append_keyed(stream: &Stream, text: &str, key: Option<&str>, priority: i32) -> Op {
+    let (key, priority) = (key.map(Into::into), Priority(priority));
+    append_body(stream, None, EventBody { key, priority, ..body(text) }, 0)
+}
+
 pub fn handler(name: &str) -> HandlerId {
     HandlerId::new(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Of a session that starts everything at once.
 pub fn claim_of(name: &str, of: &str, events_max: usize, lease_until: u64) -> Claim {
     Claim {
         topic: topic(name),
@@ -74,6 +80,8 @@ pub fn claim_of(name: &str, of: &str, events_max: usize, lease_until: u64) -> Cl
         events_max,
         bytes_max: usize::MAX,
         lease_until: Timestamp(lease_until),
+        start_max: events_max,
+        order: HandlerOrder::Priority,
     }
 }
 
@@ -97,6 +105,7 @@ pub fn release(now: u64, ticket: &Ticket, due: u64) -> Batch {
         state: ClaimState::Waiting,
         due: Timestamp(due),
         attempts: ticket.row.attempts + 1,
+        run: RunMark::Unknown,
         ..ticket.row.clone()
     };
     let waiting = Ticket { row, ..ticket.clone() };

@@ -1,14 +1,16 @@
 //! Random histories of claims, on the store under test and on the memory store side by side.
 //!
-//! At the end every retained event must be in one place for each handler: finished, or claimed.
+//! At the end every retained event must be in one place for each handler: finished, or claimed. One handler claims in order
+//! of keys all the time: no event of it may be held beside another one of its key, or before an earlier one has ended. The
+//! others change their order as they like.
 
 use std::collections::BTreeSet;
 
-use millrace_model::{Batch, Op, Outcome, Space, Stream, Ticket, keys};
+use millrace_model::{Batch, ClaimRow, HandlerOrder, Op, Outcome, Space, Stream, Ticket, keys};
 
 use super::Subject;
 use super::build::{
-    ack, append_priority, batch, claim_of, drop_topic, handler, release, remove, stream, topic, trim,
+    ack, append_keyed, batch, claim_of, drop_topic, handler, release, remove, stream, topic, trim,
 };
 use super::model::Draw;
 use super::subject::WHOLE;
@@ -16,7 +18,9 @@ use crate::memory::MemoryStore;
 use crate::port::KeyRange;
 
 const TOPIC: &str = "claimed";
-const HANDLERS: [&str; 2] = ["h", "mod::path:g"];
+const HANDLERS: [&str; 3] = ["h", "mod::path:g", ORDERED];
+const ORDERED: &str = "ordered";
+const KEYS: [Option<&str>; 4] = [None, Some("a"), Some("b"), Some("c")];
 const PARTITIONS: u64 = 3;
 
 pub(super) fn random_claims_match_the_memory_store(subject: &mut Subject) {
@@ -55,6 +59,7 @@ pub fn check_claims_against_memory(subject: &mut Subject, seed: u64, steps: usiz
         }
         // Not lanes: how far one is past a hole depends on the pages a store reads.
         assert_eq!(subject.table(Space::Claims), memory.table(Space::Claims), "claims after step {step}");
+        keys_in_order(subject, step);
     }
     settle(subject, now + 10_000);
     settle(&memory, now + 10_000);
@@ -77,7 +82,7 @@ fn told(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
 
 fn random_batch(draw: &mut Draw, now: u64, held: &[Ticket], is_first: bool) -> Batch {
     let s = stream(TOPIC, draw.below(PARTITIONS) as u32);
-    let of = HANDLERS[draw.below(2) as usize];
+    let of = HANDLERS[draw.below(3) as usize];
     match draw.below(40) {
         0 => batch(now + 1, vec![drop_topic(TOPIC)]),
         1..=2 => batch(now, vec![trim(&s, draw.below(30))]),
@@ -89,7 +94,8 @@ fn random_batch(draw: &mut Draw, now: u64, held: &[Ticket], is_first: bool) -> B
         5..=14 => {
             let claim = claim_of(TOPIC, of, 1 + draw.below(9) as usize, now + 1 + draw.below(60));
             let bytes_max = if draw.below(4) == 0 { 300 } else { usize::MAX };
-            batch(now, vec![Op::Claim(millrace_model::Claim { bytes_max, ..claim })])
+            let order = order_of(draw, of);
+            batch(now, vec![Op::Claim(millrace_model::Claim { bytes_max, order, ..claim })])
         }
         // Old tickets are used as well: the check must tell.
         15..=19 if !held.is_empty() => {
@@ -102,21 +108,59 @@ fn random_batch(draw: &mut Draw, now: u64, held: &[Ticket], is_first: bool) -> B
         }
         _ => {
             let priority = [100, 100, 100, 7, 500, 2000][draw.below(6) as usize];
-            let ops = (0..1 + draw.below(3)).map(|n| append_priority(&s, &format!("{now}-{n}"), priority));
+            // A key has one partition.
+            let key = KEYS[draw.below(4) as usize];
+            let s = key.map_or(s, |key| stream(TOPIC, u32::from(key.as_bytes()[0]) % PARTITIONS as u32));
+            let ops = (0..1 + draw.below(3)).map(|n| append_keyed(&s, &format!("{now}-{n}"), key, priority));
             batch(now, ops.collect())
         }
     }
 }
 
-/// Everything is claimed, however often it takes to ask.
+fn order_of(draw: &mut Draw, of: &str) -> HandlerOrder {
+    match of == ORDERED || draw.below(3) == 0 {
+        true => HandlerOrder::Key,
+        false => HandlerOrder::Priority,
+    }
+}
+
+/// Everything is claimed, or behind its key, however often it takes to ask.
 fn settle(subject: &Subject, now: u64) {
     for of in HANDLERS {
+        let order = if of == ORDERED { HandlerOrder::Key } else { HandlerOrder::Priority };
         for round in 0.. {
-            let done = subject.all_done(batch(now, vec![Op::Claim(claim_of(TOPIC, of, 20, now + 1000))]));
+            let claim = millrace_model::Claim { order, ..claim_of(TOPIC, of, 20, now + 1000) };
+            let done = subject.all_done(batch(now, vec![Op::Claim(claim)]));
             if !done.more {
                 break;
             }
             assert!(round < 10_000, "claims do not come to an end");
+        }
+    }
+}
+
+/// Whatever [`ORDERED`] has held or tried, every earlier event of its key has ended.
+fn keys_in_order(subject: &Subject, step: usize) {
+    let range = KeyRange::prefix(&keys::claims_of("suite", &handler(ORDERED)));
+    let rows =
+        subject.store().scan(Space::Claims, &range, usize::MAX).unwrap_or_else(|error| panic!("{error}"));
+    for row in rows {
+        let Some((_, s, offset)) = keys::claim_place(&row.key) else { panic!("{}", row.key) };
+        let claim = ClaimRow::decode(&row.key, &row.value).unwrap_or_else(|error| panic!("{error}"));
+        let events = subject.page(&s, 0, WHOLE).events;
+        let Some(event) = events.iter().find(|event| event.offset == offset) else { continue };
+        if claim.generation == 0 || event.body.key.is_none() {
+            continue;
+        }
+        let earlier = events.iter().filter(|one| one.offset < offset && one.body.key == event.body.key);
+        for one in earlier {
+            let key = keys::finished(&s, one.offset, &handler(ORDERED));
+            let ended = subject.rows(Space::Finished, &KeyRange::prefix(&key), 1);
+            assert!(
+                !ended.is_empty(),
+                "step {step}: {s} {offset} was claimed before {} has ended",
+                one.offset
+            );
         }
     }
 }

@@ -1,9 +1,14 @@
 //! Claims: who gets which events, in which order, for how long.
 
-use millrace_model::{ClaimState, Claimed, LaneRow, Offset, Op, Outcome, Space, keys};
+use millrace_model::{
+    Claim, ClaimRow, ClaimState, Claimed, LaneRow, Offset, Op, Outcome, RunMark, Space, Suspicion, Ticket,
+    keys,
+};
 
 use super::Subject;
-use super::build::{ack, append, append_priority, batch, claim_of, delete, handler, release, stream, topic};
+use super::build::{
+    ack, append, append_priority, batch, checked, claim_of, delete, handler, release, stream, topic,
+};
 use crate::resolve::LOOK_MAX;
 
 pub(super) fn texts(claimed: &[Claimed]) -> Vec<&str> {
@@ -101,9 +106,54 @@ pub(super) fn a_lease_ends_exactly_when_it_says(subject: &mut Subject) {
     assert!(!first.ticket.is_held(millrace_model::Timestamp(50)));
     assert_eq!(subject.claim(49, claim_of("lease", "h", 1, 90)), []);
     let second = subject.claim(50, claim_of("lease", "h", 1, 90)).remove(0);
-    assert_eq!((second.ticket.row.generation, second.ticket.row.attempts), (2, 1), "one try ran out");
+    assert_eq!(
+        (second.ticket.row.generation, second.ticket.row.attempts),
+        (2, 0),
+        "whether it was called is not known"
+    );
     assert_eq!(second.event, first.event);
     assert_eq!(subject.table(Space::Claims).len(), 1, "the old row went");
+}
+
+pub(super) fn only_runs_that_started_count_when_a_lease_ends(subject: &mut Subject) {
+    let s = stream("started", 0);
+    subject.done(batch(1, ["a", "b", "c"].iter().map(|text| append(&s, text)).collect()));
+    let claim = |until, start_max| Claim { start_max, ..claim_of("started", "h", 9, until) };
+    let known = |claimed: &[Claimed]| -> Vec<_> {
+        let rows = claimed.iter().map(|one| &one.ticket.row);
+        rows.map(|row| (row.attempts, row.run, row.suspicion)).collect()
+    };
+    let first = subject.claim(10, claim(50, 1));
+    let fresh = (0, RunMark::Unknown, Suspicion::None);
+    assert_eq!(known(&first), [(0, RunMark::Claimed, Suspicion::None), fresh, fresh]);
+    // The run of `b` outlives most of its lease: a slow handler, nothing to be afraid of.
+    let slow = &first[1].ticket;
+    let long = Ticket { row: ClaimRow { run: RunMark::Long, ..slow.row.clone() }, ..slow.clone() };
+    subject.done(checked(40, vec![slow.check()], vec![long.put()]));
+    subject.reopen();
+    let second = subject.claim(50, claim(90, 2));
+    assert_eq!(
+        known(&second),
+        [
+            // Its start is marked in a commit of its own, when it has the session to itself.
+            (0, RunMark::Unknown, Suspicion::Likely),
+            (1, RunMark::Claimed, Suspicion::None),
+            (0, RunMark::Claimed, Suspicion::Possible),
+        ]
+    );
+    // What the claim meant to start may never have been called; what was marked while it ran was.
+    let begun = &second[2].ticket;
+    let started = Ticket { row: ClaimRow { run: RunMark::Started, ..begun.row.clone() }, ..begun.clone() };
+    subject.done(checked(60, vec![begun.check()], vec![started.put()]));
+    let third = subject.claim(90, claim(99, 0));
+    assert_eq!(
+        known(&third),
+        [
+            (0, RunMark::Unknown, Suspicion::Likely),
+            (1, RunMark::Unknown, Suspicion::Likely),
+            (1, RunMark::Unknown, Suspicion::Likely),
+        ]
+    );
 }
 
 pub(super) fn a_late_act_of_a_lost_lease_is_refused(subject: &mut Subject) {
@@ -143,7 +193,7 @@ pub(super) fn waiting_events_come_back_with_their_attempts(subject: &mut Subject
     assert_eq!(texts(&subject.claim(31, claim_of("waiting", "h", 9, 99))), ["first"]);
     // Two expire later, and the one that waits is of no topic the claim is for.
     assert_eq!(subject.claim(99, claim_of("elsewhere", "h", 9, 200)), []);
-    assert_eq!(subject.claim(99, claim_of("waiting", "h", 1, 200))[0].ticket.row.attempts, 2);
+    assert_eq!(subject.claim(99, claim_of("waiting", "h", 1, 200))[0].ticket.row.attempts, 1);
 }
 
 pub(super) fn a_claim_sees_rows_of_this_commit_but_no_events(subject: &mut Subject) {

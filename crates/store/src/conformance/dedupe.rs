@@ -86,6 +86,33 @@ pub(super) fn duplicates_are_known_after_reopening(subject: &mut Subject) {
     assert_eq!(subject.payloads(&stream("dedupe", 0)).len(), 300);
 }
 
+/// A clock that was far ahead for a moment, and what it did to one topic.
+pub(super) fn an_event_from_the_future_makes_no_topic_forget_its_ids(subject: &mut Subject) {
+    let (ahead, other) = (stream("dedupe", 0), stream("elsewhere", 0));
+    let bring = |now, s, id: &str| batch(now, vec![append_id(s, id, "x", DAY_MS)]);
+    for n in 0..200 {
+        subject.done(bring(n, &ahead, &format!("id {n}")));
+        subject.done(bring(n, &other, &format!("id {n}")));
+    }
+    subject.done(batch(200, vec![trim(&ahead, 50), trim(&other, 50)]));
+    let future = 40 * DAY_MS;
+    assert!(!subject.done(bring(future, &ahead, "from the future"))[0].duplicate);
+    for round in 0..3 {
+        for n in [0, 17, 100, 199] {
+            for s in [&ahead, &other] {
+                let again = &subject.done(bring(300, s, &format!("id {n}")))[0];
+                assert_duplicate(again, 0, n + 1, n, &format!("id {n}"));
+            }
+        }
+        let again = &subject.done(bring(300, &ahead, "from the future"))[0];
+        assert_duplicate(again, 0, 201, future, "from the future");
+        if round == 1 {
+            subject.maintain_all(10);
+        }
+        subject.reopen();
+    }
+}
+
 pub(super) fn ids_are_per_topic_and_a_window_of_zero_means_no_dedupe(subject: &mut Subject) {
     let (s, other) = (stream("dedupe", 0), stream("elsewhere", 0));
     let ops = vec![

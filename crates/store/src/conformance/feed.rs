@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_model::{Offset, Space, Stream, Timestamp};
 
 use super::Subject;
-use super::build::{append, append_id, batch, drop_topic, put, stream};
+use super::build::{append, append_id, batch, drop_topic, put, stream, trim};
 use crate::port::{CommitNumber, StreamBounds};
 
 /// Follows the feed to its end and adds what it says up per stream. Runs of a stream must come without gaps.
@@ -52,6 +52,39 @@ pub(super) fn a_watcher_pages_through_commits(subject: &mut Subject) {
     let newest = follow(subject, last, 1000, &mut ends);
     assert_eq!(ends, BTreeMap::from([(s, 42), (other, 22)]));
     assert!(subject.watch(newest, 10).runs.is_empty());
+}
+
+pub(super) fn a_watcher_is_told_of_streams_that_were_trimmed(subject: &mut Subject) {
+    let (s, other, gone) = (stream("feed", 0), stream("feed", 1), stream("gone", 0));
+    let appends = |stream: &Stream| (0..5).map(|_| append(stream, "x")).collect::<Vec<_>>();
+    for stream in [&s, &other, &gone] {
+        subject.done(batch(1, appends(stream)));
+    }
+    let last = follow(subject, CommitNumber(0), 1000, &mut BTreeMap::new());
+    subject.done(batch(2, vec![trim(&s, 4)]));
+    subject.done(batch(2, vec![trim(&gone, 2), drop_topic("gone")]));
+    for _ in 0..2 {
+        let changes = subject.watch(last, 1000);
+        assert!(changes.complete && changes.last > last);
+        let told: Vec<_> = changes.trimmed.iter().map(|at| (&at.stream, at.start.0, at.next.0)).collect();
+        assert_eq!(told, [(&s, 4, 6)], "not the stream that nobody trimmed, nor the dropped one");
+        assert!(changes.runs.is_empty());
+        subject.reopen();
+    }
+    // Events that were appended and trimmed since are told whole, wherever a page ends.
+    subject.done(batch(3, appends(&other)));
+    subject.done(batch(3, vec![trim(&other, 9)]));
+    let mut after = last;
+    loop {
+        let changes = subject.watch(after, 1);
+        for at in &changes.trimmed {
+            assert!(at.start <= at.next, "{at:?}");
+        }
+        if changes.last == after {
+            break;
+        }
+        after = changes.last;
+    }
 }
 
 pub(super) fn a_watcher_that_fell_too_far_behind_is_told_to_start_over(subject: &mut Subject) {

@@ -14,6 +14,7 @@ mod dedupe;
 mod delaying;
 mod feed;
 mod model;
+mod ordered;
 mod reading;
 mod state;
 mod subject;
@@ -34,6 +35,7 @@ use dedupe::*;
 use delaying::*;
 use feed::*;
 use model::*;
+use ordered::*;
 use reading::*;
 use state::*;
 use tables::*;
@@ -98,7 +100,17 @@ macro_rules! conformance_suite {
             claims_of_many_partitions_are_in_order_of_time
             each_handler_gets_every_event_once
             lanes_can_begin_now
+            only_runs_that_started_count_when_a_lease_ends
             waiting_events_come_back_with_their_attempts
+
+            a_handler_with_too_much_open_takes_nothing_new
+            a_key_has_one_event_at_a_time_in_the_order_of_the_log
+            a_key_in_two_partitions_has_one_event_at_a_time
+            an_event_that_is_opened_again_is_the_next_of_its_key
+            events_that_are_gone_hold_back_no_key
+            events_without_a_row_of_their_lane_are_taken_once_in_order_of_keys
+            order_of_keys_wins_over_priority
+            the_order_of_a_handler_can_be_switched
 
             a_claimed_event_that_is_gone_is_lost
             a_dropped_topic_strands_no_handler
@@ -121,14 +133,21 @@ macro_rules! conformance_suite {
             a_duplicate_of_a_trimmed_event_is_answered_like_the_first
             a_duplicate_outside_the_window_is_new
             duplicates_are_known_after_reopening
+            an_event_from_the_future_makes_no_topic_forget_its_ids
             ids_are_per_topic_and_a_window_of_zero_means_no_dedupe
 
             a_delayed_event_takes_its_id
             a_delayed_event_whose_id_is_stored_is_a_duplicate
             an_id_is_free_when_nothing_waits_under_it
+            a_check_finds_the_ids_that_an_append_would_find
             delays_and_appends_of_one_commit_see_one_another
+            of_two_movers_one_stores_the_event
+            a_delayed_event_belongs_to_the_topic_that_stood_when_it_was_confirmed
+            a_topic_that_stands_keeps_its_incarnation
+            a_watcher_is_told_of_delayed_events
 
             a_watcher_pages_through_commits
+            a_watcher_is_told_of_streams_that_were_trimmed
             a_watcher_that_fell_too_far_behind_is_told_to_start_over
             dropped_topics_are_not_told
             streams_are_listed_with_their_bounds

@@ -79,9 +79,11 @@ impl Subject {
         sound(self.store().retention_start(stream, rule)).0
     }
 
-    /// Rows as `key=value` text.
+    /// Rows as `key=value` text. Read without their values they have the same keys.
     pub fn rows(&self, space: Space, range: &KeyRange, rows_max: usize) -> Vec<String> {
         let rows = sound(self.store().scan(space, range, rows_max));
+        let keys = sound(self.store().scan_keys(space, range, rows_max));
+        assert!(rows.iter().map(|row| &row.key).eq(&keys), "{space:?} {range:?}: {keys:?}");
         rows.iter().map(|row| format!("{}={}", row.key, String::from_utf8_lossy(&row.value))).collect()
     }
 

@@ -1,50 +1,79 @@
 //! One commit: batch by batch, each checked against what those before it left.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
     Append, Appended, Batch, Check, Delay, Done, Event, EventId, Offset, Op, Outcome, Refusal, Space, Stream,
-    Timestamp, TopicKey, keys, lane_of,
+    TakenId, Timestamp, TopicKey, TopicRow, keys, lane_of,
 };
 
 use super::State;
-use super::feed;
+use super::feed::{self, Told};
 use super::log::Log;
 use super::look::Looking;
-use crate::port::{KeyRange, Run};
+use crate::port::{KeyRange, Run, StreamBounds};
 use crate::resolve;
 
 impl State {
     pub(super) fn commit(&mut self, batches: &[Batch]) -> Vec<Outcome> {
         let mut runs = Vec::new();
-        let mut streams_changed = false;
-        let outcomes = batches
+        let (mut streams_changed, mut delayed) = (false, false);
+        let outcomes: Vec<Outcome> = batches
             .iter()
             .map(|batch| match self.refusal(batch) {
                 Some(refusal) => Outcome::Refused(refusal),
                 None => {
                     streams_changed |= batch.ops.iter().any(changes_streams);
-                    Outcome::Done(self.apply(batch, &mut runs))
+                    let done = self.apply(batch, &mut runs);
+                    delayed |= done.appended.iter().any(|one| one.due.is_some() && !one.duplicate);
+                    Outcome::Done(done)
                 }
             })
             .collect();
-        if streams_changed {
-            self.feed.push(runs);
+        if streams_changed || delayed {
+            let trimmed = self.trimmed_by(batches, &outcomes);
+            self.feed.push(Told { runs, trimmed, delayed });
         }
         outcomes
     }
 
+    /// Returns the streams that batches which were done have trimmed.
+    fn trimmed_by(&self, batches: &[Batch], outcomes: &[Outcome]) -> Vec<StreamBounds> {
+        let done = batches.iter().zip(outcomes).filter(|(_, outcome)| matches!(outcome, Outcome::Done(_)));
+        let streams: BTreeSet<&Stream> = done
+            .flat_map(|(batch, _)| &batch.ops)
+            .filter_map(|op| match op {
+                Op::Trim { stream, .. } => Some(stream),
+                _ => None,
+            })
+            .collect();
+        streams.into_iter().filter_map(|stream| Some(self.logs.get(stream)?.bounds(stream))).collect()
+    }
+
     fn refusal(&self, batch: &Batch) -> Option<Refusal> {
         batch.checks.iter().enumerate().find_map(|(at, check)| {
-            let (Check::Absent { space, key }
-            | Check::Present { space, key }
-            | Check::Equals { space, key, .. }) = check;
-            let found = self.tables.get(*space, key);
-            let holds = match check {
-                Check::Absent { .. } => found.is_none(),
-                Check::Present { .. } => found.is_some(),
-                Check::Equals { value, .. } => found == Some(value),
+            let (found, holds) = match check {
+                Check::Absent { space, key } => {
+                    let found = self.tables.get(*space, key);
+                    (found, found.is_none())
+                }
+                Check::Present { space, key } => {
+                    let found = self.tables.get(*space, key);
+                    (found, found.is_some())
+                }
+                Check::Equals { space, key, value } => {
+                    let found = self.tables.get(*space, key);
+                    (found, found == Some(value))
+                }
+                Check::IdTaken(TakenId { topic, id, dedupe_window_ms }) => {
+                    (None, self.taken(batch.now, topic, id, *dedupe_window_ms).is_some())
+                }
+                Check::Incarnation { topic, made } => {
+                    let found = self.tables.get(Space::Topics, &keys::topic(topic));
+                    (found, found.and_then(|row| TopicRow::made_of(row)) == Some(*made))
+                }
             };
             (!holds).then(|| Refusal { check: at, found: found.cloned() })
         })
@@ -59,6 +88,12 @@ impl State {
                     done.appended.push(self.append(batch, append, ordinal, runs));
                 }
                 Op::Delay(delay) => done.appended.push(self.delay(batch.now, delay)),
+                Op::Put { space: Space::Topics, key, value } => {
+                    let standing = self.tables.get(Space::Topics, key);
+                    let kept = standing.and_then(|row| resolve::keep_incarnation(key, row, value));
+                    done.incarnation_kept |= kept.is_some();
+                    self.tables.put(Space::Topics, key, kept.unwrap_or_else(|| value.clone()));
+                }
                 Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => self.write(op),
                 Op::Claim(claim) => {
                     let Ok(taken) = resolve::claim(&mut Looking { state: self, runs }, batch.now, claim);
@@ -94,8 +129,7 @@ impl State {
 
     fn append(&mut self, batch: &Batch, append: &Append, ordinal: u32, runs: &mut Vec<Run>) -> Appended {
         if let Some(id) = &append.event.id
-            && let Some(first) =
-                self.taken(batch.now, &append.stream.topic, append.made, id, append.dedupe_window_ms)
+            && let Some(first) = self.taken(batch.now, &append.stream.topic, id, append.dedupe_window_ms)
         {
             return first;
         }
@@ -126,28 +160,26 @@ impl State {
     }
 
     fn delay(&mut self, now: Timestamp, delay: &Delay) -> Appended {
-        let Delay { topic, made, id, dedupe_window_ms, due, .. } = delay;
-        if let Some(first) = self.taken(now, topic, Some(*made), id, *dedupe_window_ms) {
+        let Delay { topic, id, dedupe_window_ms, due, .. } = delay;
+        if let Some(first) = self.taken(now, topic, id, *dedupe_window_ms) {
             return first;
         }
-        resolve::delay(delay).iter().for_each(|op| self.write(op));
+        resolve::delay(delay, self.made_of(topic)).iter().for_each(|op| self.write(op));
         resolve::waiting(id, now, *due, false)
     }
 
+    /// The incarnation of the topic that stands.
+    fn made_of(&self, topic: &TopicKey) -> Option<u64> {
+        TopicRow::made_of(self.tables.get(Space::Topics, &keys::topic(topic))?)
+    }
+
     /// The answer of the event that has this id already: a stored one, or one that waits.
-    fn taken(
-        &self,
-        now: Timestamp,
-        topic: &TopicKey,
-        made: Option<u64>,
-        id: &EventId,
-        window_ms: u64,
-    ) -> Option<Appended> {
+    fn taken(&self, now: Timestamp, topic: &TopicKey, id: &EventId, window_ms: u64) -> Option<Appended> {
         if window_ms == 0 {
             return None;
         }
         self.duplicate_of(now, topic, id, window_ms).or_else(|| {
-            let row = self.tables.get(Space::DueIds, &keys::due_id(topic, made?, id))?;
+            let row = self.tables.get(Space::DueIds, &keys::due_id(topic, self.made_of(topic)?, id))?;
             let (due, key) = resolve::holder(row)?;
             let waits = key.is_none_or(|key| self.tables.get(Space::Due, key).is_some());
             waits.then(|| resolve::waiting(id, now, due, true))

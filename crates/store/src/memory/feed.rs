@@ -1,10 +1,10 @@
-//! What recent commits appended, for those who watch.
+//! What recent commits appended, delayed and trimmed, for those who watch.
 
 use std::collections::VecDeque;
 
 use millrace_model::{Append, Offset, TopicKey};
 
-use crate::port::{Changes, CommitNumber, Run};
+use crate::port::{Changes, CommitNumber, Run, StreamBounds};
 
 /// Commits a watcher may lag behind before it has to start over.
 const COMMITS_MAX: usize = 4096;
@@ -13,7 +13,16 @@ const COMMITS_MAX: usize = 4096;
 pub(super) struct Feed {
     last: u64,
     /// The newest commits, the last of them being number `last`.
-    commits: VecDeque<Vec<Run>>,
+    commits: VecDeque<Told>,
+}
+
+/// What one commit did to streams.
+#[derive(Clone, Default)]
+pub(super) struct Told {
+    pub(super) runs: Vec<Run>,
+    /// As they were after it.
+    pub(super) trimmed: Vec<StreamBounds>,
+    pub(super) delayed: bool,
 }
 
 impl Feed {
@@ -21,28 +30,35 @@ impl Feed {
         CommitNumber(self.last)
     }
 
-    pub(super) fn push(&mut self, runs: Vec<Run>) {
+    pub(super) fn push(&mut self, told: Told) {
         self.last += 1;
-        self.commits.push_back(runs);
+        self.commits.push_back(told);
         if self.commits.len() > COMMITS_MAX {
             self.commits.pop_front();
         }
     }
 
     pub(super) fn forget_topic(&mut self, topic: &TopicKey) {
-        for runs in &mut self.commits {
-            runs.retain(|run| run.stream.topic != *topic);
+        for told in &mut self.commits {
+            told.runs.retain(|run| run.stream.topic != *topic);
+            told.trimmed.retain(|bounds| bounds.stream.topic != *topic);
         }
     }
 
     pub(super) fn after(&self, after: CommitNumber, commits_max: usize) -> Changes {
         let first_kept = self.last - self.commits.len() as u64;
         if after.0 < first_kept || after.0 > self.last {
-            return Changes { last: self.last(), runs: Vec::new(), complete: false };
+            return Changes { last: self.last(), ..Changes::default() };
         }
         let commits = self.commits.range((after.0 - first_kept) as usize..).take(commits_max);
         let last = CommitNumber(after.0 + commits.len() as u64);
-        Changes { last, runs: commits.flatten().cloned().collect(), complete: true }
+        let mut changes = Changes { last, complete: true, ..Changes::default() };
+        for told in commits {
+            changes.runs.extend(told.runs.iter().cloned());
+            changes.trimmed.extend(told.trimmed.iter().cloned());
+            changes.delayed |= told.delayed;
+        }
+        changes
     }
 }
 

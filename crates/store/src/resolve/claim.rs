@@ -1,21 +1,23 @@
 //! A claim: which events a handler gets, and the rows that say so.
 //!
 //! Three sources, each in order: claims of its own that are due again, the lanes of events off the plain priority, and
-//! the plain lanes, which walk the streams. Whichever has the most urgent, then oldest event gives the next one.
+//! the plain lanes, which walk the streams. Whichever has the most urgent, then oldest event gives the next one. A claim in
+//! order of keys goes another way: `ordered.rs`.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use millrace_model::{
-    Claim, ClaimRow, ClaimState, Claimed, Ending, Event, FinishedRow, LANE_PRIORITY_MAX, Offset, Op,
-    PRIORITY_DEFAULT, Partition, Priority, Space, Stream, Ticket, Timestamp, keys,
+    Claim, ClaimRow, ClaimState, Claimed, Ending, Event, FinishedRow, HandlerOrder, LANE_PRIORITY_MAX,
+    Offset, Op, OrderKey, PRIORITY_DEFAULT, Partition, Priority, RunMark, Space, Stream, Suspicion, Ticket,
+    Timestamp, keys,
 };
 
 use super::due::Due;
 use super::events::{Events, Found};
 use super::off::OffLanes;
 use super::plain::PlainLane;
-use super::{Look, Looked};
+use super::{Look, Looked, ordered};
 
 /// How many events one claim passes over (of another lane, damaged, gone) before it ends and says that there is more.
 pub const LOOK_MAX: usize = 1024;
@@ -49,18 +51,24 @@ enum Source {
 
 /// What has been decided so far.
 pub(super) struct Taking<'a> {
-    now: Timestamp,
+    pub(super) now: Timestamp,
     pub(super) claim: &'a Claim,
     pub(super) taken: Taken,
     bytes: usize,
+    /// Events that may still be marked as started.
+    starts: usize,
     /// Events that may still be passed over.
     pub(super) patience: usize,
 }
 
 pub fn claim<L: Look>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<Taken, L::Error> {
-    let mut taking = Taking { now, claim, taken: Taken::default(), bytes: 0, patience: LOOK_MAX };
+    let mut taking =
+        Taking { now, claim, taken: Taken::default(), bytes: 0, starts: claim.start_max, patience: LOOK_MAX };
     if claim.events_max == 0 {
         return Ok(taking.taken);
+    }
+    if claim.order == HandlerOrder::Key {
+        return ordered::claim(look, taking);
     }
     let mut due = Due::load(look, now, claim)?;
     let mut streams = look.streams(&claim.topic)?;
@@ -129,27 +137,40 @@ impl Taking<'_> {
         self.claim.bytes_max.saturating_sub(self.bytes)
     }
 
-    pub(super) fn take_new(&mut self, event: Arc<Event>) {
-        let row =
-            ClaimRow { generation: 1, priority: event.body.priority, ts: event.ts, ..ClaimRow::default() };
+    pub(super) fn take_new(&mut self, event: Arc<Event>, order_key: Option<OrderKey>) {
+        let (priority, ts) = (event.body.priority, event.ts);
+        let row = ClaimRow { generation: 1, priority, ts, order_key, ..ClaimRow::default() };
         self.put(event, row);
     }
 
     pub(super) fn take_again(&mut self, event: Arc<Event>, key: String, before: ClaimRow) {
         self.taken.ops.push(Op::Delete { space: Space::Claims, key });
-        let expired = u32::from(before.state == ClaimState::Leased);
+        let (lost_runs, suspicion) = match (before.state, before.run) {
+            (ClaimState::Waiting, _) => (0, before.suspicion),
+            (ClaimState::Leased, RunMark::Unknown) => (0, before.suspicion.max(Suspicion::Possible)),
+            // The process may have died before the call, so nothing is counted; or because of it.
+            (ClaimState::Leased, RunMark::Claimed) => (0, Suspicion::Likely),
+            (ClaimState::Leased, RunMark::Started) => (1, Suspicion::Likely),
+            // The session was alive late in the lease: nothing ended a process.
+            (ClaimState::Leased, RunMark::Long) => (1, Suspicion::None),
+        };
         let row = ClaimRow {
             generation: before.generation.saturating_add(1),
-            attempts: before.attempts.saturating_add(expired),
+            attempts: before.attempts.saturating_add(lost_runs),
+            suspicion,
             ..before
         };
         self.put(event, row);
     }
 
     fn put(&mut self, event: Arc<Event>, row: ClaimRow) {
+        let starts = self.starts > 0 && row.suspicion < Suspicion::Likely;
+        self.starts -= usize::from(starts);
         let row = ClaimRow {
             state: ClaimState::Leased,
+            run: if starts { RunMark::Claimed } else { RunMark::Unknown },
             due: self.claim.lease_until,
+            for_ms: Some(self.claim.lease_until.0.saturating_sub(self.now.0)),
             session: Some(self.claim.session.clone()),
             claimed_at: self.now,
             ..row

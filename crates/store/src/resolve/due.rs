@@ -95,7 +95,7 @@ impl Due {
 
 /// A row nobody can read must not strand its event. The generation is one that counting never reaches, so that no old
 /// ticket is good again.
-fn unreadable(now: Timestamp) -> ClaimRow {
+pub(super) fn unreadable(now: Timestamp) -> ClaimRow {
     ClaimRow {
         generation: now.0,
         state: ClaimState::Leased,

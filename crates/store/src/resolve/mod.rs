@@ -9,13 +9,15 @@ mod due;
 mod events;
 mod forget;
 mod off;
+mod ordered;
 mod plain;
 mod reconcile;
 
 pub use claim::{LOOK_MAX, Taken, claim};
-pub use delay::{delay, holder, waiting};
+pub use delay::{delay, holder, keep_incarnation, waiting};
 pub use due::{DUE_MAX, FOREIGN_MAX};
 pub use forget::forget_topic;
+pub use ordered::OPEN_MAX;
 pub use reconcile::{Reconciled, reconcile};
 
 use bytes::Bytes;

@@ -35,19 +35,10 @@ pub(super) struct OffLanes<'a> {
 
 impl<'a> OffLanes<'a> {
     pub(super) fn new(looked: &'a Looked, rows: &[Row], plain: &PlainLane<'_>) -> OffLanes<'a> {
-        let mut stored = BTreeMap::new();
-        for row in rows {
-            let Some((partition, Some(lane))) = keys::lane_place(&row.key) else { continue };
-            if partition == looked.stream.partition {
-                // An unreadable row counts as the end: nothing is handed out twice, `doctor` names the row.
-                let read = LaneRow::decode(&row.key, &row.value);
-                stored.insert(lane, read.map_or(looked.next, |row| row.next));
-            }
-        }
         OffLanes {
             looked,
             from: plain.off().max(looked.start),
-            stored,
+            stored: stored_lanes(looked, rows),
             moved: BTreeMap::new(),
             lane: None,
             seek: keys::off_priorities_of(&looked.stream, looked.made),
@@ -132,7 +123,7 @@ impl<'a> OffLanes<'a> {
         let following = self.rows.iter().skip(1).map(|(offset, _)| *offset);
         match events.find(look, &self.looked.stream, offset, following, taking.room())? {
             Found::Event(event) if !taking.fits(&event) => return Ok(false),
-            Found::Event(event) => taking.take_new(event),
+            Found::Event(event) => taking.take_new(event, None),
             lost => {
                 if matches!(lost, Found::Damaged) {
                     taking.lose(&self.looked.stream, offset, 0, &lost);
@@ -165,6 +156,20 @@ impl<'a> OffLanes<'a> {
             ops.extend(self.stored.keys().map(|lane| Op::Delete { space: Space::Lanes, key: key(*lane) }));
         }
     }
+}
+
+/// How far the handler has looked in each lane off the plain priority, as its rows say.
+pub(super) fn stored_lanes(looked: &Looked, rows: &[Row]) -> BTreeMap<u32, Offset> {
+    let mut stored = BTreeMap::new();
+    for row in rows {
+        let Some((partition, Some(lane))) = keys::lane_place(&row.key) else { continue };
+        if partition == looked.stream.partition {
+            // An unreadable row counts as the end: nothing is handed out twice, `doctor` names the row.
+            let read = LaneRow::decode(&row.key, &row.value);
+            stored.insert(lane, read.map_or(looked.next, |row| row.next));
+        }
+    }
+    stored
 }
 
 /// The row's value is the time of its event.

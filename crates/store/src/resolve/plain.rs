@@ -1,4 +1,5 @@
-//! The plain lane of one stream: its events in offset order, without those that wait in other lanes.
+//! The plain lane of one stream: its events in offset order, without those that wait in other lanes. For a claim in order
+//! of keys it is the only lane and walks over events of every priority.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,6 +9,7 @@ use millrace_model::{Claim, Event, LaneRow, Offset, Op, Space, keys, lane_of};
 
 use super::claim::{Order, PLAIN_RANK, Taking};
 use super::events::Found;
+use super::off::stored_lanes;
 use super::{Look, Looked};
 use crate::port::{KeyRange, ReadLimit, Row};
 
@@ -25,9 +27,18 @@ pub(super) struct PlainLane<'a> {
     next: Offset,
     page: usize,
     page_bytes: usize,
+    /// Of a claim in order of keys: how far other claims have looked in each of the other lanes.
+    whole: Option<BTreeMap<u32, Offset>>,
 }
 
 impl<'a> PlainLane<'a> {
+    /// The lane of a claim in order of keys. Begins where something of any lane may be left.
+    pub(super) fn whole(looked: &'a Looked, rows: &[Row], page: usize, page_bytes: usize) -> PlainLane<'a> {
+        let whole = Some(stored_lanes(looked, rows));
+        let plain = PlainLane::new(looked, rows, page, page_bytes);
+        PlainLane { whole, next: plain.row.unseen_from().max(looked.start), ..plain }
+    }
+
     pub(super) fn new(looked: &'a Looked, rows: &[Row], page: usize, page_bytes: usize) -> PlainLane<'a> {
         let is_mine = |row: &&Row| keys::lane_place(&row.key) == Some((looked.stream.partition, None));
         let read = rows.iter().find(is_mine).map(|row| LaneRow::decode(&row.key, &row.value));
@@ -43,6 +54,7 @@ impl<'a> PlainLane<'a> {
             next,
             page: page.min(PAGE_MAX),
             page_bytes,
+            whole: None,
         }
     }
 
@@ -82,9 +94,12 @@ impl<'a> PlainLane<'a> {
             taking.lose(&self.looked.stream, offset, 0, &Found::Damaged);
             taking.patience = taking.patience.saturating_sub(1);
         }
-        let elsewhere = self.elsewhere(look, &page.events)?;
+        let skipped = match &self.whole {
+            None => self.elsewhere(look, &page.events)?,
+            Some(stored) => self.taken_before(look, &page.events, stored)?,
+        };
         let seen = page.events.len();
-        self.events.extend(page.events.into_iter().filter(|event| !elsewhere.contains(&event.offset)));
+        self.events.extend(page.events.into_iter().filter(|event| !skipped.contains(&event.offset)));
         taking.patience = taking.patience.saturating_sub(seen - self.events.len());
         // A page always gets somewhere; should an adapter's not, the lane ends here rather than never.
         let through = page.through.next().min(self.looked.next);
@@ -95,11 +110,47 @@ impl<'a> PlainLane<'a> {
     /// Which of the events wait in another lane. An event off the plain priority without a row there (it is older than
     /// such rows, or the row was lost) is taken here: late, but not never.
     fn elsewhere<L: Look>(&self, look: &mut L, events: &[Arc<Event>]) -> Result<BTreeSet<Offset>, L::Error> {
-        let mut ends: BTreeMap<u32, (Offset, Offset)> = BTreeMap::new();
-        for event in events {
-            if let Some(lane) = lane_of(event.body.priority) {
-                ends.entry(lane).or_insert((event.offset, event.offset)).1 = event.offset;
+        let off = events.iter().filter_map(|event| Some((lane_of(event.body.priority)?, event.offset)));
+        self.with_rows(look, off)
+    }
+
+    /// Which of the events other claims have taken, each through the lane that has a row for it. Reads rows only where the
+    /// plain lane and the event's own are not equally far, so only while claims in order of priority have left a rest.
+    fn taken_before<L: Look>(
+        &self,
+        look: &mut L,
+        events: &[Arc<Event>],
+        stored: &BTreeMap<u32, Offset>,
+    ) -> Result<BTreeSet<Offset>, L::Error> {
+        let (mut taken, mut unclear) = (BTreeSet::new(), Vec::new());
+        for Event { offset, body, .. } in events.iter().map(AsRef::as_ref) {
+            let by_plain = *offset < self.row.next;
+            let own = lane_of(body.priority);
+            let by_own = own.map_or(by_plain, |lane| {
+                *offset < stored.get(&lane).copied().unwrap_or_default().max(self.row.off)
+            });
+            match own {
+                Some(lane) if by_own != by_plain => unclear.push((lane, *offset, by_own)),
+                _ if by_own => drop(taken.insert(*offset)),
+                _ => {}
             }
+        }
+        let filed = self.with_rows(look, unclear.iter().map(|(lane, offset, _)| (*lane, *offset)))?;
+        // Without a row the event was the plain lane's, which is the opposite there.
+        let found = unclear.into_iter().filter(|(_, offset, by_own)| filed.contains(offset) == *by_own);
+        taken.extend(found.map(|(_, offset, _)| offset));
+        Ok(taken)
+    }
+
+    /// Which of these events, given by lane and rising offset, have a row in their lane.
+    fn with_rows<L: Look>(
+        &self,
+        look: &mut L,
+        events: impl Iterator<Item = (u32, Offset)>,
+    ) -> Result<BTreeSet<Offset>, L::Error> {
+        let mut ends: BTreeMap<u32, (Offset, Offset)> = BTreeMap::new();
+        for (lane, offset) in events {
+            ends.entry(lane).or_insert((offset, offset)).1 = offset;
         }
         let mut found = BTreeSet::new();
         for (lane, (first, last)) in ends {
@@ -112,6 +163,15 @@ impl<'a> PlainLane<'a> {
         Ok(found)
     }
 
+    /// The next event, if [`PlainLane::peek`] has found one.
+    pub(super) fn front(&self) -> Option<&Arc<Event>> {
+        self.events.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Arc<Event>> {
+        self.events.pop_front()
+    }
+
     /// Whether the claim may go on.
     pub(super) fn take(&mut self, taking: &mut Taking<'_>) -> bool {
         match self.events.pop_front() {
@@ -120,7 +180,7 @@ impl<'a> PlainLane<'a> {
                 false
             }
             Some(event) => {
-                taking.take_new(event);
+                taking.take_new(event, None);
                 true
             }
             None => true,
@@ -137,7 +197,15 @@ impl<'a> PlainLane<'a> {
 
     /// The row that says how far it came.
     pub(super) fn finish(&mut self, ops: &mut Vec<Op>, claim: &Claim) {
-        self.row.next = self.position();
+        let position = self.position();
+        if let Some(stored) = self.whole.as_ref().filter(|_| !self.closed) {
+            // Below, nothing of any lane is left; rows of lanes that say no more than that go.
+            self.row.off = self.row.off.max(position);
+            let passed = stored.iter().filter(|(_, next)| **next <= self.row.off);
+            let key = |lane: u32| keys::lane(&claim.handler, &self.looked.stream, Some(lane));
+            ops.extend(passed.map(|(lane, _)| Op::Delete { space: Space::Lanes, key: key(*lane) }));
+        }
+        self.row.next = self.row.next.max(position);
         if self.row != self.stored && !self.closed {
             let key = keys::lane(&claim.handler, &self.looked.stream, None);
             ops.push(Op::Put { space: Space::Lanes, key, value: self.row.encode() });

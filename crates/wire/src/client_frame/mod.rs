@@ -9,7 +9,8 @@ pub use ack::{Ack, Nack};
 pub(crate) use publish::read_events;
 pub use publish::{Publish, PublishBatch};
 pub use session::{AuthToken, Flow};
-pub use subscribe::{AckMode, Subscribe, Unsubscribe};
+pub(crate) use subscribe::read_ack_mode;
+pub use subscribe::{Subscribe, Unsubscribe};
 
 use crate::about::About;
 use crate::error::FrameError;

@@ -1,6 +1,6 @@
 //! SUBSCRIBE and UNSUBSCRIBE.
 
-use millrace_model::{Filter, Group, TopicName};
+use millrace_model::{AckMode, Filter, Group, TopicName};
 use serde_json::value::RawValue;
 
 use crate::error::FrameError;
@@ -19,39 +19,20 @@ pub struct Subscribe {
     pub reset: bool,
     /// `None` = the server's default.
     pub max_inflight: Option<u32>,
-    pub ack_mode: AckMode,
+    /// `None` = as the topic or the server has it.
+    pub ack_mode: Option<AckMode>,
+    /// Events of one key go to one member of the group, one at a time.
+    pub sticky: bool,
     pub filter: Filter,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AckMode {
-    /// An ack completes its offset and every lower one in flight on the same connection.
-    #[default]
-    Cumulative,
-    /// An ack completes its offset only.
-    Individual,
-}
-
-impl AckMode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AckMode::Cumulative => "cumulative",
-            AckMode::Individual => "individual",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<AckMode> {
-        [AckMode::Cumulative, AckMode::Individual].into_iter().find(|mode| mode.as_str() == text)
-    }
-
-    fn read(fields: &Fields<'_>) -> Result<AckMode, FrameError> {
-        let Some(raw) = fields.get(Field::AckMode) else {
-            return Ok(AckMode::default());
-        };
-        text_of(raw)
-            .and_then(|text| AckMode::parse(&text))
-            .ok_or_else(|| FrameError::wrong(Field::AckMode, raw))
-    }
+/// `None` when the field is absent or null.
+pub(crate) fn read_ack_mode(fields: &Fields<'_>, field: Field) -> Result<Option<AckMode>, FrameError> {
+    let read = |raw| {
+        let mode = text_of(raw).and_then(|text| AckMode::parse(&text));
+        mode.ok_or_else(|| FrameError::wrong(field, raw))
+    };
+    fields.get(field).map(read).transpose()
 }
 
 impl Subscribe {
@@ -62,7 +43,8 @@ impl Subscribe {
             from: None,
             reset: false,
             max_inflight: None,
-            ack_mode: AckMode::default(),
+            ack_mode: None,
+            sticky: false,
             filter: Filter::default(),
         }
     }
@@ -76,7 +58,8 @@ impl Subscribe {
             from: from.map(|(from, _)| from),
             reset: from.is_some_and(|(_, reset)| reset),
             max_inflight: fields.small(Field::MaxInflight, 1..=u32::MAX)?,
-            ack_mode: AckMode::read(fields)?,
+            ack_mode: read_ack_mode(fields, Field::AckMode)?,
+            sticky: fields.flag(Field::Sticky)?,
             filter: read_filter(fields)?,
         })
     }
@@ -91,8 +74,11 @@ impl Subscribe {
         if let Some(max_inflight) = self.max_inflight {
             push_member(out, "max_inflight", max_inflight);
         }
-        if self.ack_mode != AckMode::default() {
-            push_string_member(out, "ack_mode", self.ack_mode.as_str());
+        if let Some(mode) = self.ack_mode {
+            push_string_member(out, "ack_mode", mode.as_str());
+        }
+        if self.sticky {
+            push_member(out, "sticky", true);
         }
         if !self.filter.is_empty() {
             push_filter(&self.filter, out);

@@ -1,9 +1,11 @@
-//! `GET /dead-letters` and `POST /dead-letters/{topic}/replay`. The letters themselves are read like any topic's
-//! events, with `GET /topics/{dlq}/events`.
+//! `GET /dead-letters` and `POST /dead-letters/{topic}/replay`. The letters of groups are read like any topic's events,
+//! with `GET /topics/{dlq}/events`; those of durable handlers stand in a table of their own and are read with
+//! `GET /dead-letters?handler=`.
 
-use millrace_model::{Offset, Partition, TopicName};
+use millrace_model::{Offset, Partition, Timestamp, TopicName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::error::FrameError;
 use crate::field::Field;
@@ -23,6 +25,58 @@ pub struct DeadLetters {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::topic")]
     pub next: Option<TopicName>,
+    /// Durable handlers that gave up on events: on the first page only. `GET /dead-letters?handler=` shows the letters.
+    #[serde(default)]
+    pub handlers: Vec<HandlerLetters>,
+}
+
+/// The letters of one durable handler about events of one topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HandlerLetters {
+    pub handler: String,
+    /// The topic whose events it gave up on.
+    #[schemars(schema_with = "schema::topic")]
+    pub topic: TopicName,
+    pub count: u64,
+    /// When it gave up on the first and on the last of them.
+    #[schemars(schema_with = "schema::ts")]
+    pub oldest_ts: Timestamp,
+    #[schemars(schema_with = "schema::ts")]
+    pub newest_ts: Timestamp,
+}
+
+/// A page of a durable handler's letters, the oldest first.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HandlerLettersPage {
+    pub handler: String,
+    pub letters: Vec<HandlerLetter>,
+    /// There are more: ask again with this as `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HandlerLetter {
+    /// The event's own id.
+    pub event_id: String,
+    #[schemars(schema_with = "schema::topic")]
+    pub topic: TopicName,
+    #[schemars(schema_with = "schema::partition")]
+    pub partition: Partition,
+    #[schemars(schema_with = "schema::offset")]
+    pub offset: Offset,
+    pub attempts: u32,
+    pub error: String,
+    #[schemars(schema_with = "schema::ts")]
+    pub failed_ts: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// As it was published; absent if the event was too large to be copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "serde_json::Value")]
+    pub payload: Option<Box<RawValue>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_model::{Event, Offset, Partition, TopicName};
 use serde_json::value::RawValue;
 
-use crate::envelope::{Envelope, write_envelope};
+use crate::envelope::{Envelope, Shown, write_envelope};
 use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX, needed};
@@ -25,13 +25,14 @@ pub fn write_events_page(
     partition: Partition,
     events: &[Arc<Event>],
     next: Offset,
+    payload_sha256: bool,
 ) {
     push_display(out, format_args!("{{\"topic\":\"{topic}\",\"partition\":{partition},\"events\":["));
     for (at, event) in events.iter().enumerate() {
         if at > 0 {
             out.push(',');
         }
-        write_envelope(out, event, 1);
+        write_envelope(out, event, Shown { attempts: 1, payload_sha256 });
     }
     push_display(out, format_args!("],\"next\":{next}}}"));
 }

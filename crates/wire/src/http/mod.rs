@@ -6,21 +6,25 @@ mod groups;
 mod offsets;
 mod problem;
 mod publish;
+mod schemas;
 mod seek;
 mod stats;
 mod system;
 mod topic;
 
-pub use dead_letters::{DeadLetterTopic, DeadLetters, Replay, Replayed};
+pub use dead_letters::{
+    DeadLetterTopic, DeadLetters, HandlerLetter, HandlerLetters, HandlerLettersPage, Replay, Replayed,
+};
 pub use events::{EventsPage, write_events_page};
 pub use groups::{GroupDoc, GroupList, GroupPlace};
 pub use offsets::{GroupOffsets, PartitionOffsets, TopicOffsets};
 pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
 pub use publish::{PublishBody, write_publish_body};
+pub use schemas::{SchemaDoc, SchemaList};
 pub use seek::{Seek, Sought};
 pub use stats::{StatsDoc, TopicStats};
 pub use system::{AuditDoc, GroupStats, MetricsDoc};
-pub use topic::{StreamDoc, TopicBody, TopicDefaults, TopicDoc, TopicList, parse_topic_patch};
+pub use topic::{CheckedDoc, StreamDoc, TopicBody, TopicDefaults, TopicDoc, TopicList, parse_topic_patch};
 
 use crate::error::FrameError;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{Group, Offset, Partition, TopicName};
+use millrace_model::{Group, Offset, Partition, Timestamp, TopicName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,10 @@ pub struct PartitionOffsets {
 pub struct GroupOffsets {
     #[schemars(schema_with = "schema::offset")]
     pub committed: Offset,
+    /// When the group's commit became this one; absent if that was before it was kept.
+    #[serde(rename = "updatedTs", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::ts")]
+    pub updated: Option<Timestamp>,
     pub lag: u64,
     pub inflight: u64,
 }

@@ -31,6 +31,18 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::offset")]
     pub offset: Option<Offset>,
+    /// A replay that ended early: letters whose event was published again before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub replayed: Option<u64>,
+    /// Letters that had been replayed earlier: nothing was stored for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub duplicates: Option<u64>,
+    /// The letter at which to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::offset")]
+    pub next: Option<Offset>,
 }
 
 impl Problem {
@@ -60,6 +72,9 @@ impl From<FrameError> for Problem {
             group: error.about.group,
             partition: error.about.partition,
             offset: error.about.offset,
+            replayed: None,
+            duplicates: None,
+            next: None,
         }
     }
 }

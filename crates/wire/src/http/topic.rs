@@ -1,11 +1,17 @@
 //! Topics and their settings.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use millrace_model::{
-    AccessList, Durability, Group, Offset, PARTITIONS_MAX, Partition, TopicConfig, TopicName, TopicPatch,
+    AccessList, AckMode, Durability, Group, GroupAccessPatch, GroupKey, Offset, PARTITIONS_MAX, Partition,
+    TopicConfig, TopicName, TopicPatch,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::client_frame::read_ack_mode;
 use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX};
@@ -13,42 +19,23 @@ use crate::schema;
 use crate::schema::TopicSettings;
 use crate::server_frame::read_durability;
 
-/// `POST /topics`.
+/// `POST /topics`. A field that is absent, or `null`, is not among the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicBody {
     pub topic: TopicName,
-    pub config: TopicConfig,
+    pub settings: TopicPatch,
 }
 
 impl TopicBody {
     pub fn parse(text: &str) -> Result<TopicBody, FrameError> {
         let fields = Fields::of_document(text)?;
         let topic = fields.topic()?;
-        let patch = read_patch(&fields)?;
-        let config = TopicConfig {
-            partitions: patch.partitions.unwrap_or(0),
-            retention_ms: patch.retention_ms.flatten(),
-            retention_bytes: patch.retention_bytes.flatten(),
-            max_attempts: patch.max_attempts.flatten(),
-            ack_timeout_ms: patch.ack_timeout_ms.flatten(),
-            dedupe_window_ms: patch.dedupe_window_ms.flatten(),
-            durability: patch.durability.flatten(),
-            publish_acl: patch.publish_acl.flatten(),
-            subscribe_acl: patch.subscribe_acl.flatten(),
-            compact: patch.compact.unwrap_or(false),
+        let settings = TopicPatch {
+            compact: fields.get(Field::Compact).map(|_| fields.flag(Field::Compact)).transpose()?,
+            sticky: fields.get(Field::Sticky).map(|_| fields.flag(Field::Sticky)).transpose()?,
+            ..read_patch(&fields)?.without_resets()
         };
-        Ok(TopicBody { topic, config })
-    }
-
-    pub fn write(&self, out: &mut String) {
-        TopicDoc {
-            topic: self.topic.clone(),
-            config: self.config.clone(),
-            streams: Vec::new(),
-            groups: Vec::new(),
-            defaults: None,
-        }
-        .write(out);
+        Ok(TopicBody { topic, settings })
     }
 }
 
@@ -79,11 +66,32 @@ fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
         },
         publish_acl: read_list(fields, Field::PublishAcl)?,
         subscribe_acl: read_list(fields, Field::SubscribeAcl)?,
-        compact: match fields.given(Field::Compact) {
+        group_acl: read_group_lists(fields)?,
+        compact: read_flag(fields, Field::Compact)?,
+        ack_mode: match fields.given(Field::TopicAckMode) {
             None => None,
-            Some(_) => Some(fields.flag(Field::Compact)?),
+            Some(_) => Some(read_ack_mode(fields, Field::TopicAckMode)?),
         },
+        sticky: read_flag(fields, Field::Sticky)?,
+        schema: read_schema(fields)?,
+        force_schema: false,
     })
+}
+
+fn read_flag(fields: &Fields<'_>, field: Field) -> Result<Option<bool>, FrameError> {
+    fields.given(field).map(|_| fields.flag(field)).transpose()
+}
+
+/// Whether it is a schema the engine says.
+fn read_schema(fields: &Fields<'_>) -> Result<Option<Option<Arc<Value>>>, FrameError> {
+    let Some(raw) = fields.get(Field::Schema) else {
+        return Ok(fields.given(Field::Schema).map(|_| None));
+    };
+    match serde_json::from_str(raw.get()) {
+        Ok(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(Some(Arc::new(schema)))),
+        Ok(_) => Err(FrameError::wrong(Field::Schema, raw)),
+        Err(error) => Err(FrameError::bad_frame(format!("schema cannot be read: {error}"))),
+    }
 }
 
 fn read_list(fields: &Fields<'_>, field: Field) -> Result<Option<Option<AccessList>>, FrameError> {
@@ -94,6 +102,24 @@ fn read_list(fields: &Fields<'_>, field: Field) -> Result<Option<Option<AccessLi
     let list = AccessList::try_from(entries);
     list.map(|list| Some(Some(list)))
         .map_err(|error| FrameError::bad_frame(format!("{} is refused: {error}", field.name())))
+}
+
+fn read_group_lists(fields: &Fields<'_>) -> Result<Option<Option<GroupAccessPatch>>, FrameError> {
+    let Some(raw) = fields.get(Field::GroupAcl) else {
+        return Ok(fields.given(Field::GroupAcl).map(|_| None));
+    };
+    let refused =
+        |why: String| FrameError::bad_frame(format!("{} is refused: {why}", Field::GroupAcl.name()));
+    let lists: BTreeMap<String, Option<Vec<String>>> =
+        serde_json::from_str(raw.get()).map_err(|_| FrameError::wrong(Field::GroupAcl, raw))?;
+    let mut patch = GroupAccessPatch::new();
+    for (name, entries) in lists {
+        let group = GroupKey::new(&name).map_err(|error| refused(error.to_string()))?;
+        let list = entries.map(AccessList::try_from).transpose();
+        let list = list.map_err(|error| refused(format!("the list of group {group}: {error}")))?;
+        patch.insert(group, list);
+    }
+    Ok(Some(Some(patch)))
 }
 
 /// Not the field of the same name in OK, which the table describes.
@@ -124,9 +150,23 @@ pub struct TopicDoc {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::names")]
     pub groups: Vec<Group>,
+    /// Which version of its schema is in force.
+    #[serde(default, rename = "schemaVersion", skip_serializing_if = "Option::is_none")]
+    pub schema_version: Option<u32>,
+    /// In the answer to a change of the schema: the retained events that the new one was compared with.
+    #[serde(default, rename = "schemaChecked", skip_serializing_if = "Vec::is_empty")]
+    pub schema_checked: Vec<CheckedDoc>,
+    /// In the same answer: how many delayed events it was compared with.
+    #[serde(default, rename = "schemaCheckedDelayed", skip_serializing_if = "is_zero")]
+    pub schema_checked_delayed: u64,
     /// What holds for settings that the topic does not have; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defaults: Option<TopicDefaults>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it like this")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The server's own settings, where a topic may have its own.
@@ -138,6 +178,8 @@ pub struct TopicDefaults {
     pub dedupe_window_ms: u64,
     #[schemars(schema_with = "schema::durability")]
     pub durability: Durability,
+    #[schemars(schema_with = "schema::ack_mode")]
+    pub ack_mode: AckMode,
 }
 
 /// One partition's log: the first offset still there, and the offset the next event will get.
@@ -149,6 +191,17 @@ pub struct StreamDoc {
     pub start: Offset,
     #[schemars(schema_with = "schema::offset")]
     pub next: Offset,
+}
+
+/// The retained events of one partition from one offset through another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckedDoc {
+    #[schemars(schema_with = "schema::partition")]
+    pub partition: Partition,
+    #[schemars(schema_with = "schema::offset")]
+    pub from: Offset,
+    #[schemars(schema_with = "schema::offset")]
+    pub through: Offset,
 }
 
 impl TopicDoc {

@@ -30,6 +30,7 @@ impl Field {
 
     fn bare_schema(self) -> Value {
         match self {
+            Field::PayloadSha256 => json!({"type": "string", "pattern": "^[0-9a-f]{64}$"}),
             Field::Type | Field::Op | Field::Message | Field::Reason | Field::Token | Field::Key => {
                 json!({"type": "string"})
             }
@@ -53,6 +54,7 @@ impl Field {
             Field::Limit => whole(1, 10_000),
             Field::Priority => whole(i64::from(i32::MIN), i32::MAX as u64),
             Field::Payload => json!({}),
+            Field::Schema => json!({"type": ["object", "boolean"]}),
             Field::Headers => json!({"type": "object", "additionalProperties": {"type": "string"}}),
             Field::Header => {
                 json!({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2})
@@ -61,8 +63,10 @@ impl Field {
             Field::Events => json!({"type": "array", "items": super::shapes::batch_event()}),
             Field::From => super::shapes::from(),
             Field::Kind => json!({"type": "string", "enum": ["latest", "earliest", "offset", "timestamp"]}),
-            Field::Reset | Field::Compact => json!({"type": "boolean"}),
-            Field::AckMode => json!({"type": "string", "enum": ["cumulative", "individual"]}),
+            Field::Reset | Field::Compact | Field::Sticky => json!({"type": "boolean"}),
+            Field::AckMode | Field::TopicAckMode => {
+                json!({"type": "string", "enum": ["cumulative", "individual"]})
+            }
             Field::Filter => super::object(&[], &[Field::Key, Field::Header]),
             Field::Durability => json!({"type": "string", "enum": ["fsync", "os", "memory"]}),
             Field::Offsets => json!({"type": "array", "items": {
@@ -76,6 +80,10 @@ impl Field {
             Field::Code => super::codes(),
             Field::PublishAcl | Field::SubscribeAcl => {
                 json!({"type": "array", "items": {"type": "string"}, "maxItems": 256})
+            }
+            Field::GroupAcl => {
+                let list = json!({"type": ["array", "null"], "items": {"type": "string"}, "maxItems": 256});
+                json!({"type": "object", "additionalProperties": list, "maxProperties": 256})
             }
         }
     }

@@ -39,12 +39,14 @@ macro_rules! field_schemas {
 
 field_schemas! {
     durability Durability,
+    ack_mode TopicAckMode,
     topic Topic,
     group Group,
     partition Partition,
     offset Offset,
     ts Ts,
     filter Filter,
+    json_schema Schema,
 }
 
 pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {

@@ -93,8 +93,12 @@ const SETTINGS: &[Field] = &[
     Field::DedupeWindowMs,
     Field::Durability,
     Field::Compact,
+    Field::TopicAckMode,
+    Field::Sticky,
     Field::PublishAcl,
     Field::SubscribeAcl,
+    Field::Schema,
+    Field::GroupAcl,
 ];
 
 /// `delay_ms` and `deliver_at` exclude each other.
@@ -115,7 +119,7 @@ pub(super) fn batch_event() -> Value {
 
 pub(super) fn envelope() -> Value {
     let needs = [Field::Id, Field::Ts, Field::Topic, Field::Partition, Field::Offset, Field::Payload];
-    object(&needs, &[Field::Key, Field::Headers, Field::Attempts])
+    object(&needs, &[Field::Key, Field::Headers, Field::Priority, Field::PayloadSha256, Field::Attempts])
 }
 
 pub(super) fn from() -> Value {

@@ -2,7 +2,7 @@
 
 use millrace_model::{Event, Group, Offset, Partition, TopicName};
 
-use crate::envelope::{Envelope, write_envelope};
+use crate::envelope::{Envelope, Shown, write_envelope};
 use crate::error::FrameError;
 use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX, needed};
@@ -37,10 +37,9 @@ impl Message {
     }
 }
 
-/// `attempts` is the number of this delivery, from 1 on.
-pub fn write_message(out: &mut String, group: &Group, event: &Event, attempts: u32) {
+pub fn write_message(out: &mut String, group: &Group, event: &Event, shown: Shown) {
     push_head(out, event.stream.topic.topic(), event.stream.partition, group.as_str(), event.offset);
-    write_envelope(out, event, attempts);
+    write_envelope(out, event, shown);
     out.push('}');
 }
 

@@ -2,53 +2,88 @@
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 
-use millrace_model::{EventId, HandlerId};
+use millrace_model::{EventId, HandlerId, Namespace};
+use millrace_session::admin::{PublishedAgain, Replayed, Resent};
 use serde_json::json;
 
 use super::Call;
 use super::ago::{age, grouped};
 use crate::failure::Failure;
 
+const AVAILABLE: &str = "Available for processing immediately";
+
 impl Call {
     pub(super) fn replay(mut self, id: &EventId) -> Result<(), Failure> {
         let namespace = self.namespace();
-        let replayed = self.admin.replay(&namespace, id, self.now)?;
+        let replayed = self.admin.publish_again(&namespace, id, self.now)?;
         if self.json {
             return self.finish_json(&json!({
                 "replayed_event_id": id, "new_event_id": replayed.new_event_id, "namespace": namespace,
             }));
         }
         self.out.document(&format!(
-            "Event {id} re-enqueued for namespace '{namespace}' as {}\nAvailable for processing immediately",
+            "Event {id} re-enqueued for namespace '{namespace}' as {}\n{AVAILABLE}",
             replayed.new_event_id
         ))
     }
 
-    pub(super) fn replay_dead_letters(mut self, which: &str) -> Result<(), Failure> {
+    pub(super) fn replay_dead_letters(self, which: &str) -> Result<(), Failure> {
         let only = one_or_all("--replay", which)?;
         let namespace = self.namespace();
-        let replayed = self.admin.replay_dead_letters(&namespace, only.as_ref(), self.now)?;
-        if self.json {
-            let pairs = replayed.iter().map(|one| {
-                json!({ "replayed_event_id": one.event_id, "new_event_id": one.new_event_id, "namespace": namespace })
-            });
-            let pairs = json!(pairs.collect::<Vec<_>>());
-            return self.finish_json(&pairs);
-        }
-        let mut lines: Vec<String> = replayed
-            .iter()
-            .map(|one| {
-                format!(
-                    "Event {} re-enqueued for namespace '{namespace}' as {}",
-                    one.event_id, one.new_event_id
-                )
+        let resent = self.admin.replay_dead_letters(&namespace, only.as_ref(), self.now)?;
+        let line = |one: &Replayed| {
+            let Replayed { event_id, handler_id } = one;
+            format!("Event {event_id} re-enqueued for handler {handler_id} of namespace '{namespace}'")
+        };
+        let row = |one: &Replayed| json!({ "replayed_event_id": one.event_id, "handler_id": one.handler_id, "namespace": namespace });
+        self.resent(&namespace, &resent, line, row)
+    }
+
+    pub(super) fn publish_dead_letters_again(self, which: &str) -> Result<(), Failure> {
+        let only = one_or_all("--publish-again", which)?;
+        let namespace = self.namespace();
+        let resent = self.admin.publish_dead_letters_again(&namespace, only.as_ref(), self.now)?;
+        let line = |one: &PublishedAgain| {
+            let PublishedAgain { event_id, new_event_id } = one;
+            format!("Event {event_id} published again for namespace '{namespace}' as {new_event_id}")
+        };
+        let row = |one: &PublishedAgain| {
+            json!({
+                "replayed_event_id": one.event_id, "new_event_id": one.new_event_id, "namespace": namespace,
             })
-            .collect();
-        lines.push(match replayed.len() {
-            0 => format!("No dead letters in namespace '{namespace}'"),
-            _ => "Available for processing immediately".to_owned(),
-        });
-        self.out.document(&lines.join("\n"))
+        };
+        self.resent(&namespace, &resent, line, row)
+    }
+
+    /// Says what was sent again; fails with the reasons if some of it was not.
+    fn resent<T>(
+        mut self,
+        namespace: &Namespace,
+        resent: &Resent<T>,
+        line: impl Fn(&T) -> String,
+        row: impl Fn(&T) -> serde_json::Value,
+    ) -> Result<(), Failure> {
+        let Resent { done, refused } = resent;
+        if self.json {
+            self.finish_json(&json!(done.iter().map(row).collect::<Vec<_>>()))?;
+        } else {
+            let mut lines: Vec<String> = done.iter().map(line).collect();
+            match (done.len(), refused.len()) {
+                (0, 0) => lines.push(format!("No dead letters in namespace '{namespace}'")),
+                (0, _) => {}
+                _ => lines.push(AVAILABLE.to_owned()),
+            }
+            if !lines.is_empty() {
+                self.out.document(&lines.join("\n"))?;
+            }
+        }
+        match refused.as_slice() {
+            [] => Ok(()),
+            reasons => {
+                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                Err(Failure::Failed(reasons.join("\n")))
+            }
+        }
     }
 
     pub(super) fn delete_dead_letters(mut self, which: &str, yes: bool) -> Result<(), Failure> {
@@ -105,6 +140,18 @@ impl Call {
                 .finish_json(&json!({ "namespace": namespace, "handler_id": handler, "forgotten": true }));
         }
         self.out.document(&format!("Handler {handler} of namespace '{namespace}' is forgotten"))
+    }
+
+    pub(super) fn set_handler_paused(mut self, handler: &str, paused: bool) -> Result<(), Failure> {
+        let handler = HandlerId::new(handler).map_err(|error| Failure::Usage(error.to_string()))?;
+        let namespace = self.namespace();
+        self.admin.set_handler_paused(&namespace, &handler, paused, self.now)?;
+        if self.json {
+            return self
+                .finish_json(&json!({ "namespace": namespace, "handler_id": handler, "paused": paused }));
+        }
+        let what = if paused { "is paused: its events wait, and are kept" } else { "goes on" };
+        self.out.document(&format!("Handler {handler} of namespace '{namespace}' {what}"))
     }
 }
 

@@ -40,12 +40,13 @@ fn document(view: &EventView) -> Value {
         "chain_depth": lineage.depth,
         "causation_id": lineage.causation,
         "status": view.status(),
+        "owed_by": view.owing().map(|claim| claim.handler_id.as_str()).collect::<Vec<_>>(),
         "claims": view.claims.iter().map(claim).collect::<Vec<Value>>(),
     })
 }
 
 /// Only what there is to say.
-fn claim(claim: &ClaimView) -> Value {
+pub(super) fn claim(claim: &ClaimView) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
         out.extend(value.map(|value| (name.to_owned(), value)));
@@ -55,11 +56,13 @@ fn claim(claim: &ClaimView) -> Value {
     put("status", Some(json!(claim.status)));
     put("session_id", claim.session_id.as_ref().map(|id| json!(id)));
     put("attempts", Some(json!(claim.attempts)));
+    put("snoozes", (claim.snoozes > 0).then(|| json!(claim.snoozes)));
     put("last_error", claim.last_error.as_ref().map(|error| json!(error)));
     put("claimed_at", time(claim.claimed_at));
     put("lease_until", time(claim.lease_until));
     put("available_at", time(claim.available_at));
     put("ack_at", time(claim.ack_at));
     put("dead_lettered_at", time(claim.dead_lettered_at));
+    put("discarded_at", time(claim.discarded_at));
     Value::Object(out)
 }

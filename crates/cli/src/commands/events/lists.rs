@@ -1,10 +1,12 @@
-//! The listings: namespaces, sessions, events, dead letters.
+//! The listings: namespaces, sessions, handlers, schedules, events, dead letters.
 
-use millrace_session::admin::{EventView, Liveness};
+use millrace_model::HangingRow;
+use millrace_session::admin::{EventView, Liveness, Status};
 use serde_json::{Value, json};
 
 use super::Call;
 use super::ago::{ago, second};
+use super::inspect::claim;
 use crate::failure::Failure;
 use crate::output::columns;
 
@@ -37,6 +39,8 @@ impl Call {
                     "started_at": session.started_at.to_string(),
                     "last_heartbeat": session.last_heartbeat.to_string(),
                     "metadata": session.metadata,
+                    "hanging": session.hanging.iter().map(hanging).collect::<Vec<Value>>(),
+                    "counts": session.counts,
                 })
             });
             let shown = shown.collect::<Vec<Value>>();
@@ -51,12 +55,16 @@ impl Call {
                 Liveness::Stopped => " (STOPPED)",
             };
             let silent = ago(now.0.saturating_sub(session.last_heartbeat.0));
+            let hanging = match session.hanging.len() {
+                0 => String::new(),
+                count => format!(" ({count} HANGING)"),
+            };
             [
                 session.session_id.clone(),
                 of("hostname"),
                 of("pid"),
                 second(session.started_at),
-                format!("{silent}{mark}"),
+                format!("{silent}{mark}{hanging}"),
             ]
         });
         self.table(["Session ID", "Hostname", "PID", "Started At", "Last Heartbeat"], rows)
@@ -77,9 +85,87 @@ impl Call {
                 event.body.priority.0.to_string(),
                 view.status().as_str().to_owned(),
                 view.handler().unwrap_or("-").to_owned(),
+                owed_by(view),
             ]
         });
-        self.table(["Event ID", "Type", "Created At", "Priority", "Status", "Handler"], rows)
+        self.table(["Event ID", "Type", "Created At", "Priority", "Status", "Handler", "Owed By"], rows)
+    }
+
+    pub(super) fn handlers(mut self) -> Result<(), Failure> {
+        let found = self.admin.handlers(&self.namespace(), self.now)?;
+        if self.json {
+            let shown = found.iter().map(|of| {
+                json!({
+                    "handler_id": of.handler_id,
+                    "namespace": self.namespace(),
+                    "event_type": of.event_type,
+                    "registered_at": of.registered_at.to_string(),
+                    "pending": of.pending,
+                    "claimed": of.claimed,
+                    "retrying": of.retrying,
+                    "dead_letters": of.dead_letters,
+                    "paused": of.paused,
+                })
+            });
+            let shown = shown.collect::<Vec<Value>>();
+            return self.finish_json(&json!(shown));
+        }
+        let rows = found.iter().map(|of| {
+            [
+                of.handler_id.clone(),
+                of.event_type.clone(),
+                second(of.registered_at),
+                of.pending.to_string(),
+                of.claimed.to_string(),
+                of.retrying.to_string(),
+                of.dead_letters.to_string(),
+                if of.paused { "yes" } else { "no" }.to_owned(),
+            ]
+        });
+        self.table(
+            ["Handler", "Type", "Registered At", "Pending", "Claimed", "Retrying", "Dead Letters", "Paused"],
+            rows,
+        )
+    }
+
+    pub(super) fn schedules(mut self) -> Result<(), Failure> {
+        let found = self.admin.schedules(&self.namespace(), self.now)?;
+        if self.json {
+            let shown = found.iter().map(|of| {
+                json!({
+                    "name": of.name,
+                    "namespace": self.namespace(),
+                    "cron": of.row.cron,
+                    "zone": of.row.zone,
+                    "event_type": of.row.event_type,
+                    "enabled": of.row.enabled,
+                    "fires": of.row.fires,
+                    "last_at": of.row.last.to_string(),
+                    "next_at": of.next_at.map(|at| at.to_string()),
+                    "overdue_since": of.overdue_since.map(|at| at.to_string()),
+                })
+            });
+            let shown = shown.collect::<Vec<Value>>();
+            return self.finish_json(&json!(shown));
+        }
+        let rows = found.iter().map(|of| {
+            let next = match (of.row.enabled, of.next_at, of.overdue_since) {
+                (false, _, _) => "off".to_owned(),
+                (true, _, Some(due)) => format!("overdue since {}", second(due)),
+                (true, Some(next), None) => second(next),
+                (true, None, None) => "-".to_owned(),
+            };
+            [
+                shown(&of.name),
+                shown(&of.row.cron),
+                shown(&of.row.zone),
+                of.row.event_type.clone(),
+                of.row.fires.to_string(),
+                second(of.row.last),
+                next,
+            ]
+        });
+        self.table(["Schedule", "Cron", "Zone", "Type", "Fires", "Last Fire", "Next Fire"], rows)
     }
 
     pub(super) fn dead_letters(mut self, limit: usize) -> Result<(), Failure> {
@@ -138,6 +224,30 @@ fn shown(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
+/// A run that takes longer than it may.
+fn hanging(run: &HangingRow) -> Value {
+    json!({
+        "handler_id": run.handler,
+        "event_id": run.event,
+        "since": run.since.to_string(),
+        "cut_off": run.cut_off,
+    })
+}
+
+/// Which handlers have not finished the event, and how often each has tried.
+fn owed_by(view: &EventView) -> String {
+    if view.claims.is_empty() {
+        return "no handler yet".to_owned();
+    }
+    let owing = view.owing().map(|claim| match (claim.status, claim.attempts) {
+        (Status::Claimed, _) => format!("{} (claimed)", claim.handler_id),
+        (_, 0) => claim.handler_id.clone(),
+        (_, failed) => format!("{} ({failed} failed)", claim.handler_id),
+    });
+    let owing = owing.collect::<Vec<_>>().join(", ");
+    if owing.is_empty() { "-".to_owned() } else { owing }
+}
+
 fn line(view: &EventView) -> Value {
     let event = &view.event;
     json!({
@@ -147,6 +257,8 @@ fn line(view: &EventView) -> Value {
         "priority": event.body.priority,
         "status": view.status(),
         "handler": view.handler(),
+        "handlers": view.claims.iter().map(claim).collect::<Vec<Value>>(),
+        "owed_by": view.owing().map(|claim| claim.handler_id.as_str()).collect::<Vec<_>>(),
         "payload": serde_json::from_str::<Value>(event.body.payload.as_str()).unwrap_or(Value::Null),
     })
 }

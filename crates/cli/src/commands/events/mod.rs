@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_model::{EventId, Namespace, Timestamp};
 use millrace_session::admin::{ActError, Admin, AdminError};
+use millrace_store_sqlite::find_store;
 use millrace_stores::{StoreUrl, open_shared};
 
 use crate::commands::offline::store_file;
@@ -21,7 +22,7 @@ use crate::output::Output;
 use crate::settings::{Config, Scope, args, resolve};
 
 /// A session that was silent for longer counts as dead; the default of `session_ttl_ms`.
-const SESSION_TTL_MS: u64 = 60_000;
+pub(super) const SESSION_TTL_MS: u64 = 60_000;
 
 pub(super) fn command() -> Command {
     Command::new("events")
@@ -41,21 +42,36 @@ pub(super) fn command() -> Command {
                     .help("Silent for longer counts as dead [default: 60000]"),
             ),
         )
-        .subcommand(namespaced("show", "The newest events and how they stand").arg(limit(10)))
+        .subcommand(namespaced("handlers", "Handlers of a namespace: what each takes, what it owes, what it gave up on"))
+        .subcommand(namespaced("schedules", "Schedules of a namespace, their last fire and the next"))
+        .subcommand(namespaced("show", "The newest events, how they stand, and which handlers still owe them").arg(limit(10)))
         .subcommand(
-            namespaced("dead-letters", "Events that handlers gave up on: list them, send them again, or delete them")
+            namespaced("dead-letters", "Events that handlers gave up on: list, replay, publish again or delete them")
                 .arg(limit(100))
                 .arg(
                     Arg::new("replay")
                         .long("replay")
                         .value_name("EVENT_ID|all")
-                        .help("Append the event of one dead letter, or of all, again; the letters go"),
+                        .conflicts_with("publish-again")
+                        .help(
+                            "Give the event of one dead letter, or of all, back to the handler that gave up: the same \
+                             event under the same id, for no other handler; the letters go",
+                        ),
+                )
+                .arg(
+                    Arg::new("publish-again")
+                        .long("publish-again")
+                        .value_name("EVENT_ID|all")
+                        .help(
+                            "Publish the event of one dead letter, or of all, again as a new event: every handler of \
+                             its type gets it; the letters go",
+                        ),
                 )
                 .arg(
                     Arg::new("delete")
                         .long("delete")
                         .value_name("EVENT_ID|all")
-                        .conflicts_with("replay")
+                        .conflicts_with_all(["replay", "publish-again"])
                         .help("Delete the dead letters of one event, or all; nothing is sent again"),
                 )
                 .arg(yes()),
@@ -64,7 +80,8 @@ pub(super) fn command() -> Command {
             namespaced("cleanup", "Remove old events")
                 .long_about(
                     "Remove events that are older than --before, that all their handlers have finished and all groups \
-                     have committed. Topics with a retention of their own keep it.",
+                     have committed. Topics with a retention of their own keep it. Events of a type that no handler and no \
+                     group has asked for yet are pending, and stay.",
                 )
                 .arg(
                     Arg::new("before")
@@ -77,7 +94,7 @@ pub(super) fn command() -> Command {
                     Arg::new("all")
                         .long("all")
                         .action(ArgAction::SetTrue)
-                        .help("Also events that some handler or group has not finished"),
+                        .help("Also events that some handler or group has not finished, or nobody has asked for"),
                 )
                 .arg(
                     Arg::new("dead-letters")
@@ -87,13 +104,28 @@ pub(super) fn command() -> Command {
                 )
                 .arg(yes()),
         )
-        .subcommand(namespaced("replay", "Append a copy of an event: every handler of its type gets it").arg(event_id()))
+        .subcommand(
+            namespaced("replay", "Publish a copy of an event under a new id: every handler of its type gets it")
+                .long_about(
+                    "Publish a copy of an event under a new id: every handler of its type gets it, also those that have \
+                     finished the event. To give an event back to the one handler that gave up on it, use dead-letters \
+                     --replay.",
+                )
+                .arg(event_id()),
+        )
         .subcommand(
             verb("inspect", "Everything about one event, as JSON").arg(event_id()).arg(namespace().help("Look only there")),
         )
         .subcommand(
+            namespaced("pause-handler", "Let a handler claim nothing more, in all sessions; its events wait and are kept")
+                .arg(handler()),
+        )
+        .subcommand(
+            namespaced("resume-handler", "Let a paused handler go on; a pause in the program's own settings stays").arg(handler()),
+        )
+        .subcommand(
             namespaced("forget-handler", "Forget a handler that will not come back, so that retention need not wait for it")
-                .arg(Arg::new("handler").value_name("HANDLER").required(true).help("Its id, as `inspect` shows it"))
+                .arg(handler())
                 .arg(yes()),
         )
 }
@@ -122,6 +154,10 @@ fn event_id() -> Arg {
     Arg::new("event-id").long("event-id").value_name("ID").required(true).help("Id of the event")
 }
 
+fn handler() -> Arg {
+    Arg::new("handler").value_name("HANDLER").required(true).help("Its id, as `inspect` shows it")
+}
+
 fn yes() -> Arg {
     Arg::new("yes").long("yes").short('y').action(ArgAction::SetTrue).help("Do not ask")
 }
@@ -143,12 +179,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match verb {
         "list-namespaces" => call.list_namespaces(),
         "sessions" => call.sessions(matches.get_one("session-ttl-ms").copied().unwrap_or(SESSION_TTL_MS)),
+        "handlers" => call.handlers(),
+        "schedules" => call.schedules(),
         "show" => call.show(count(matches, 10)),
-        "dead-letters" => match (text(matches, "replay"), text(matches, "delete")) {
-            (Some(which), _) => call.replay_dead_letters(which),
-            (None, Some(which)) => call.delete_dead_letters(which, matches.get_flag("yes")),
-            (None, None) => call.dead_letters(count(matches, 100)),
-        },
+        "dead-letters" => {
+            let flag = |name| text(matches, name);
+            match (flag("replay"), flag("publish-again"), flag("delete")) {
+                (Some(which), ..) => call.replay_dead_letters(which),
+                (_, Some(which), _) => call.publish_dead_letters_again(which),
+                (.., Some(which)) => call.delete_dead_letters(which, matches.get_flag("yes")),
+                (None, None, None) => call.dead_letters(count(matches, 100)),
+            }
+        }
         "cleanup" => call.cleanup(
             text(matches, "before").unwrap_or_default(),
             matches.get_flag("all"),
@@ -157,6 +199,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ),
         "replay" => call.replay(&wanted(matches)?),
         "inspect" => call.inspect(&wanted(matches)?),
+        "pause-handler" => call.set_handler_paused(text(matches, "handler").unwrap_or_default(), true),
+        "resume-handler" => call.set_handler_paused(text(matches, "handler").unwrap_or_default(), false),
         "forget-handler" => {
             call.forget_handler(text(matches, "handler").unwrap_or_default(), matches.get_flag("yes"))
         }
@@ -181,12 +225,7 @@ impl Call {
 
 /// The store the settings name, if it is there.
 pub(super) fn open_existing(config: &Config) -> Result<millrace_stores::OpenedStore, Failure> {
-    let path = store_file(config)?;
-    match path.try_exists() {
-        Ok(true) => {}
-        Ok(false) => return Err(Failure::Unreachable(format!("there is no store at {}", path.display()))),
-        Err(error) => return Err(Failure::Unreachable(format!("{}: {error}", path.display()))),
-    }
+    let path = find_store(&store_file(config)?)?;
     open_shared(&StoreUrl::Sqlite(path), config.sqlite.clone())
         .map_err(|error| Failure::Unreachable(error.to_string()))
 }

@@ -19,11 +19,25 @@ pub(super) const NAMESPACE: Param =
 pub(super) const PARTITION: Param = param("partition", "Which partition; 0 if absent.", whole);
 pub(super) const FROM: Param = param("from", "The first offset to read; not together with ts.", whole);
 pub(super) const TS: Param = param("ts", "Read from the first event at or after this time.", whole);
+pub(super) const PAYLOAD_SHA256: Param = param(
+    "payload_sha256",
+    "`true` adds the SHA-256 of its payload to every envelope; `false` if absent.",
+    flag,
+);
 pub(super) const LIMIT: Param = param("limit", "Most events of the page; 100 if absent.", count);
 
 pub(super) const AFTER: Param =
     param("after", "List topics whose names come after this one: `next` of the page before.", topic_name);
+pub(super) const LETTERS_AFTER: Param = param(
+    "after",
+    "Go on behind this: `next` of the page before. A topic's name, or with `handler` what that page gave.",
+    text,
+);
 pub(super) const TOPICS_LIMIT: Param = param("limit", "Most topics of the page; 1,000 if absent.", count);
+
+pub(super) const FORCE: Param =
+    param("force", "`true` sets a schema that retained events do not match; `false` if absent.", flag);
+pub(super) const VERSION: Param = param("version", "Only this version.", whole);
 
 pub(super) const NEXT_HEADER: Param = param("millrace-next", "The offset at which to go on.", whole);
 pub(super) const DAMAGED_HEADER: Param = param(
@@ -47,9 +61,11 @@ const REFUSALS: &[(u16, &str, &str, &[Param])] = &[
     (412, "PreconditionFailed", "It exists already, and was to be made only if it did not.", &[]),
     (413, "TooLarge", "The body is above the limit.", &[]),
     (415, "UnsupportedMedia", "The body is of a kind this operation does not read.", &[]),
+    (422, "Mismatch", "The payload does not match the schema of the topic; the detail says where.", &[]),
     (426, "UpgradeRequired", "This address speaks WebSocket.", &[ALLOW]),
     (429, "TooMany", "Too fast, or a limit is reached.", &[RETRY_AFTER]),
     (503, "Unavailable", "The store has failed, the server is stopping, or too many are connected.", &[]),
+    (507, "NoSpace", "The store's disk has too little room: nothing is added until there is more.", &[]),
 ];
 
 pub(super) fn refusal_name(status: u16) -> &'static str {
@@ -94,6 +110,10 @@ pub(super) fn whole(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn count(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "minimum": 1, "maximum": 10_000})
+}
+
+fn flag(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "boolean"})
 }
 
 pub(super) fn text(_: &mut SchemaGenerator) -> Schema {

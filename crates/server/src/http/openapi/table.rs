@@ -1,8 +1,8 @@
 //! Every operation, in the order of `routes.rs`.
 
 use millrace_wire::http::{
-    DeadLetters, EventsPage, GroupList, PublishBody, Replay, Replayed, Seek, Sought, StatsDoc, TopicBody,
-    TopicDoc, TopicList, TopicOffsets,
+    DeadLetters, EventsPage, GroupList, HandlerLettersPage, PublishBody, Replay, Replayed, SchemaList, Seek,
+    Sought, StatsDoc, TopicBody, TopicDoc, TopicList, TopicOffsets,
 };
 use millrace_wire::schema::{Done, TopicPatchBody};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
@@ -10,8 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::http::openapi::operation::{Answer, Content, Operation, Param};
 use crate::http::openapi::parts::{
-    AFTER, DAMAGED_HEADER, FROM, LIMIT, NAMESPACE, NEXT_HEADER, PARTITION, TOPICS_LIMIT, TS, param, text,
-    topic_name,
+    AFTER, DAMAGED_HEADER, FORCE, FROM, LETTERS_AFTER, LIMIT, NAMESPACE, NEXT_HEADER, PARTITION,
+    PAYLOAD_SHA256, TOPICS_LIMIT, TS, VERSION, param, text, topic_name,
 };
 
 pub(super) const TAGS: &[(&str, &str)] = &[
@@ -62,6 +62,8 @@ const CLOUD_HEADERS: &[Param] = &[
     param("ce-type", "Binary mode: its type. Other attributes follow the same pattern.", text),
 ];
 const DLQ_TOPIC: Param = param("topic", "Only the letters of this topic, as a page of events.", topic_name);
+const DLQ_HANDLER: Param =
+    param("handler", "Only the letters of this durable handler, the oldest first.", text);
 
 const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER];
 const SWITCHING: Answer = answer(101, "The connection is a WebSocket now.", &[]);
@@ -105,7 +107,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/topics",
         id: "putTopic",
         tag: "topics",
-        summary: "Creates a topic. One that exists gets exactly these settings, unless only a new one was wanted.",
+        summary: "Creates a topic. One that exists gets the settings that are given and keeps the others, unless only a new one was wanted.",
         headers: &[param("if-none-match", "`*`: only if there is no such topic yet.", text)],
         body: &[json::<TopicBody>()],
         answers: &[
@@ -130,6 +132,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "patchTopic",
         tag: "topics",
         summary: "Changes settings: what is absent stays, what is null goes back to its default.",
+        query: &[NAMESPACE, FORCE],
         body: &[json::<TopicPatchBody>()],
         answers: &[answer(200, "The topic as it is now.", &[json::<TopicDoc>()])],
         refusals: &[404, 408, 409, 413],
@@ -155,11 +158,21 @@ pub(super) const OPERATIONS: &[Operation] = &[
         ..NONE
     },
     Operation {
+        path: "/topics/{topic}/schemas",
+        id: "topicSchemas",
+        tag: "topics",
+        summary: "The versions of the topic's schema that are kept, oldest first.",
+        query: &[NAMESPACE, VERSION],
+        answers: &[answer(200, "The versions.", &[json::<SchemaList>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    Operation {
         path: "/topics/{topic}/events",
         id: "readEvents",
         tag: "events",
         summary: "A page of one partition. Nothing is leased and no group moves.",
-        query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT],
+        query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT, PAYLOAD_SHA256],
         answers: &[Answer {
             status: 200,
             about: "The events, as one document, one per line, or as CloudEvents.",
@@ -178,7 +191,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         headers: CLOUD_HEADERS,
         body: &[json::<PublishBody>(), CLOUD_ONE, CLOUD_BATCH, ANY],
         answers: &[answer(200, "It is as durable as the answer says.", &[json::<Done>()])],
-        refusals: &[404, 408, 413, 415],
+        refusals: &[404, 408, 413, 415, 422, 507],
         ..NONE
     },
     Operation {
@@ -215,8 +228,19 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/dead-letters",
         id: "listDeadLetters",
         tag: "dead-letters",
-        summary: "The topics with dead letters; with `topic` the letters of one, a page at a time.",
-        query: &[NAMESPACE, DLQ_TOPIC, AFTER, PARTITION, FROM, TS, LIMIT],
+        summary: "The topics with dead letters, and the durable handlers that gave up on events; with `topic` or `handler` the \
+                  letters of one, a page at a time.",
+        query: &[
+            NAMESPACE,
+            DLQ_TOPIC,
+            DLQ_HANDLER,
+            LETTERS_AFTER,
+            PARTITION,
+            FROM,
+            TS,
+            LIMIT,
+            PAYLOAD_SHA256,
+        ],
         answers: &[Answer {
             status: 200,
             about: "The topics, or the letters.",
@@ -234,7 +258,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         summary: "Publishes letters to their topic again.",
         body: &[json::<Replay>()],
         answers: &[answer(200, "How many, and where to go on.", &[json::<Replayed>()])],
-        refusals: &[404, 408, 413],
+        refusals: &[404, 408, 413, 422, 507],
         ..NONE
     },
     Operation {
@@ -300,5 +324,6 @@ fn status(_: &mut SchemaGenerator) -> Schema {
 
 fn letters_or_page(generator: &mut SchemaGenerator) -> Schema {
     let (letters, page) = (generator.subschema_for::<DeadLetters>(), generator.subschema_for::<EventsPage>());
-    json_schema!({"oneOf": [letters, page]})
+    let of_handler = generator.subschema_for::<HandlerLettersPage>();
+    json_schema!({"oneOf": [letters, page, of_handler]})
 }

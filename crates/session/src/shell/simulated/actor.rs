@@ -64,17 +64,27 @@ impl Actor {
         })
     }
 
-    /// When the first open claim of each handler is due.
-    pub(super) fn claims_due(&self, store: &dyn Store, others: bool) -> Vec<(TopicKey, Timestamp)> {
+    /// When the first open claim of each handler is due, of those that are due later than `after`. Claims that were due
+    /// before may wait for others of their key.
+    pub(super) fn claims_due(
+        &self,
+        store: &dyn Store,
+        others: bool,
+        after: Option<Timestamp>,
+    ) -> Vec<(TopicKey, Timestamp)> {
         if !others {
             // All claims there are are its own, and it knows when they are due.
             return Vec::new();
         }
         let namespace = self.session.namespace_name();
         let due = self.specs.iter().filter_map(|(topic, handler)| {
-            let range = KeyRange::prefix(&keys::claims_of(namespace.as_str(), handler));
+            let all = keys::claims_of(namespace.as_str(), handler);
+            let mut range = KeyRange::prefix(&all);
+            if let Some(after) = after {
+                range.from = keys::claims_end(namespace.as_str(), handler, after);
+            }
             let first = store.scan(Space::Claims, &range, 1).ok()?.pop()?;
-            let due = first.key[range.from.len()..].split('/').next()?;
+            let due = first.key[all.len()..].split('/').next()?;
             Some((topic.clone(), Timestamp(u64::from_str_radix(due, 16).ok()?)))
         });
         due.collect()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_model::{Batch, Mono, Op, Outcome, TopicKey};
@@ -18,6 +19,8 @@ pub(crate) struct Ground {
     /// Topics that got events since the workers were last told, and from which worker: it knows already, and telling it
     /// would cost it a claim that finds nothing.
     news: Mutex<BTreeSet<(TopicKey, Option<ActorId>)>>,
+    /// Events were delayed since the workers were last told.
+    delayed: AtomicBool,
     /// When somebody last committed outside of the workers. They see some of it (schedules, topics) only when they look
     /// again, which is what then has to be waited for.
     touched: Mutex<Option<Mono>>,
@@ -43,12 +46,19 @@ impl Ground {
                 _ => None,
             })
             .collect();
+        let delays = batch.ops.iter().any(|op| matches!(op, Op::Delay(_)));
         let outcome = self.store.commit(&[batch])?.pop();
         let outcome = outcome.ok_or_else(|| StoreError::Poisoned("a commit without an answer".to_owned()))?;
         if matches!(outcome, Outcome::Done(_)) {
+            self.delayed.fetch_or(delays, Ordering::SeqCst);
             self.news().extend(appends);
         }
         Ok(outcome)
+    }
+
+    /// True once after events were delayed.
+    pub(super) fn take_delayed(&self) -> bool {
+        self.delayed.swap(false, Ordering::SeqCst)
     }
 
     pub(super) fn news(&self) -> MutexGuard<'_, BTreeSet<(TopicKey, Option<ActorId>)>> {

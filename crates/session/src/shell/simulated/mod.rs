@@ -7,6 +7,7 @@ mod actor;
 mod ground;
 mod world;
 
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -74,6 +75,12 @@ impl Simulation {
     #[must_use]
     pub fn metadata(&self, name: &str, value: &str) -> Simulation {
         Simulation::of(self.session.metadata(name, value), self.world.clone())
+    }
+
+    /// As [`Session::with`].
+    #[must_use]
+    pub fn with<T: Any + Send + Sync>(&self, value: T) -> Simulation {
+        Simulation::of(self.session.with(value), self.world.clone())
     }
 
     /// Another session on the same store and the same clock, as in another process.

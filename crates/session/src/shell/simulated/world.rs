@@ -1,10 +1,12 @@
 //! The world of a simulation: everybody who works on one ground, moved on step by step by whoever calls.
 
+use std::cell::Cell;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millrace_claims::{CommitError, Effect, Input, Run, RunId, StateChanges};
+use millrace_claims::{CommitError, Effect, Input, Run, RunError, RunId};
 use millrace_model::Mono;
 use millrace_store::StoreError;
 
@@ -26,11 +28,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A handler's `commit()`: the engine and the store answer before anything else happens.
-    pub(crate) fn handler_commit(&self, worker: ActorId, run: RunId, changes: StateChanges) -> Answer {
+    /// A handler's commit: the engine and the store answer before anything else happens.
+    pub(crate) fn handler_commit(&self, worker: ActorId, run: RunId, input: Input) -> Answer {
         let mut actors = self.lock();
         let Some(actor) = actors.all.get_mut(&worker) else { return Err(CommitError::Stopped) };
-        actor.worker.handle(self.ground.clock.at(), Input::Commit { run, commit: changes });
+        actor.worker.handle(self.ground.clock.at(), input);
         self.carry_out(worker, actor);
         actor.answers.remove(&run).unwrap_or(Err(CommitError::Stopped))
     }
@@ -56,7 +58,8 @@ impl World {
         let others = actors.have_company();
         let own = actors.all.values().filter_map(|actor| actor.worker.next_deadline());
         let at = self.ground.clock.at();
-        let claims = actors.all.values().flat_map(|actor| actor.claims_due(&*self.ground.store, others));
+        let store = &*self.ground.store;
+        let claims = actors.all.values().flat_map(|actor| actor.claims_due(store, others, Some(at.wall)));
         let claims = claims.map(|(_, due)| at.mono_at(due)).filter(|due| *due > now);
         let mut touched = self.ground.touched();
         let look = |actor: &Actor| touched.map(|at| at + actor.session.settings().refresh_interval_ms);
@@ -73,7 +76,7 @@ impl World {
         let mut actors = self.lock();
         let others = actors.have_company();
         for actor in actors.all.values_mut() {
-            let due = actor.claims_due(&*self.ground.store, others);
+            let due = actor.claims_due(&*self.ground.store, others, None);
             let topics: Vec<_> =
                 due.into_iter().filter(|(_, due)| *due <= now.wall).map(|(topic, _)| topic).collect();
             // Also when there is none: what happens now and then happens when somebody looks.
@@ -88,7 +91,11 @@ impl World {
             let Some(handler) = handlers.get(run.handler) else { continue };
             let core = Core::new(session, handler, &run, Link::World(self.clone(), id));
             // Nothing is locked: the handler may commit, or use its session.
-            let result = call(handler, core, &run, &mut driver);
+            let (began, cut) = (self.ground.clock.at().mono, Cell::new(false));
+            let result = call(handler, core, &run, &mut driver, real_timeout(run.timeout_ms, &cut));
+            if let Some(timeout_ms) = run.timeout_ms.filter(|_| cut.get()) {
+                self.ground.clock.reach(began + timeout_ms);
+            }
             let now = self.ground.clock.at();
             if let Some(actor) = self.lock().all.get_mut(&id) {
                 actor.worker.handle(now, Input::Finished { run: run.run, result });
@@ -110,9 +117,12 @@ impl World {
             for (id, actor) in &mut actors.all {
                 self.carry_out(*id, actor);
             }
-            let news = std::mem::take(&mut *self.ground.news());
-            if news.is_empty() {
+            let (news, delayed) = (std::mem::take(&mut *self.ground.news()), self.ground.take_delayed());
+            if news.is_empty() && !delayed {
                 break;
+            }
+            if delayed {
+                actors.all.values_mut().for_each(|actor| actor.worker.handle(now, Input::Delayed));
             }
             for (id, actor) in &mut actors.all {
                 let namespace = actor.session.namespace_name().as_str();
@@ -154,6 +164,7 @@ impl World {
                         actor.worker.handle(now, Input::Seen { token, seen });
                     }
                     Effect::Run(run) => actor.jobs.push_back(run),
+                    Effect::Cut { run } => self.cut(actor, run),
                     Effect::Answer { run, result } => {
                         actor.answers.insert(run, result);
                     }
@@ -164,9 +175,28 @@ impl World {
         }
     }
 
+    /// A run that waits for its turn is not called at all; one that has its turn cannot be ended here.
+    fn cut(&self, actor: &mut Actor, run: RunId) {
+        if let Some(waiting) = actor.jobs.iter().position(|job| job.run == run) {
+            actor.jobs.remove(waiting);
+            let result = Err(RunError::Failed("never called".to_owned()));
+            actor.worker.handle(self.ground.clock.at(), Input::Finished { run, result });
+        }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Actors> {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What an async handler waits for takes real time, so its timeout does as well; virtual time follows.
+async fn real_timeout(timeout_ms: Option<u64>, cut: &Cell<bool>) -> Result<(), Infallible> {
+    match timeout_ms {
+        Some(timeout_ms) => tokio::time::sleep(Duration::from_millis(timeout_ms)).await,
+        None => std::future::pending().await,
+    }
+    cut.set(true);
+    Ok(())
 }
 
 impl fmt::Debug for World {

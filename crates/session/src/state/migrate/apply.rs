@@ -9,7 +9,7 @@ use super::plan::Step;
 use super::{Commit, Migration, MigrationError, Plan, Unfit};
 use crate::state::error::StateError;
 use crate::state::scan::Walk;
-use crate::state::schema::archived_schema;
+use crate::state::schema::{archived_schema, first_row};
 
 /// Rows rewritten by one commit.
 pub const MIGRATION_ROWS_MAX: usize = 500;
@@ -150,8 +150,8 @@ impl Step<'_> {
     }
 
     fn next(&self, head: StateCommit, rewriting: bool) -> SchemaRow {
-        let fields = self.target.schema.fields.clone();
-        SchemaRow { version: self.plan.to_version, fields, since: StateCommit(head.0 + 1), rewriting }
+        let since = StateCommit(head.0 + 1);
+        SchemaRow { rewriting, ..first_row(&self.target.schema, self.plan.to_version, since) }
     }
 
     fn put(&self, row: &SchemaRow) -> Op {

@@ -1,0 +1,304 @@
+//! Events that a child was given and may not have finished with.
+//!
+//! A child need not answer an event, so nothing tells when it has finished with one. A `reply` to the event does. Without a
+//! reply an event counts as finished [`ChildLimits::event_ms`] after the child has read it. How much the child has read is
+//! known from its pipe: what is still in the pipe has certainly not been begun. What has been read may wait in a buffer of
+//! the child, which is why the pipe is small ([`ChildLimits::ahead_bytes`]).
+//!
+//! The row of a durable timer stays until its event is finished, so a kill of the server loses none. When a child ends, its
+//! next life gets every event of a durable timer that is not finished, and every other event that was not read. Other events
+//! that were read shortly before may be lost: each of them is told by `Sys.EventDropped`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use millrace_model::{OsFault, OsId, OsKind, OsMessage, OsType};
+use tokio::time::Instant;
+
+use crate::child::hand::{Hand, fault_of};
+use crate::child::settings::ChildLimits;
+use crate::port::{Delivery, Port};
+
+/// Ids of plain events that are kept, so that a child that replies to every event is not blamed for it.
+const REPLIABLE_MAX: usize = 1024;
+/// Lives that ended while an event of a durable timer was the only message in hand: then the event is given up.
+const LIVES_MAX: u8 = 2;
+
+#[derive(Debug)]
+struct Given {
+    delivery: Delivery,
+    /// How many bytes had been meant for the child at the end of this event.
+    end: u64,
+    /// When it was seen that the child had read it.
+    read_at: Option<Instant>,
+    written_at: Instant,
+    /// The engine has not been told that the delivery is done.
+    open: bool,
+}
+
+/// Unfinished events of durable timers of one type, the oldest first. Bounded by the timers that may be set.
+#[derive(Debug, Default)]
+struct TimerEvents {
+    events: VecDeque<Given>,
+    /// The child has replied to an event of this type. It is then at one after another: the time of an event begins when
+    /// the child has replied to the event before.
+    replies: bool,
+    /// When the last one was finished.
+    finished_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(super) struct GivenEvents {
+    timers: BTreeMap<OsType, TimerEvents>,
+    /// The newest of the other events: at most twice `ahead_bytes` of them, because older ones have been read and are not
+    /// in the child's buffer any more.
+    plain: VecDeque<Given>,
+    repliable: VecDeque<OsId>,
+    ahead_bytes: u64,
+    event_time: Duration,
+    looked_at: Instant,
+}
+
+impl GivenEvents {
+    pub(super) fn new(limits: &ChildLimits) -> GivenEvents {
+        GivenEvents {
+            timers: BTreeMap::new(),
+            plain: VecDeque::new(),
+            repliable: VecDeque::new(),
+            ahead_bytes: limits.ahead_bytes as u64,
+            event_time: Duration::from_millis(limits.event_ms),
+            looked_at: Instant::now(),
+        }
+    }
+
+    /// An event was written to the child's pipe. The last one before a pause stays open in the engine, so that a capability
+    /// that is to go does not go before the child has finished with it.
+    pub(super) fn wrote(&mut self, port: &Port, hand: Hand) {
+        let Hand { delivery, end, .. } = hand;
+        let now = Instant::now();
+        let given = Given { end, read_at: None, written_at: now, open: true, delivery };
+        if given.delivery.owed {
+            port.handed(given.delivery.id);
+            let ty = given.delivery.message.ty.clone();
+            self.timers.entry(ty).or_default().events.push_back(given);
+            return;
+        }
+        if self.repliable.len() == REPLIABLE_MAX {
+            self.repliable.pop_front();
+        }
+        self.repliable.push_back(given.delivery.message.metadata.id.clone());
+        self.close_plain(port);
+        while self.plain.front().is_some_and(|oldest| oldest.end + 2 * self.ahead_bytes <= end) {
+            self.plain.pop_front();
+        }
+        let id = given.delivery.id;
+        let is_last = !port.has_next();
+        self.plain.push_back(Given { open: is_last, ..given });
+        match is_last {
+            true => port.handed(id),
+            false => port.done(id, Ok(())),
+        }
+    }
+
+    /// Another message follows, or the last one counts as finished.
+    fn close_plain(&mut self, port: &Port) {
+        if let Some(last) = self.plain.back_mut().filter(|last| last.open) {
+            last.open = false;
+            port.done(last.delivery.id, Ok(()));
+        }
+    }
+
+    /// How many plain events the child may have read and not begun, at most.
+    pub(super) fn ahead(&self) -> u32 {
+        u32::try_from(self.plain.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The child has answered a message that was meant for it as the first `end` bytes: it takes one message after another,
+    /// so it has finished with the plain events before.
+    pub(super) fn answered(&mut self, port: &Port, end: u64) {
+        while self.plain.front().is_some_and(|oldest| oldest.end <= end) {
+            let Some(oldest) = self.plain.pop_front() else { break };
+            if oldest.open {
+                port.done(oldest.delivery.id, Ok(()));
+            }
+        }
+    }
+
+    /// Whether an outcome is about an event that the child was given.
+    pub(super) fn is_answered_by(&mut self, port: &Port, outcome: &OsMessage) -> bool {
+        let Some(cause) = &outcome.metadata.causation else { return false };
+        let is_it = |given: &Given| given.delivery.message.metadata.id == *cause;
+        for of_type in self.timers.values_mut() {
+            let Some(at) = of_type.events.iter().position(is_it) else { continue };
+            let Some(given) = of_type.events.remove(at) else { continue };
+            of_type.replied();
+            let result = if outcome.kind == OsKind::Error { Err(fault_of(outcome)) } else { Ok(()) };
+            port.done(given.delivery.id, result);
+            self.answered(port, given.end);
+            return true;
+        }
+        if outcome.kind != OsKind::Reply || !self.repliable.contains(cause) {
+            return false;
+        }
+        if let Some(end) = self.plain.iter().find(|given| is_it(given)).map(|given| given.end) {
+            self.answered(port, end);
+        }
+        true
+    }
+
+    /// The child has replied to an event of this type that it had alone.
+    pub(super) fn replied(&mut self, ty: &OsType) {
+        self.timers.entry(ty.clone()).or_default().replied();
+    }
+
+    /// When something counts as finished, or when the pipe is to be looked at: a few times within the time of an event.
+    pub(super) fn until(&self) -> Option<Instant> {
+        let fronts = self.timers.values().filter_map(|of_type| Some((of_type.events.front()?, of_type)));
+        let timers = fronts.map(|(given, of_type)| of_type.start(given).map(|start| start + self.event_time));
+        let plain = self.plain.back().filter(|last| last.open);
+        let plain = plain.map(|last| last.read_at.map(|start| start + self.event_time));
+        let look = self.looked_at + (self.event_time / 16).max(Duration::from_millis(10));
+        timers.chain(plain).map(|due| due.unwrap_or(look)).min()
+    }
+
+    /// The child has read its first `read` bytes. Finishes the events whose time has passed.
+    pub(super) fn look(&mut self, port: &Port, read: u64) {
+        let now = Instant::now();
+        self.looked_at = now;
+        let is_over = |start: Option<Instant>| start.is_some_and(|start| start + self.event_time <= now);
+        for of_type in self.timers.values_mut() {
+            for given in of_type.events.iter_mut().skip_while(|given| given.read_at.is_some()) {
+                if given.end > read {
+                    break;
+                }
+                given.read_at = Some(now);
+            }
+            while of_type.events.front().is_some_and(|given| is_over(of_type.start(given))) {
+                let Some(given) = of_type.events.pop_front() else { break };
+                of_type.finished_at = Some(now);
+                port.done(given.delivery.id, Ok(()));
+            }
+        }
+        for given in self.plain.iter_mut().filter(|given| given.read_at.is_none() && given.end <= read) {
+            given.read_at = Some(now);
+        }
+        if self.plain.back().is_some_and(|last| is_over(last.read_at)) {
+            self.close_plain(port);
+        }
+    }
+
+    /// The child has ended by itself when it was told to: it has read everything before.
+    pub(super) fn finished(self, port: &Port) {
+        for given in self.all().filter(|given| given.open) {
+            port.done(given.delivery.id, Ok(()));
+        }
+    }
+
+    /// The child was killed because it did not end: its successor is to have the events of durable timers. Other events are
+    /// not for it: they were checked against the manifest of its predecessor.
+    pub(super) fn give_back(self, port: &Port, read: u64, in_hand: Option<Hand>) {
+        let (ahead, time) = (self.ahead_bytes, self.event_time);
+        let in_hand = in_hand.map(Given::in_hand);
+        let mut lost = 0;
+        for given in self.all().chain(in_hand) {
+            match given.delivery.owed {
+                true => port.gives_back(given.delivery.id),
+                false => {
+                    if given.end > read || given.is_in_doubt(read, ahead, time) {
+                        lost += 1;
+                        port.event_lost(&given.delivery, "it was killed before it had finished with it");
+                    }
+                    if given.open {
+                        port.done(given.delivery.id, Ok(()));
+                    }
+                }
+            }
+        }
+        if lost > 0 {
+            // The loop may have stopped, and would tell nobody.
+            tracing::warn!(capability = %port.name(), "it was killed, and {lost} events may be lost");
+        }
+    }
+
+    /// The child is gone without having been told to end. `read` is how much of what was written it had read. `in_hand` is
+    /// the event in its hands, if it had one; `busy` that it was at a request or an event of the bus, which was given to it
+    /// after all of these.
+    ///
+    /// An event of a durable timer that the child can have been at is given alone in its next life. If that one ends as well,
+    /// the event is given up: or an event that ends whoever gets it would come for ever.
+    ///
+    /// Returns how many events of durable timers it may have been at.
+    pub(super) fn for_next_life(self, port: &Port, read: u64, in_hand: Option<Hand>, busy: bool) -> usize {
+        let (ahead, time) = (self.ahead_bytes, self.event_time);
+        let alone = in_hand.as_ref().filter(|hand| hand.is_alone()).map(|hand| hand.delivery.id);
+        let mut all: Vec<Given> = self.all().chain(in_hand.map(Given::in_hand)).collect();
+        all.sort_by_key(|given| given.end);
+        let is_suspect =
+            |given: &Given| given.delivery.owed && !busy && given.end <= read && given.end + ahead > read;
+        let suspects = all.iter().filter(|given| is_suspect(given)).count();
+        let mut next = Vec::new();
+        for given in all {
+            let suspect = is_suspect(&given);
+            let Given { delivery, .. } = &given;
+            if !delivery.owed {
+                if given.end > read {
+                    next.push(given.delivery);
+                    continue;
+                }
+                if given.is_in_doubt(read, ahead, time) {
+                    port.event_lost(delivery, "it ended and may not have finished with it");
+                }
+                if given.open {
+                    port.done(given.delivery.id, Ok(()));
+                }
+                continue;
+            }
+            let is_it = suspects == 1 && (delivery.suspect.is_none() || alone == Some(delivery.id));
+            let lives = match suspect {
+                true => Some(delivery.suspect.unwrap_or(0) + u8::from(is_it)),
+                false => delivery.suspect,
+            };
+            if lives.is_some_and(|lives| lives >= LIVES_MAX) {
+                let name = port.name();
+                let fault = format!(
+                    "Capability '{name}' ended twice before it had finished with an event of a timer"
+                );
+                port.done(delivery.id, Err(OsFault::new(500, fault)));
+                continue;
+            }
+            next.push(Delivery { suspect: lives, ..given.delivery });
+        }
+        port.put_back(next);
+        suspects
+    }
+
+    fn all(self) -> impl Iterator<Item = Given> {
+        self.timers.into_values().flat_map(|of_type| of_type.events).chain(self.plain)
+    }
+}
+
+impl TimerEvents {
+    fn replied(&mut self) {
+        self.replies = true;
+        self.finished_at = Some(Instant::now());
+    }
+
+    /// When the child can have begun with its oldest event.
+    fn start(&self, oldest: &Given) -> Option<Instant> {
+        let before = self.finished_at.filter(|_| self.replies);
+        oldest.read_at.map(|read_at| before.map_or(read_at, |before| read_at.max(before)))
+    }
+}
+
+impl Given {
+    fn in_hand(hand: Hand) -> Given {
+        let Hand { delivery, end, .. } = hand;
+        Given { delivery, end, read_at: None, written_at: Instant::now(), open: true }
+    }
+
+    /// A plain event that the child has read, and may still have in its buffer.
+    fn is_in_doubt(&self, read: u64, ahead: u64, time: Duration) -> bool {
+        let read_at = self.read_at.unwrap_or_else(Instant::now);
+        self.end <= read && self.end + ahead > read && read_at.max(self.written_at).elapsed() < time
+    }
+}

@@ -1,0 +1,247 @@
+//! A topic's JSON Schema, compiled: what the payloads of its events must match.
+//!
+//! The dialect is draft 2020-12. References lead nowhere but into the document itself, patterns run on an engine whose
+//! time is linear in the text, and the work of one check has a bound, because a check may run on the engine's thread.
+
+mod retained;
+mod weight;
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use millrace_model::{EventBody, NewEvent};
+use serde_json::Value;
+
+pub use retained::{
+    BreakingEvent, CheckedRange, Compared, DelayedCheck, RetainedCheck, RetainedOutcome, UncomparedEvents,
+};
+use weight::weight_of;
+
+/// Bytes a compiled pattern may take; a larger one is refused with its schema. Time is linear in the text, and in this: a
+/// pattern of 1 MiB took a minute for a text of 1 MiB.
+const PATTERN_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a reason; it may quote the payload.
+const REASON_BYTES_MAX: usize = 300;
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// Which schema of which topic: a stamp is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemaStamp {
+    /// [`millrace_model::TopicRow::made`].
+    pub made: u64,
+    pub version: u32,
+    /// Whether an event with a key and the payload `null` is a tombstone, which no schema concerns.
+    pub tombstones: bool,
+}
+
+/// Why a text is no schema for a topic, and where in it: a JSON Pointer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("schema is refused at {}: {why}", shown_pointer(.at))]
+pub struct SchemaError {
+    pub at: String,
+    pub why: String,
+}
+
+/// An event that does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Its place among the events of one request.
+    pub index: usize,
+    pub why: String,
+}
+
+/// What a check of a request's events against one schema found. It counts while that schema is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaVerdict {
+    pub stamp: SchemaStamp,
+    pub result: Result<(), Vec<Mismatch>>,
+}
+
+/// How much of a value a reason shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quote {
+    /// For the author of the payload.
+    Value,
+    /// For somebody who perhaps may not read the event.
+    Nothing,
+}
+
+/// A schema in its compiled form.
+pub struct TopicSchema {
+    pub stamp: SchemaStamp,
+    /// Of its document.
+    pub(crate) bytes: usize,
+    compiled: Result<Arc<Validator>, SchemaError>,
+    /// Values of the document, references followed: about how much one value of a payload costs at most.
+    weight: u64,
+    /// Most bytes of payload times weight: of one event, and of all events of a request.
+    work_max: u64,
+    request_work_max: u64,
+}
+
+/// Bounds on the work of checks: see [`crate::BusLimits`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkMax {
+    pub(crate) event: u64,
+    pub(crate) request: u64,
+}
+
+impl TopicSchema {
+    pub(crate) fn new(
+        document: &Value,
+        bytes: usize,
+        stamp: SchemaStamp,
+        max: WorkMax,
+    ) -> Result<TopicSchema, SchemaError> {
+        let (weight, compiled) = compile(document)?;
+        let (work_max, request_work_max) = (max.event, max.request);
+        Ok(TopicSchema { stamp, bytes, compiled: Ok(Arc::new(compiled)), weight, work_max, request_work_max })
+    }
+
+    /// From a row of the store. A document that this version refuses was accepted by another: nothing matches it until
+    /// its owner sets a new one, and everybody is told.
+    pub(crate) fn stored(document: &Value, stamp: SchemaStamp, max: WorkMax) -> TopicSchema {
+        let bytes = document.to_string().len();
+        let (work_max, request_work_max) = (max.event, max.request);
+        let unusable =
+            |error| TopicSchema { stamp, bytes, compiled: Err(error), weight: 0, work_max, request_work_max };
+        TopicSchema::new(document, bytes, stamp, max).unwrap_or_else(unusable)
+    }
+
+    pub(crate) fn with(&self, stamp: SchemaStamp) -> TopicSchema {
+        let TopicSchema { bytes, weight, work_max, request_work_max, .. } = *self;
+        TopicSchema { stamp, bytes, compiled: self.compiled.clone(), weight, work_max, request_work_max }
+    }
+
+    /// The events that do not match, in their order. One that did not bring an id comes alone: it refuses the request
+    /// whatever the others are, while each of the others may be the duplicate of an event that was stored before.
+    pub fn check_all(&self, events: &[NewEvent]) -> Result<(), Vec<Mismatch>> {
+        let mut mismatches = Vec::new();
+        for (index, event) in events.iter().enumerate() {
+            let Err(why) = self.check(&event.body, Quote::Value) else { continue };
+            let mismatch = Mismatch { index, why };
+            if event.id.is_none() {
+                return Err(vec![mismatch]);
+            }
+            mismatches.push(mismatch);
+        }
+        if mismatches.is_empty() { Ok(()) } else { Err(mismatches) }
+    }
+
+    /// How much a check of these events costs at most: bytes of payloads times values of the schema.
+    pub fn work(&self, events: &[NewEvent]) -> u64 {
+        let bytes: usize = events.iter().map(|event| event.body.payload.as_str().len()).sum();
+        (bytes as u64).saturating_mul(self.weight.max(1))
+    }
+
+    /// Bytes of payloads that one request may bring.
+    pub fn request_bytes_max(&self) -> u64 {
+        self.request_work_max / self.weight.max(1)
+    }
+
+    /// Whether the events of one request are too much to be checked together.
+    pub fn is_too_much(&self, events: &[NewEvent]) -> bool {
+        events.len() > 1 && self.work(events) > self.request_work_max
+    }
+
+    /// `Err` says where, what was found and what the schema wants: `at /total: "x" is not of type "number"`.
+    pub fn check(&self, body: &EventBody, quote: Quote) -> Result<(), String> {
+        let text = body.payload.as_str();
+        if self.stamp.tombstones && body.key.is_some() && text == "null" {
+            return Ok(());
+        }
+        let validator = match &self.compiled {
+            Ok(validator) => validator,
+            Err(error) => return Err(format!("no event can match it until it is set anew: {error}")),
+        };
+        let bytes_max = self.work_max / self.weight.max(1);
+        if text.len() as u64 > bytes_max {
+            let bytes = text.len();
+            return Err(format!(
+                "it has {bytes} bytes: against this schema at most {bytes_max} can be checked"
+            ));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| {
+            format!("it cannot be checked, because no reader could hold its numbers and texts: {error}")
+        })?;
+        validator.validate(&value).map_err(|error| reason(&error, quote))
+    }
+}
+
+impl fmt::Debug for TopicSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopicSchema").field("stamp", &self.stamp).field("weight", &self.weight).finish()
+    }
+}
+
+/// Whether a stored document can be used.
+pub(crate) fn check_schema(document: &Value) -> Result<(), SchemaError> {
+    compile(document).map(|_| ())
+}
+
+/// Draft 2020-12, offline, with patterns of linear time.
+fn compile(document: &Value) -> Result<(u64, Validator), SchemaError> {
+    let refused = |at: &str, why: String| SchemaError { at: at.to_owned(), why };
+    if !matches!(document, Value::Object(_) | Value::Bool(_)) {
+        return Err(refused("", "it must be an object, true or false".to_owned()));
+    }
+    match document.get("$schema") {
+        None => {}
+        Some(Value::String(named)) if named.trim_end_matches('#') == DIALECT => {}
+        Some(_) => return Err(refused("/$schema", format!("it must be {DIALECT:?}, or be left out"))),
+    }
+    // Before the references are followed, so that a wrong shape is told as what it is.
+    jsonschema::draft202012::meta::validate(document).map_err(|error| in_document(&error))?;
+    let weight = weight_of(document)?;
+    let validator = jsonschema::options()
+        .with_draft(Draft::Draft202012)
+        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
+        .offline()
+        .build(document)
+        .map_err(|error| in_document(&error))?;
+    Ok((weight, validator))
+}
+
+/// The schema is the instance here: of its metaschema, or of the compiler.
+fn in_document(error: &ValidationError<'_>) -> SchemaError {
+    SchemaError { at: error.instance_path().to_string(), why: bounded(format_args!("{error}")) }
+}
+
+fn reason(error: &ValidationError<'_>, quote: Quote) -> String {
+    let at = error.instance_path().to_string();
+    let at = shown_pointer(&at);
+    match quote {
+        Quote::Value => bounded(format_args!("at {at}: {error}")),
+        Quote::Nothing => bounded(format_args!("at {at}: {}", error.masked())),
+    }
+}
+
+/// The pointer to a whole document is empty, which would read as a gap.
+fn shown_pointer(at: &str) -> &str {
+    if at.is_empty() { "the top" } else { at }
+}
+
+/// Stops writing at the bound: a message quotes values, and a value may be a whole payload.
+fn bounded(text: fmt::Arguments<'_>) -> String {
+    struct Bounded(String);
+    impl Write for Bounded {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = REASON_BYTES_MAX - self.0.len();
+            if text.len() <= room {
+                self.0.push_str(text);
+                return Ok(());
+            }
+            self.0.push_str(&text[..text.floor_char_boundary(room)]);
+            Err(fmt::Error)
+        }
+    }
+    let mut bounded = Bounded(String::new());
+    if bounded.write_fmt(text).is_err() {
+        bounded.0.push_str("...");
+    }
+    bounded.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! The last commit of a run, `commit_and_ack()`: state, emitted events and the acknowledgement in one batch. What it wrote
+//! is never written again by a retry, because there is none.
+
+use std::sync::Arc;
+
+use millrace_model::{Batch, Event, Now, Op};
+
+use crate::act::Act;
+use crate::build::fits;
+use crate::effect::{Effect, Note};
+use crate::error::{CommitError, RunError};
+use crate::input::RunId;
+use crate::spec::OutEvent;
+use crate::worker::Worker;
+
+impl Worker {
+    /// The part that ends the claim.
+    pub(crate) fn last_ack(
+        &mut self,
+        now: Now,
+        run: RunId,
+        emitted: &[OutEvent],
+    ) -> Result<Act, CommitError> {
+        let Some(active) = self.runs.get(&run) else { return Err(CommitError::LeaseExpired) };
+        match &active.spoiled {
+            // The session has read again and applied its updates to that.
+            None | Some(CommitError::Conflict { .. }) => {}
+            Some(error) => return Err(error.clone()),
+        }
+        let (handler, ticket, event) = (active.handler, active.ticket.clone(), active.event.clone());
+        self.ack(now, handler, &ticket, &event, emitted)
+    }
+
+    /// The event is done whatever the handler made of the rest of its run.
+    pub(crate) fn ended_after_ack(
+        &mut self,
+        handler: usize,
+        event: &Arc<Event>,
+        result: Result<Vec<OutEvent>, RunError>,
+    ) {
+        if let Err(error) = result {
+            let (event, error) = (event.id.clone(), error.to_string());
+            self.effects.push(Effect::Note(Note::FailedAfterAck { handler, event, error }));
+        }
+    }
+}
+
+/// Puts the acknowledgement into the batch of the commit. The emitted events belong to its commit of state.
+pub(crate) fn add_ack(batch: &mut Batch, ack: Act) -> Result<(), CommitError> {
+    let emitted = ack.ops.iter().filter_map(|op| match op {
+        Op::Append(append) => append.event.id.clone(),
+        Op::Delay(delay) => Some(delay.id.clone()),
+        _ => None,
+    });
+    for op in &mut batch.ops {
+        if let Op::Reconcile(reconcile) = op {
+            reconcile.events.extend(emitted.clone());
+        }
+    }
+    batch.checks.extend(ack.checks);
+    batch.ops.extend(ack.ops);
+    fits(batch)
+}

@@ -1,0 +1,94 @@
+//! How a run ends that did not succeed: tried again by the backoff or when it says so, put off, set aside, given up.
+
+use std::sync::Arc;
+
+use millrace_model::{ClaimRow, Ending, Event, FinishedRow, Suspicion, Ticket, Timestamp};
+
+use crate::act::{Act, Then, finish, waiting};
+use crate::error::RunError;
+use crate::worker::Worker;
+
+/// The longest pause a handler may ask for; longer ones are cut to it.
+pub const AFTER_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
+
+impl Worker {
+    pub(crate) fn end_unsuccessful(
+        &mut self,
+        now: Timestamp,
+        handler: usize,
+        ticket: &Ticket,
+        event: &Arc<Event>,
+        error: RunError,
+    ) -> Act {
+        match error {
+            RunError::Failed(error) => self.release(now, handler, ticket, event, &error, None),
+            RunError::RetryAfter { after_ms, error } => {
+                self.release(now, handler, ticket, event, &error, Some(after_ms.min(AFTER_MS_MAX)))
+            }
+            RunError::Hopeless(error) => {
+                let attempts = ticket.row.attempts.saturating_add(1);
+                self.give_up(now, handler, ticket, event, attempts, &error)
+            }
+            RunError::Snooze { after_ms, reason } => {
+                self.snooze(now, handler, ticket, event, after_ms.min(AFTER_MS_MAX), &reason)
+            }
+            RunError::Discard { reason } => self.discard(now, handler, ticket, event, &reason),
+        }
+    }
+
+    /// Later, without an attempt; as often as `event_max_snoozes` allows, from then on with one.
+    fn snooze(
+        &mut self,
+        now: Timestamp,
+        handler: usize,
+        ticket: &Ticket,
+        event: &Arc<Event>,
+        after_ms: u64,
+        reason: &str,
+    ) -> Act {
+        let limit = self.config.event_max_snoozes;
+        if ticket.row.snoozes >= limit {
+            let error = format!("snoozed {limit} times already (event_max_snoozes): {reason}");
+            return self.release(now, handler, ticket, event, &error, Some(after_ms));
+        }
+        let (snoozes, reason) = (ticket.row.snoozes + 1, self.kept(reason));
+        let row = ClaimRow {
+            snoozes,
+            conflicts: 0,
+            // The run came back: it has not ended its process.
+            suspicion: Suspicion::None,
+            error: Some(format!("snoozed: {reason}")),
+            ..waiting(&ticket.row, now, after_ms)
+        };
+        let then = Then::Snoozed { handler, event: event.clone(), snoozes, due: row.due, reason };
+        let (check, delete) = ticket.end();
+        let put = Ticket { row, ..ticket.clone() }.put();
+        Act { checks: vec![check], ops: vec![delete, put], then }
+    }
+
+    /// Finished without success: nothing is emitted and there is no dead letter, but a row that says why.
+    fn discard(
+        &mut self,
+        now: Timestamp,
+        handler: usize,
+        ticket: &Ticket,
+        event: &Arc<Event>,
+        reason: &str,
+    ) -> Act {
+        let reason = self.kept(reason);
+        let finished = FinishedRow {
+            ending: Ending::Discarded,
+            at: now,
+            attempts: ticket.row.attempts,
+            session: Some(self.identity.session.clone()),
+            error: Some(reason.clone()),
+        };
+        let (check, delete) = ticket.end();
+        let then = Then::Discarded { handler, event: event.clone(), reason };
+        Act {
+            checks: vec![check],
+            ops: std::iter::once(delete).chain(finish(ticket, &finished)).collect(),
+            then,
+        }
+    }
+}

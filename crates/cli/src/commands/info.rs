@@ -1,0 +1,112 @@
+//! `millrace info`: which version this is, and what stands in a store.
+
+use std::path::Path;
+
+use clap::{ArgMatches, Command};
+use millrace_session::admin::{Admin, Totals};
+use millrace_store::DiskUse;
+use millrace_store_sqlite::{SCHEMA_VERSION, ServeLock, find_store, schema_version};
+use serde_json::{Value, json};
+
+use crate::commands::events::{SESSION_TTL_MS, now, open_existing};
+use crate::commands::json_flag;
+use crate::commands::offline::store_file;
+use crate::failure::Failure;
+use crate::log;
+use crate::output::{Output, columns};
+use crate::settings::{Config, Scope, args, resolve};
+
+pub(super) fn command() -> Command {
+    Command::new("info")
+        .about("Show the version, and a store at a glance: schema, size, and how much of what is in it")
+        .long_about(
+            "Show the version, and a store at a glance: schema, size, and how many namespaces, topics, groups, handlers, \
+             schedules, sessions and dead letters it holds.\n\nWorks on the store itself, beside programs and a server that \
+             have it open. Never makes a store, and never brings an older one forward: exit code 3 when there is none.",
+        )
+        .arg(json_flag())
+        .args(args(&[Scope::Store]))
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let config = resolve(matches)?.config;
+    log::start(&config, "warn");
+    let path = find_store(&store_file(&config)?)?;
+    let schema = schema_version(&path)?;
+    let mut info = Info { schema, served: ServeLock::is_held(&path), disk: None, totals: None };
+    // Opening an older store brings it forward, which is not for a command that only looks. A file that is no store, or
+    // of a newer version, is refused by whoever opens it, in words.
+    if schema.is_none_or(|found| found == SCHEMA_VERSION) {
+        let opened = open_existing(&config)?;
+        info.disk = opened.store.disk_use();
+        info.totals = Some(Admin::new(opened.store).totals(now(), SESSION_TTL_MS)?);
+    }
+    let mut out = Output::new();
+    if matches.get_flag("json") {
+        out.json(&info.document(&config))?;
+        return out.flush();
+    }
+    out.document(&columns(&info.lines(&config, &path)).join("\n"))
+}
+
+struct Info {
+    schema: Option<usize>,
+    served: bool,
+    disk: Option<DiskUse>,
+    /// `None` for a store of an older version.
+    totals: Option<Totals>,
+}
+
+impl Info {
+    fn document(&self, config: &Config) -> Value {
+        json!({
+            "version": clap::crate_version!(),
+            "store": config.store,
+            "schema": self.schema,
+            "schema_of_this_version": SCHEMA_VERSION,
+            "served": self.served,
+            "store_bytes": self.disk.map(|disk| disk.store_bytes),
+            "wal_bytes": self.disk.map(|disk| disk.wal_bytes),
+            "free_bytes": self.disk.map(|disk| disk.free_bytes),
+            "totals": self.totals,
+        })
+    }
+
+    fn lines(&self, config: &Config, path: &Path) -> Vec<Vec<String>> {
+        let mut lines = Vec::new();
+        let mut line = |name: &str, value: String| lines.push(vec![name.to_owned(), value]);
+        line("version", clap::crate_version!().to_owned());
+        line("store", config.store.clone());
+        line("file", path.display().to_string());
+        line("schema", self.schema_in_words());
+        line("served", if self.served { "by a server, now" } else { "by no server" }.to_owned());
+        if let Some(disk) = self.disk {
+            line("bytes", format!("{} and {} in the write-ahead log", disk.store_bytes, disk.wal_bytes));
+            line("free", format!("{} bytes on the file system", disk.free_bytes));
+        }
+        if let Some(totals) = self.totals {
+            line("namespaces", totals.namespaces.to_string());
+            line("topics", totals.topics.to_string());
+            line("events", format!("{} retained, {} delayed", totals.events, totals.delayed));
+            line("groups", totals.groups.to_string());
+            line("handlers", totals.handlers.to_string());
+            line("schedules", totals.schedules.to_string());
+            line("sessions", format!("{} alive", totals.sessions));
+            let (handlers, groups) = (totals.handler_dead_letters, totals.group_dead_letters);
+            line("dead letters", format!("{handlers} of handlers, {groups} of groups"));
+        }
+        lines
+    }
+
+    fn schema_in_words(&self) -> String {
+        match self.schema {
+            Some(found) if found < SCHEMA_VERSION => {
+                format!(
+                    "{found}: the next program of this version that opens it brings it to {SCHEMA_VERSION}"
+                )
+            }
+            Some(found) => found.to_string(),
+            None => "unknown".to_owned(),
+        }
+    }
+}

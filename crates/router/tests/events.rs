@@ -1,0 +1,420 @@
+//! Events that find no place: who waits for one, what is dropped, and who is told.
+
+// Helpers of tests unwrap like tests.
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+
+mod desk;
+
+use std::collections::BTreeMap;
+
+use desk::{Desk, branch, manifest, message};
+use millrace_model::{OsId, OsKind, OsMessage};
+use millrace_router::{ConnId, Effect, Input, Note, RouterLimits, Schema};
+use serde_json::{Value, json};
+
+fn said(n: u64) -> OsMessage {
+    message("event", "Echo.Said", &format!("e{n}"), json!(n))
+}
+
+fn small(mailbox_max: usize) -> Desk {
+    Desk::with(RouterLimits { mailbox_max, ..RouterLimits::default() })
+}
+
+/// How many places of connection 1 were given back.
+fn released(desk: &mut Desk) -> usize {
+    while desk.router.turn(desk.now) {}
+    let effects: Vec<Effect> = desk.router.drain().collect();
+    let mut released = 0;
+    for effect in effects {
+        match effect {
+            Effect::Release { conn: ConnId(1), count } => released += count as usize,
+            Effect::Post { to, delivery, message, .. } => {
+                desk.posted.push((to, delivery, (*message).clone()));
+            }
+            Effect::Note(note) => desk.notes.push(note),
+            _ => {}
+        }
+    }
+    released
+}
+
+fn heard(desk: &Desk) -> Vec<u64> {
+    let ear = desk.ids["Ear"];
+    let own = desk.posted.iter().filter(|(to, _, _)| *to == ear);
+    own.map(|(_, _, message)| message.data.as_str().parse().unwrap()).collect()
+}
+
+fn dropped(desk: &Desk) -> Vec<(u64, String)> {
+    let of = |note: &Note| match note {
+        Note::EventDropped { dropped, reason, .. } => Some((*dropped, reason.clone())),
+        _ => None,
+    };
+    desk.notes.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_client_waits_for_a_full_mailbox_and_nothing_is_lost() {
+    let mut desk = small(3);
+    for n in 0..10 {
+        desk.client(1, said(n));
+    }
+    assert_eq!(released(&mut desk), 3, "the others keep their places taken, so the client sends no more");
+    assert_eq!(desk.router.counters().events_undelivered, 0);
+    let mut all = Vec::new();
+    let mut places = 3;
+    while !desk.posted.is_empty() {
+        all.extend(heard(&desk));
+        desk.finish_all("Ear");
+        places += released(&mut desk);
+    }
+    assert_eq!(all, (0..10).collect::<Vec<_>>(), "every one of them, in order");
+    assert_eq!(places, 10);
+    assert!(dropped(&desk).is_empty() && desk.router.is_quiescent());
+}
+
+#[test]
+fn an_event_waits_for_the_slow_subscriber_only() {
+    let mut desk = small(1);
+    desk.install(vec![manifest("Other", &[], &["Echo.Said"])]);
+    desk.client(1, said(0));
+    desk.client(1, said(1));
+    assert_eq!(released(&mut desk), 1);
+    desk.finish_all("Other");
+    assert_eq!(released(&mut desk), 0, "one of its two copies still waits");
+    assert_eq!(desk.posted.iter().filter(|(to, _, _)| *to == desk.ids["Other"]).count(), 1);
+    desk.finish_all("Ear");
+    assert_eq!(released(&mut desk), 1);
+}
+
+#[test]
+fn an_event_that_waited_as_long_as_a_request_may_is_dropped_and_told() {
+    let mut desk = Desk::with(RouterLimits {
+        mailbox_max: 1,
+        request_timeout_ms: 100,
+        event_dropped_ms: 1000,
+        ..RouterLimits::default()
+    });
+    for n in 0..3 {
+        desk.client(1, said(n));
+    }
+    assert_eq!(released(&mut desk), 1);
+    assert!(desk.router.next_deadline().is_some());
+    desk.pass(100);
+    assert_eq!(released(&mut desk), 0, "never early");
+    desk.pass(1);
+    assert_eq!(released(&mut desk), 2);
+    assert_eq!(dropped(&desk), [(1, "its mailbox was full for 100 ms".to_owned())]);
+    // The second one is told with the pause in between, without anything else happening.
+    let due = desk.router.next_deadline().unwrap();
+    desk.now.mono = due;
+    released(&mut desk);
+    assert_eq!(dropped(&desk).iter().map(|(count, _)| count).sum::<u64>(), 2);
+    assert_eq!(desk.router.counters().events_undelivered, 2);
+}
+
+#[test]
+fn what_a_capability_says_does_not_wait_and_every_drop_is_in_the_sum() {
+    let mut desk = small(2);
+    desk.install(vec![manifest("Watch", &[], &["Sys.EventDropped"])]);
+    let watch = desk.ids["Watch"];
+    let mut told: Vec<OsMessage> = Vec::new();
+    for n in 0..50 {
+        desk.say("Echo", None, said(n));
+        desk.pass(100);
+        desk.run();
+        let own = desk.posted.iter().filter(|(to, _, _)| *to == watch);
+        told.extend(own.map(|(_, _, message)| message.clone()));
+        desk.finish_all("Watch");
+    }
+    assert_eq!(heard(&desk), [0, 1]);
+    assert_eq!(desk.router.counters().events_undelivered, 48);
+    assert!(dropped(&desk).len() <= 6, "at most one a second: {:?}", dropped(&desk));
+    desk.pass(1000);
+    desk.run();
+    assert_eq!(dropped(&desk).iter().map(|(count, _)| count).sum::<u64>(), 48);
+    let data: Value = serde_json::from_str(told[0].data.as_str()).unwrap();
+    assert_eq!(
+        data,
+        json!({"capability": "Ear", "type": "Echo.Said", "id": "e2", "reason": "its mailbox is full", "dropped": 1})
+    );
+    let metadata = &told[0].metadata;
+    assert_eq!(metadata.causation.as_ref().map(OsId::as_str), Some("e2"));
+    assert_eq!(metadata.correlation.as_ref().map(OsId::as_str), Some("e2"));
+}
+
+#[test]
+fn data_that_does_not_fit_a_subscriber_is_told() {
+    let mut desk = Desk::bare(RouterLimits::default());
+    let mut ear = manifest("Ear", &[], &["X.Happened"]);
+    ear.inbound.push(branch(OsKind::Event, "X.Happened", Schema::new(json!({"type": "number"})).unwrap()));
+    desk.install(vec![ear]);
+    desk.open(1);
+    desk.client(1, message("event", "X.Happened", "b", json!("text")));
+    assert_eq!(desk.run(), ["note Sys.EventDropped"]);
+    let why = "Schema validation failed: data: \"text\" is not of type \"number\"";
+    assert_eq!(dropped(&desk), [(1, why.to_owned())]);
+}
+
+#[test]
+fn a_capability_that_becomes_unhealthy_frees_those_who_wait_for_it() {
+    let mut desk = small(1);
+    for n in 0..4 {
+        desk.client(1, said(n));
+    }
+    assert_eq!(released(&mut desk), 1);
+    let capability = desk.ids["Ear"];
+    desk.give(Input::Unhealthy { capability, reason: "it ended 4 times".to_owned() });
+    assert_eq!(released(&mut desk), 3);
+    desk.pass(1000);
+    released(&mut desk);
+    assert_eq!(dropped(&desk).iter().map(|(count, _)| count).sum::<u64>(), 3);
+}
+
+#[test]
+fn events_that_wait_count_against_the_lane_and_a_stop_lets_them_in() {
+    let limits = RouterLimits { mailbox_max: 1, user_lane_max: 4, ..RouterLimits::default() };
+    let mut desk = Desk::with(limits);
+    for n in 0..7 {
+        desk.client(1, said(n));
+        while desk.router.turn(desk.now) {}
+    }
+    assert_eq!(released(&mut desk), 3, "one has its place, four wait, two found no room at all");
+    assert_eq!(dropped(&desk).len(), 1);
+    desk.give(Input::Stop);
+    assert_eq!(desk.effects(), Vec::<String>::new(), "it does not stop over events that wait");
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        assert!(!told.contains(&"stopped".to_owned()), "{told:?}");
+        desk.finish_all("Ear");
+        told.extend(desk.run());
+    }
+    assert_eq!(told.last().unwrap(), "stopped", "all of them are in the mailbox");
+}
+
+/// What is on the disk when a subscriber has a timer's event and has not finished with it.
+#[test]
+fn the_row_of_a_timer_stays_until_every_subscriber_has_finished_with_its_event() {
+    let (mut desk, mut rows) = (Desk::new(), BTreeMap::new());
+    desk.install(vec![manifest("Other", &[], &["Echo.Said"])]);
+    let event = json!({"kind": "event", "type": "Echo.Said", "data": 7});
+    desk.client(1, message("command", "Timer.Set", "s", json!({"delayMs": 5, "message": event})));
+    desk.run();
+    desk.commit(&mut rows);
+    desk.run();
+    desk.pass(6);
+    assert_eq!(desk.run().len(), 3, "Timer.Fired, and the event for two");
+    assert!(desk.commits.is_empty());
+    desk.finish_all("Other");
+    assert!(desk.run().is_empty(), "the other one has it still");
+    desk.finish_all("Ear");
+    assert_eq!(desk.run(), ["commit delete"]);
+    desk.commit(&mut rows);
+    assert!(rows.is_empty() && desk.router.is_quiescent());
+}
+
+#[test]
+fn an_event_that_was_handed_over_frees_its_place_and_keeps_its_row() {
+    let (mut desk, mut rows) = (small(1), BTreeMap::new());
+    let event = json!({"kind": "event", "type": "Other.Said", "data": 7});
+    desk.install(vec![manifest("Other", &[], &["Other.Said"])]);
+    for id in ["a", "b"] {
+        desk.client(1, message("command", "Timer.Set", id, json!({"delayMs": 5, "message": event})));
+        desk.run();
+        desk.commit(&mut rows);
+        desk.run();
+    }
+    desk.pass(6);
+    let other = |told: Vec<String>| told.into_iter().filter(|line| line.starts_with("Other")).count();
+    assert_eq!(other(desk.run()), 1, "the other one waits for a place");
+    let (from, delivery, _) = desk.posted.iter().find(|(to, _, _)| *to == desk.ids["Other"]).unwrap().clone();
+    desk.give(Input::Handed { from, delivery });
+    assert_eq!(other(desk.run()), 1);
+    assert_eq!(rows.len(), 2);
+    desk.finish_all("Other");
+    desk.run();
+    desk.finish_all("Ear");
+    desk.run();
+    desk.finish_all("Ear");
+    desk.run();
+    desk.commit(&mut rows);
+    assert!(rows.is_empty(), "{rows:?}");
+    assert!(desk.router.is_quiescent());
+}
+
+#[test]
+fn a_timer_whose_event_fits_nobody_is_lost_once_and_its_row_goes() {
+    let (mut desk, mut rows) = (Desk::bare(RouterLimits::default()), BTreeMap::new());
+    let mut ear = manifest("Ear", &[], &["X.Happened"]);
+    ear.inbound.push(branch(OsKind::Event, "X.Happened", Schema::new(json!({"type": "number"})).unwrap()));
+    desk.install(vec![ear]);
+    desk.open(1);
+    let event = json!({"kind": "event", "type": "X.Happened", "data": "text"});
+    desk.client(1, message("command", "Timer.Set", "s", json!({"delayMs": 5, "message": event})));
+    desk.run();
+    desk.commit(&mut rows);
+    desk.run();
+    desk.pass(6);
+    let told = desk.run();
+    assert!(told.contains(&"note Sys.TimerLost".to_owned()), "{told:?}");
+    assert!(told.contains(&"commit delete".to_owned()), "{told:?}");
+    desk.commit(&mut rows);
+    assert!(rows.is_empty());
+    desk.pass(10_000);
+    assert!(desk.run().is_empty() && desk.router.is_quiescent(), "it is not tried again");
+    assert_eq!(desk.router.counters().timers_lost, 1);
+}
+
+/// One subscriber has it, the other one is down: that one gets it when it is well, the first not again.
+#[test]
+fn a_timers_event_waits_for_a_subscriber_that_is_down() {
+    let (mut desk, mut rows) = (Desk::new(), BTreeMap::new());
+    desk.install(vec![manifest("Other", &[], &["Echo.Said"])]);
+    let other = desk.ids["Other"];
+    desk.give(Input::Unhealthy { capability: other, reason: "it ended".to_owned() });
+    desk.effects();
+    for n in [7, 8] {
+        let event = json!({"kind": "event", "type": "Echo.Said", "data": n});
+        let set = json!({"delayMs": 5, "message": event});
+        desk.client(1, message("command", "Timer.Set", &format!("s{n}"), set));
+        desk.run();
+        desk.commit(&mut rows);
+        desk.run();
+    }
+    desk.pass(6);
+    desk.run();
+    desk.finish_all("Ear");
+    desk.run();
+    assert_eq!(rows.len(), 2);
+    desk.give(Input::Healthy { capability: other });
+    desk.effects();
+    desk.pass(1000);
+    assert_eq!(desk.run(), ["Other gets event Echo.Said 7 <s7", "Other gets event Echo.Said 8 <s8"]);
+    desk.finish_all("Other");
+    desk.run();
+    desk.commit(&mut rows);
+    assert!(rows.is_empty());
+}
+
+#[test]
+fn every_routing_decision_is_an_event_for_those_who_ask_for_it() {
+    for wanted in [false, true] {
+        let mut desk = Desk::with(RouterLimits { routing_events: wanted, ..RouterLimits::default() });
+        desk.install(vec![manifest("Watch", &[], &["Sys.Routed"])]);
+        desk.ask("a");
+        desk.client(1, said(1));
+        let told = desk.run();
+        let heard: Vec<&String> = told.iter().filter(|line| line.starts_with("Watch gets")).collect();
+        let expected = [
+            r#"Watch gets event Sys.Routed {"id":"a","kind":"query","to":["Echo"],"type":"Echo.Say"} <a"#,
+            r#"Watch gets event Sys.Routed {"id":"e1","kind":"event","to":["Ear"],"type":"Echo.Said"} <e1"#,
+        ];
+        assert_eq!(heard, if wanted { expected.to_vec() } else { Vec::new() });
+    }
+}
+
+/// Whatever happens, an event of the loop about itself says what it follows from and where that belongs.
+#[test]
+fn every_event_of_the_loop_has_its_lineage() {
+    let types = [
+        "Sys.BootComplete",
+        "Sys.CapabilityUp",
+        "Sys.CapabilityDown",
+        "Sys.ActorFault",
+        "Sys.RoutingError",
+        "Sys.OrphanOutcome",
+        "Sys.RequestTimedOut",
+        "Sys.TimerSet",
+        "Sys.TimerFired",
+        "Sys.TimerCancelled",
+        "Sys.TimerLost",
+        "Sys.EventDropped",
+    ];
+    let mut desk = Desk::with(RouterLimits {
+        durable_timers: false,
+        request_timeout_ms: 50,
+        system_lane_max: 1000,
+        ..RouterLimits::default()
+    });
+    let mut strict = manifest("Strict", &[], &["X.Happened"]);
+    strict.inbound.push(branch(OsKind::Event, "X.Happened", Schema::new(json!({"type": "number"})).unwrap()));
+    desk.install(vec![manifest("Watch", &[], &types), strict, manifest("Other", &[], &[])]);
+    desk.router.restore(desk.now, None, Vec::new());
+    let send = |desk: &mut Desk, kind: &str, ty: &str, id: &str, data: Value| {
+        let mut asked = message(kind, ty, id, data);
+        asked.metadata.correlation = Some(OsId::new("undertaking").unwrap());
+        desk.client(1, asked);
+        desk.run()
+    };
+    send(&mut desk, "query", "No.Where", "nowhere", json!(1));
+    send(&mut desk, "query", "Echo.Say", "slow", json!(1));
+    send(&mut desk, "query", "Echo.Say", "crash", json!(1));
+    let (echo, crash) = (desk.ids["Echo"], desk.delivery("crash"));
+    let fault = millrace_model::OsFault::new(500, "it ended");
+    desk.give(Input::Crashed { capability: echo, begun: vec![crash], over: None, fault });
+    desk.pass(60);
+    desk.run();
+    send(&mut desk, "reply", "Echo.Say", "forged", json!(1));
+    send(&mut desk, "event", "X.Happened", "misfit", json!("text"));
+    let template = |ty: &str| json!({"delayMs": 5, "message": {"kind": "event", "type": ty, "data": "text"}});
+    send(&mut desk, "command", "Timer.Set", "lost", template("X.Happened"));
+    let told = send(&mut desk, "command", "Timer.Set", "cancelled", template("No.Body"));
+    let timer = desk::member(told.iter().find(|line| line.contains("is told")).unwrap(), "timerId");
+    send(&mut desk, "command", "Timer.Cancel", "cancel", json!({"timerId": timer}));
+    desk.pass(10);
+    desk.run();
+    let watch = desk.ids["Watch"];
+    let heard: Vec<&OsMessage> =
+        desk.posted.iter().filter(|(to, _, _)| *to == watch).map(|(_, _, message)| message).collect();
+    for ty in types {
+        let of_type: Vec<&&OsMessage> = heard.iter().filter(|message| message.ty.as_str() == ty).collect();
+        assert!(!of_type.is_empty(), "{ty} never came");
+        for message in of_type {
+            let metadata = &message.metadata;
+            let (cause, correlation) = (metadata.causation.as_ref(), metadata.correlation.as_ref());
+            assert!(cause.is_some() && correlation.is_some(), "{ty}: {metadata:?}");
+            let of_message = !matches!(ty, "Sys.BootComplete" | "Sys.CapabilityUp");
+            assert_eq!(correlation.unwrap().as_str() == "undertaking", of_message, "{ty}: {metadata:?}");
+        }
+    }
+}
+
+/// It waits without being tried every second, and goes when a capability comes that subscribes.
+#[test]
+fn a_durable_timer_whose_event_nobody_hears_waits_and_is_lost_in_the_end() {
+    let limits = RouterLimits { timer_give_up_ms: 60_000, ..RouterLimits::default() };
+    let (mut desk, mut rows) = (Desk::bare(limits), BTreeMap::new());
+    desk.install(vec![]);
+    desk.open(1);
+    let event = json!({"kind": "event", "type": "X.Happened", "data": 1});
+    for id in ["a", "b"] {
+        desk.client(1, message("command", "Timer.Set", id, json!({"delayMs": 5, "message": event})));
+        desk.run();
+        desk.commit(&mut rows);
+        desk.run();
+    }
+    desk.pass(6);
+    let waits = desk.run().iter().filter(|line| *line == "note Sys.TimerWaits").count();
+    assert_eq!((waits, rows.len()), (2, 2));
+    desk.pass(30_000);
+    assert!(desk.run().is_empty(), "nothing polls");
+    desk.install(vec![manifest("Ear", &[], &["X.Happened"])]);
+    let told = desk.run();
+    assert_eq!(told.iter().filter(|line| line.starts_with("Ear")).count(), 2, "{told:?}");
+    desk.finish_all("Ear");
+    desk.run();
+    desk.commit(&mut rows);
+    assert!(rows.is_empty() && desk.router.is_quiescent());
+    assert_eq!(desk.router.counters().timers_lost, 0);
+    let other = json!({"kind": "event", "type": "X.Unheard", "data": 1});
+    desk.client(1, message("command", "Timer.Set", "c", json!({"delayMs": 5, "message": other})));
+    desk.run();
+    desk.commit(&mut rows);
+    desk.run();
+    desk.pass(6);
+    desk.run();
+    desk.pass(60_001);
+    assert!(desk.run().contains(&"note Sys.TimerLost".to_owned()));
+    desk.commit(&mut rows);
+    assert!(rows.is_empty() && desk.router.is_quiescent());
+    assert_eq!(desk.router.counters().timers_lost, 1);
+}

@@ -1,0 +1,56 @@
+//! The runs that have not ended, found by slot.
+
+use crate::guest::Guest;
+use crate::ids::RunId;
+use crate::run::Run;
+
+/// Slots are reused, newest free slot first, and never given back: the table is as long as the most runs that were
+/// active at once. A lookup costs the same whatever the number of runs, which a tree of ids would not.
+#[derive(Debug)]
+pub(crate) struct RunTable<G: Guest> {
+    slots: Vec<Option<Run<G>>>,
+    free: Vec<u32>,
+    started: u64,
+}
+
+impl<G: Guest> RunTable<G> {
+    pub(crate) fn new() -> Self {
+        RunTable { slots: Vec::new(), free: Vec::new(), started: 0 }
+    }
+
+    /// The caller has checked the number of runs, which fits into 32 bits.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(RunId) -> Run<G>) -> RunId {
+        self.started += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        let id = RunId { serial: self.started, slot };
+        self.slots[slot as usize] = Some(make(id));
+        id
+    }
+
+    pub(crate) fn get(&self, id: RunId) -> Option<&Run<G>> {
+        self.slots.get(id.slot as usize)?.as_ref().filter(|run| run.id == id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: RunId) -> Option<&mut Run<G>> {
+        self.slots.get_mut(id.slot as usize)?.as_mut().filter(|run| run.id == id)
+    }
+
+    pub(crate) fn remove(&mut self, id: RunId) -> Option<Run<G>> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        slot.as_ref().filter(|run| run.id == id)?;
+        let run = slot.take();
+        self.free.push(id.slot);
+        run
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Run<G>> {
+        self.slots.iter().flatten()
+    }
+}

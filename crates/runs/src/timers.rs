@@ -1,0 +1,70 @@
+//! The timer queue: monotonic deadlines, equal ones in the order they were set.
+
+use std::collections::BTreeMap;
+
+use millrace_model::Mono;
+
+use crate::ids::CallId;
+
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    queue: BTreeMap<TimerKey, Timer>,
+    set: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TimerKey {
+    pub(crate) at: Mono,
+    order: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timer {
+    /// For [`TimerKind::Deadline`] only the run counts.
+    pub(crate) call: CallId,
+    pub(crate) kind: TimerKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerKind {
+    /// The answer that the run holds counts now.
+    Answer,
+    Wake {
+        token: u64,
+    },
+    /// The run has lasted long enough.
+    Deadline,
+}
+
+impl Timers {
+    pub(crate) fn set(&mut self, at: Mono, timer: Timer) -> TimerKey {
+        self.set += 1;
+        let key = TimerKey { at, order: self.set };
+        self.queue.insert(key, timer);
+        key
+    }
+
+    pub(crate) fn cancel(&mut self, key: TimerKey) {
+        self.queue.remove(&key);
+    }
+
+    pub(crate) fn first(&self) -> Option<Mono> {
+        self.queue.first_key_value().map(|(key, _)| key.at)
+    }
+
+    pub(crate) fn pop_due(&mut self, now: Mono) -> Option<(TimerKey, Timer)> {
+        let first = self.queue.first_entry()?;
+        if first.key().at > now {
+            return None;
+        }
+        Some(first.remove_entry())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&TimerKey, &Timer)> {
+        self.queue.iter()
+    }
+}

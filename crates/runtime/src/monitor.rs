@@ -1,0 +1,263 @@
+//! The thread that looks after the writer: it says what a slow commit waits for, and how much room the disk has.
+//!
+//! It passes neither the engine nor the writer, so it tells of both when they hang. Whatever it finds out, edges read
+//! from [`Health`]; the age of a commit is computed there and needs no thread at all.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_bus::Input;
+use millrace_store::{DiskUse, Store};
+
+use crate::health::Health;
+use crate::inbox::Inbox;
+
+/// How often the commit under way is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// A commit that takes this long is warned of, and again whenever it has taken twice as long, up to `WARN_PAUSE_MAX`.
+const WARN_AFTER: Duration = Duration::from_secs(1);
+const WARN_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+pub(crate) struct Monitor {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) disk_interval: Duration,
+}
+
+/// Wakes the thread before its next look, or ends it.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    look: bool,
+    end: bool,
+}
+
+impl Control {
+    pub(crate) fn end(&self) {
+        self.tell(|told| told.end = true);
+    }
+
+    /// Something has changed that the engine must hear of now.
+    pub(crate) fn look(&self) {
+        self.tell(|told| told.look = true);
+    }
+
+    fn tell(&self, tell: impl FnOnce(&mut Told)) {
+        tell(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next look. Returns whether the end came.
+    fn wait(&self, wait: Duration) -> bool {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(told, wait, |told| !told.look && !told.end);
+        let mut told = waited.unwrap_or_else(PoisonError::into_inner).0;
+        told.look = false;
+        told.end
+    }
+}
+
+impl Monitor {
+    pub(crate) fn run(&self) {
+        let mut warnings = Warnings::default();
+        let (mut refused, mut disk_at, mut wal) = (None, Instant::now(), WalWarnings::default());
+        let mut attempts = 0;
+        loop {
+            self.look_at_commit(&mut warnings);
+            // Not while a commit hangs: a file system that hangs would keep this thread, too.
+            let hangs = self.health.commit_age() >= WARN_AFTER && !self.health.is_retrying();
+            if Instant::now() >= disk_at && !hangs {
+                let committed = self.health.committed_bytes();
+                let disk_use = self.store.disk_use();
+                self.health.set_disk_use(disk_use);
+                self.health.forget_committed(committed);
+                wal.warn(disk_use.unwrap_or_default());
+                self.look_at_names(&mut attempts);
+                disk_at = Instant::now() + self.disk_interval;
+            }
+            self.tell_engine(&mut refused);
+            if self.control.wait(LOOK_INTERVAL) {
+                self.look_at_names_last();
+                return;
+            }
+        }
+    }
+
+    fn look_at_commit(&self, warnings: &mut Warnings) {
+        let age = self.health.commit_age();
+        self.health.set_waits_for(if age >= WARN_AFTER { self.store.waits_for() } else { None });
+        match warnings.after(age) {
+            Warning::None => {}
+            Warning::Slow => {
+                let (ms, waits_for) = (age.as_millis() as u64, self.health.waits_for());
+                tracing::warn!(target: "millrace::store", ms, waits_for, "a commit has not come through yet");
+            }
+            Warning::Over(took) => {
+                let ms = took.as_millis() as u64;
+                tracing::warn!(target: "millrace::store", ms, "commits come through again");
+            }
+        }
+    }
+
+    /// A store whose files have lost their names is given up: whoever opens it by name would not see what this process
+    /// confirms.
+    fn look_at_names(&self, attempts: &mut u32) {
+        if self.health.storage_failed().is_some() {
+            return;
+        }
+        if !self.has_lost_names() {
+            return;
+        }
+        match self.store.retire() {
+            Ok(reason) => self.inbox.complete([Input::StorageFailed { reason }]),
+            Err(error) => {
+                *attempts += 1;
+                if attempts.is_power_of_two() {
+                    tracing::error!(target: "millrace::store", %error, "nothing is confirmed until this is done");
+                }
+            }
+        }
+    }
+
+    /// A stop closes the files, and one without a name would be gone. Nobody waits for an answer any more.
+    fn look_at_names_last(&self) {
+        if self.health.storage_failed().is_none() && self.has_lost_names() {
+            let reason = self.store.retire().unwrap_or_else(|error| error.to_string());
+            self.health.set_storage_failed(reason);
+        }
+    }
+
+    fn has_lost_names(&self) -> bool {
+        if self.health.lost_names().is_none() {
+            let Some(what) = self.store.lost_names() else { return false };
+            tracing::error!(target: "millrace::store", what, "the store has lost its place: this server stops");
+            // At once: saving what the files hold may take a while.
+            self.health.set_lost_names(what);
+        }
+        true
+    }
+
+    /// Whether publishes are to be refused, if that has changed.
+    fn tell_engine(&self, refused: &mut Option<String>) {
+        let reason = self.health.no_space();
+        if refused.is_some() == reason.is_some() {
+            return;
+        }
+        refused.clone_from(&reason);
+        // Before the line of the log: a request that comes after the line is behind this.
+        self.inbox.complete([Input::NoSpace { reason: reason.clone() }]);
+        match reason {
+            Some(reason) => {
+                tracing::warn!(target: "millrace::store", reason, "publishes are refused: there is no room");
+            }
+            None => tracing::warn!(target: "millrace::store", "there is room again: publishes are taken"),
+        }
+    }
+}
+
+/// When a log that cannot start over is to be warned of: once, and whenever it has doubled.
+#[derive(Debug, Default)]
+struct WalWarnings {
+    warned_bytes: Option<u64>,
+}
+
+impl WalWarnings {
+    fn warn(&mut self, disk_use: DiskUse) {
+        let bytes = disk_use.wal_bytes;
+        if self.after(disk_use) {
+            tracing::warn!(
+                target: "millrace::store",
+                bytes,
+                "the write-ahead log grows and cannot start over: a reader holds an old state of the store (a backup, \
+                 `millrace doctor`, or an open transaction of another program); end it"
+            );
+        }
+    }
+
+    /// Whether to warn now.
+    fn after(&mut self, disk_use: DiskUse) -> bool {
+        if !disk_use.wal_stuck {
+            self.warned_bytes = None;
+            return false;
+        }
+        let due = self.warned_bytes.is_none_or(|warned| disk_use.wal_bytes >= warned.saturating_mul(2));
+        if due {
+            self.warned_bytes = Some(disk_use.wal_bytes);
+        }
+        due
+    }
+}
+
+/// When a commit under way is to be warned of.
+#[derive(Debug, Default)]
+struct Warnings {
+    /// The age at the last warning about this commit.
+    warned: Option<Duration>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Warning {
+    None,
+    Slow,
+    /// The commit that was warned of is through; this is how long it had taken when it was last seen.
+    Over(Duration),
+}
+
+impl Warnings {
+    /// Told how long the commit under way has taken by now.
+    fn after(&mut self, age: Duration) -> Warning {
+        match self.warned {
+            Some(warned) if age < warned => {
+                self.warned = None;
+                Warning::Over(warned)
+            }
+            Some(warned) if age >= warned + warned.min(WARN_PAUSE_MAX) => {
+                self.warned = Some(age);
+                Warning::Slow
+            }
+            None if age >= WARN_AFTER => {
+                self.warned = Some(age);
+                Warning::Slow
+            }
+            _ => Warning::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_cannot_start_over_is_warned_of_whenever_it_has_doubled() {
+        let mut warnings = WalWarnings::default();
+        let mut after =
+            |wal_bytes, wal_stuck| warnings.after(DiskUse { wal_bytes, wal_stuck, ..DiskUse::default() });
+        assert!(!after(100, false), "it is large and starts over");
+        assert!(after(100, true) && !after(150, true) && after(200, true) && !after(399, true));
+        assert!(!after(400, false) && after(100, true));
+    }
+
+    #[test]
+    fn a_slow_commit_is_warned_of_at_growing_intervals() {
+        let mut warnings = Warnings::default();
+        let mut told = Vec::new();
+        for ms in (0..400_000).step_by(200) {
+            match warnings.after(Duration::from_millis(ms)) {
+                Warning::None => {}
+                Warning::Slow => told.push(ms / 1000),
+                Warning::Over(_) => panic!("it is not over"),
+            }
+        }
+        assert_eq!(told, [1, 2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364]);
+        assert!(matches!(warnings.after(Duration::ZERO), Warning::Over(_)));
+        assert_eq!(warnings.after(Duration::from_millis(999)), Warning::None);
+    }
+}

@@ -1,0 +1,34 @@
+//! Crowds: who may hold how much of what is scarce (connections, room for bodies and pages), and who has to go when
+//! others need it.
+//!
+//! ```text
+//! TCP accept -> Places: an HTTP connection, evictable while it waits for its peer   -> request
+//! upgrade    -> Seats of the unauthenticated -> AUTH -> Seats of the authenticated  -> WebSocket
+//! body, page -> Room: bytes, with a share per caller
+//! half a frame -> Frames: bytes, the caller with most goes first
+//! ```
+//!
+//! Everything is accounted to a caller ([`CallerKey`]), and only at admission: on the path of a frame is nothing but a count
+//! of its bytes.
+//! Whoever has to go is told where the protocol allows it, counted by reason and logged ([`Evictions`]).
+
+mod caller_key;
+mod evictions;
+mod frames;
+mod place;
+mod places;
+mod room;
+mod seats;
+
+pub(crate) use caller_key::CallerKey;
+pub(crate) use evictions::{EvictionReason, Evictions};
+pub(crate) use frames::{FrameMeter, Frames};
+pub(crate) use place::{Pace, Place, SentAway};
+pub(crate) use places::{PlaceBounds, Places};
+pub(crate) use room::{Room, RoomShare};
+pub(crate) use seats::{Seat, SeatRule, Seats};
+
+/// `percent` of `all`, at least 1.
+pub(crate) fn share_of(all: usize, percent: usize) -> usize {
+    (all as u128 * percent as u128 / 100).max(1) as usize
+}

@@ -1,0 +1,58 @@
+//! The versions of a topic's schema, out of the store.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use millrace_bus::{Compared, Reply, Request, SchemaView};
+use millrace_model::{RowError, Space, TopicSchemaRow, keys};
+use millrace_store::{KeyRange, StoreError, each_row};
+use millrace_wire::ErrorCode;
+use millrace_wire::http::{SchemaDoc, SchemaList};
+
+use crate::access::Caller;
+use crate::app::SharedApp;
+use crate::http::{damaged_name, document};
+use crate::params::AtTopic;
+use crate::refusal::Refusal;
+use crate::to_wire;
+
+/// All that are kept, or with `?version=` that one.
+pub(crate) async fn list(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtTopic,
+) -> Result<Response, Refusal> {
+    let wanted = at.params.number("version", 1..=u64::from(u32::MAX))?.map(|version| version as u32);
+    let describe = Request::DescribeTopic { topic: at.topic.clone() };
+    let view = match app.ask(caller.by_unless_admin(), describe).await? {
+        Reply::Topic { topic, .. } => topic,
+        other => return Err(Refusal::unexpected(&other)),
+    };
+    let topic = to_wire::topic_name(&at.topic).map_err(|error| damaged_name(&error))?;
+    let SchemaView { made, version: current, .. } = match view.schema {
+        Some(schema) => schema,
+        None => SchemaView { made: 0, version: None, checked: Compared::default() },
+    };
+    let range = KeyRange::prefix(&keys::schema_versions(&at.topic, made));
+    let rows = app.read(move |store| {
+        let mut rows = Vec::new();
+        each_row(store, Space::Kv, range, |row| rows.push(row))?;
+        Ok::<_, StoreError>(rows)
+    });
+    let rows = rows.await?.into_iter().map(|row| TopicSchemaRow::decode(&row.key, &row.value));
+    let rows = rows.collect::<Result<Vec<_>, RowError>>();
+    let rows = rows.map_err(|error| Refusal::new(ErrorCode::StorageFailed, error.to_string()))?;
+    let rows = rows.into_iter().filter(|row| wanted.is_none_or(|wanted| row.version == wanted));
+    let versions: Vec<SchemaDoc> = rows.map(shown).collect();
+    if let (Some(wanted), true) = (wanted, versions.is_empty()) {
+        let detail =
+            format!("there is no version {wanted} of the schema of topic {topic}, or it is not kept");
+        return Err(Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::NOT_FOUND));
+    }
+    Ok(document(StatusCode::OK, &SchemaList { topic, current, versions }))
+}
+
+fn shown(row: TopicSchemaRow) -> SchemaDoc {
+    let TopicSchemaRow { version, set, forced, schema } = row;
+    SchemaDoc { version, set, forced, schema }
+}

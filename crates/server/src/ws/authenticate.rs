@@ -1,0 +1,179 @@
+//! A WebSocket that brought no token, until it authenticates: few seats, small frames, little time. The engine learns of
+//! a connection only after that.
+
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use millrace_wire::{AuthToken, ClientFrame, ClientRequest, ErrorCode, FrameError, write_ok, write_pong};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::access::{Caller, Refused};
+use crate::app::App;
+use crate::crowd::{EvictionReason, Seat};
+use crate::ws::close::{End, last_words};
+use crate::ws::small_reads::SmallReads;
+use crate::ws::upgrade::{Opened, Socket};
+
+pub(super) type SmallSink = SplitSink<WebSocketStream<SmallReads>, Message>;
+pub(super) type SmallStream = SplitStream<WebSocketStream<SmallReads>>;
+
+/// One who authenticated: the socket, now for frames of the usual size, a seat among the authenticated, and what else
+/// `introduce` found out.
+pub(super) struct Authenticated<T> {
+    pub(super) socket: Socket,
+    pub(super) seat: Seat,
+    pub(super) found: T,
+}
+
+/// Runs `introduce` until it has filled in the caller's grant, or the connection has to go. `stranger` is its seat.
+pub(super) async fn authenticate<T>(
+    app: &App,
+    opened: Opened,
+    stranger: Seat,
+    caller: &mut Caller,
+    introduce: impl AsyncFnOnce(
+        &mut SmallSink,
+        &mut SmallStream,
+        &mut Caller,
+    ) -> Result<(T, Seat), (End, Option<String>)>,
+) -> Option<Authenticated<T>> {
+    let settings = &app.settings;
+    let socket = opened.small(settings.unauthenticated_frame_bytes_max).await;
+    let (mut sink, mut stream) = socket.split();
+    let mut closing = app.closing.clone();
+    let limit = Duration::from_millis(settings.auth_ms_max);
+    let introduced = tokio::select! {
+        introduced = introduce(&mut sink, &mut stream, caller) => introduced,
+        () = stranger.sent_away() => Err((End::Crowded("others need the place: send the token sooner"), None)),
+        () = closing.wait_for(|closing| *closing).map(drop) => Err((End::Stopping, None)),
+        () = tokio::time::sleep(limit) => {
+            app.evictions.count(EvictionReason::AuthTimeout, &caller.key());
+            Err((End::Unauthenticated, None))
+        }
+    };
+    match introduced {
+        Ok((found, seat)) => {
+            let small = sink.reunite(stream).ok()?;
+            let (stream, ahead) = small.into_inner().into_parts();
+            let socket = Opened::new(stream, ahead).whole(app, caller).await;
+            Some(Authenticated { socket, seat, found })
+        }
+        Err((end, frame)) => {
+            tracing::debug!(?end, "a connection ended before it authenticated");
+            let words = last_words(end, frame, sink, stream, app.closing.clone());
+            if stranger.must_hurry() {
+                // Told if it takes no waiting: those who leave must not become a crowd of their own.
+                let _ = words.now_or_never();
+            } else {
+                words.await;
+            }
+            None
+        }
+    }
+}
+
+/// The connection of the bus: PING and AUTH are answered, everything else is refused.
+pub(super) async fn introduce(
+    app: &App,
+    sink: &mut SmallSink,
+    stream: &mut SmallStream,
+    caller: &mut Caller,
+    namespace: &str,
+) -> Result<((), Seat), (End, Option<String>)> {
+    let bytes_max = app.settings.unauthenticated_frame_bytes_max;
+    loop {
+        let text = match stream.next().await {
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(Message::Binary(_))) => {
+                refuse(app, sink, caller, namespace, "a frame", &FrameError::binary()).await?;
+                continue;
+            }
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+            Some(Ok(Message::Close(_))) => return Err((End::Goodbye, None)),
+            Some(Err(error)) => {
+                let end = End::of_unauthenticated(&error, bytes_max);
+                return Err((end, end.frame()));
+            }
+            None => return Err((End::Gone, None)),
+        };
+        let ClientFrame { rid, request } = match ClientFrame::parse(&text) {
+            Ok(frame) => frame,
+            Err(error) => {
+                refuse(app, sink, caller, namespace, "a frame", &error).await?;
+                continue;
+            }
+        };
+        let mut answer = String::new();
+        let what = request.type_name();
+        match &request {
+            ClientRequest::Ping => write_pong(&mut answer, rid.as_ref()),
+            ClientRequest::Auth(token) => match enter(app, caller, token) {
+                Ok(seat) => {
+                    write_ok(&mut answer, what, rid.as_ref());
+                    send(sink, answer).await?;
+                    return Ok(((), seat));
+                }
+                Err(error) => {
+                    let is_full = error.code == ErrorCode::LimitReached;
+                    refuse(app, sink, caller, namespace, what, &error.rid(rid)).await?;
+                    if is_full {
+                        return Err((End::Crowded("all connections are taken"), None));
+                    }
+                    continue;
+                }
+            },
+            _ => {
+                // Strangers pay too, or they could ask without end.
+                let error = charge(caller).err().unwrap_or_else(|| {
+                    FrameError::new(
+                        ErrorCode::Unauthorized,
+                        "send a token first: {\"type\":\"AUTH\",\"token\":TOKEN}",
+                    )
+                });
+                refuse(app, sink, caller, namespace, what, &error.rid(rid)).await?;
+                continue;
+            }
+        }
+        send(sink, answer).await?;
+    }
+}
+
+fn charge(caller: &Caller) -> Result<(), FrameError> {
+    caller.charge(1).map_err(|too_soon| FrameError::new(ErrorCode::RateLimited, too_soon.to_string()))
+}
+
+/// The token's agent, and a seat for it.
+fn enter(app: &App, caller: &mut Caller, token: &AuthToken) -> Result<Seat, FrameError> {
+    charge(caller)?;
+    let grant = app.tokens.find(token.secret());
+    let grant = grant.map_err(|not| FrameError::new(ErrorCode::Unauthorized, not.as_str()))?;
+    let known = Caller { grant: Some(grant), ..caller.clone() };
+    let seat = app.seats.take(known.key()).ok_or_else(|| {
+        let max = app.settings.connections_max;
+        FrameError::new(ErrorCode::LimitReached, format!("all {max} connections are taken: try again later"))
+    })?;
+    *caller = known;
+    Ok(seat)
+}
+
+async fn refuse(
+    app: &App,
+    sink: &mut SmallSink,
+    caller: &Caller,
+    namespace: &str,
+    what: &str,
+    error: &FrameError,
+) -> Result<(), (End, Option<String>)> {
+    let (code, why) = (error.code, error.message.as_str());
+    let (agent, peer, namespace) = (caller.agent(), Some(caller.peer.addr), Some(namespace));
+    app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic: None, trace: None });
+    let mut text = String::new();
+    error.write(&mut text);
+    send(sink, text).await
+}
+
+async fn send(sink: &mut SmallSink, text: String) -> Result<(), (End, Option<String>)> {
+    sink.send(Message::Text(text.into())).await.map_err(|_| (End::Gone, None))
+}

@@ -1,0 +1,79 @@
+//! The stream of a WebSocket whose bound on frames is still to change.
+//!
+//! The library cannot change the bound of a socket that exists, and what it has read ahead is lost with the socket. So
+//! until a connection has authenticated it is handed one byte at a time: behind a whole frame it has read nothing ahead,
+//! and a new socket with a larger bound goes on where it stopped. Frames are few and small until then.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::socket::Stream;
+
+/// Read from the stream at a time.
+const AHEAD_BYTES: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct SmallReads {
+    stream: Stream,
+    ahead: Vec<u8>,
+    /// How much of it was handed over.
+    taken: usize,
+}
+
+impl SmallReads {
+    /// `ahead` was read before the WebSocket began.
+    pub(super) fn new(stream: Stream, ahead: Vec<u8>) -> SmallReads {
+        SmallReads { stream, ahead, taken: 0 }
+    }
+
+    /// The stream, and what was read of it and not handed over.
+    pub(super) fn into_parts(mut self) -> (Stream, Vec<u8>) {
+        let rest = self.ahead.split_off(self.taken.min(self.ahead.len()));
+        (self.stream, rest)
+    }
+}
+
+/// For when nothing more is read but to be thrown away.
+impl From<SmallReads> for Stream {
+    fn from(reads: SmallReads) -> Stream {
+        reads.stream
+    }
+}
+
+impl AsyncRead for SmallReads {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.taken >= this.ahead.len() {
+            let mut scratch = [0; AHEAD_BYTES];
+            let mut read = ReadBuf::new(&mut scratch);
+            ready!(Pin::new(&mut this.stream).poll_read(cx, &mut read))?;
+            this.ahead.clear();
+            this.ahead.extend_from_slice(read.filled());
+            this.taken = 0;
+        }
+        if let Some(byte) = this.ahead.get(this.taken)
+            && buf.remaining() > 0
+        {
+            buf.put_slice(&[*byte]);
+            this.taken += 1;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for SmallReads {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,181 @@
+//! Bringing finished events back: a dead letter to the handler that gave up, or an event to everybody.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_claims::{Letter, ReplayError, Topics, publish_again};
+use millrace_model::{
+    DeadLetterRow, Event, EventId, HandlerId, Namespace, Offset, Space, Stream, Timestamp, keys, lane_of,
+};
+use millrace_store::{KeyRange, ReadLimit, Row};
+
+use super::standing::Standing;
+use super::{ActError, Admin, AdminError};
+
+/// A dead letter whose event its handler has before it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    pub event_id: EventId,
+    pub handler_id: HandlerId,
+}
+
+/// An event that was published again, and the id of its copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedAgain {
+    pub event_id: EventId,
+    pub new_event_id: EventId,
+}
+
+/// What came of several letters. Those that could not be sent again are still there.
+#[derive(Debug)]
+pub struct Resent<T> {
+    pub done: Vec<T>,
+    pub refused: Vec<ReplayError>,
+}
+
+/// Handlers as they stood before any letter was looked at.
+struct Handlers {
+    rows: BTreeMap<String, Bytes>,
+    standings: Vec<Standing>,
+}
+
+impl Admin {
+    /// Publishes a copy of the event: every handler of its type gets it, under a new id.
+    pub fn publish_again(
+        &self,
+        namespace: &Namespace,
+        id: &EventId,
+        now: Timestamp,
+    ) -> Result<PublishedAgain, ActError> {
+        let event = self.find(Some(namespace), id)?.ok_or_else(|| ActError::NoEvent(id.clone()))?;
+        let topics = self.topics(namespace)?;
+        let (new, batch) = publish_again(namespace, &topics, &event, now, rand::random())?;
+        self.write(batch)?;
+        Ok(PublishedAgain { event_id: id.clone(), new_event_id: new })
+    }
+
+    /// Opens the events of dead letters again for the handlers that gave up on them, of one event or of all there are:
+    /// the same events under the same ids, with all their attempts. Each letter is hidden, and goes when its handler has
+    /// ended the event. Nothing is published, and no other
+    /// handler sees anything. A letter that somebody else takes meanwhile is left to them.
+    pub fn replay_dead_letters(
+        &self,
+        namespace: &Namespace,
+        only: Option<&EventId>,
+        now: Timestamp,
+    ) -> Result<Resent<Replayed>, ActError> {
+        // The rows first: each replay checks that they are still the same, and a handler that is, has not gone back.
+        let mut rows = BTreeMap::new();
+        self.each_row::<AdminError>(Space::Handlers, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            rows.insert(row.key, row.value);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let handlers = Handlers { rows, standings: self.standings(namespace)? };
+        self.resend(namespace, only, |letter| {
+            let replayed =
+                Replayed { event_id: letter.row.event_id.clone(), handler_id: letter.row.handler.clone() };
+            self.look_up(namespace, &handlers, letter)?;
+            let batch = letter.replay(namespace, now, rand::random())?;
+            let done = self.write(batch.clone())?;
+            if done && self.event_of(letter)?.is_none() {
+                self.write(letter.undo(now, rand::random(), &batch))?;
+                let Replayed { event_id: event, handler_id: handler } = replayed;
+                return Err(ReplayError::EventGone { event, handler }.into());
+            }
+            Ok(done.then_some(replayed))
+        })
+    }
+
+    /// Publishes copies of the events of dead letters, of one event or of all there are: every handler of their types
+    /// gets them, under new ids. The letters go. A letter that somebody else takes meanwhile is left to them.
+    pub fn publish_dead_letters_again(
+        &self,
+        namespace: &Namespace,
+        only: Option<&EventId>,
+        now: Timestamp,
+    ) -> Result<Resent<PublishedAgain>, ActError> {
+        let topics = self.topics(namespace)?;
+        self.resend(namespace, only, |letter| {
+            letter.event = self.event_of(letter)?;
+            let (new, batch) = letter.publish_again(namespace, &topics, now, rand::random())?;
+            let published = PublishedAgain { event_id: letter.row.event_id.clone(), new_event_id: new };
+            Ok(self.write(batch)?.then_some(published))
+        })
+    }
+
+    fn resend<T>(
+        &self,
+        namespace: &Namespace,
+        only: Option<&EventId>,
+        mut one: impl FnMut(&mut Letter) -> Result<Option<T>, ActError>,
+    ) -> Result<Resent<T>, ActError> {
+        let (mut resent, mut found) = (Resent { done: Vec::new(), refused: Vec::new() }, false);
+        let replaying = self.replaying(&format!("{namespace}/"))?;
+        self.each_row(
+            Space::DeadLetters,
+            &KeyRange::prefix(&format!("{namespace}/")),
+            |Row { key, value }| {
+                let row = DeadLetterRow::decode(&key, &value).map_err(AdminError::from)?;
+                if only.is_some_and(|only| *only != row.event_id) || replaying.contains(&key) {
+                    return Ok::<_, ActError>(ControlFlow::Continue(()));
+                }
+                found = true;
+                let stream = Letter::stream_of(namespace, &row)?;
+                let (event, handler, finished, is_open) = (None, None, None, false);
+                let mut letter = Letter { key, value, row, stream, event, handler, finished, is_open };
+                match one(&mut letter) {
+                    Ok(done) => resent.done.extend(done),
+                    Err(ActError::Replay(refused)) => resent.refused.push(refused),
+                    Err(error) => return Err(error),
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        match only {
+            Some(id) if !found => Err(ActError::NoDeadLetter(id.clone())),
+            _ => Ok(resent),
+        }
+    }
+
+    /// Fills in what the store says about a letter.
+    fn look_up(
+        &self,
+        namespace: &Namespace,
+        handlers: &Handlers,
+        letter: &mut Letter,
+    ) -> Result<(), ActError> {
+        letter.event = self.event_of(letter)?;
+        let id = &letter.row.handler;
+        letter.handler = handlers.rows.get(&keys::handler(namespace, id)).cloned();
+        let place = (letter.stream.clone(), letter.row.offset);
+        let standing = handlers.standings.iter().find(|standing| standing.id == *id);
+        letter.is_open = standing.is_some_and(|standing| is_open(standing, &place, letter));
+        let key = keys::finished(&letter.stream, letter.row.offset, id);
+        letter.finished = self.row(Space::Finished, &key)?.map(|row| row.value);
+        Ok(())
+    }
+
+    /// The event itself, if it is still there.
+    fn event_of(&self, letter: &Letter) -> Result<Option<Arc<Event>>, ActError> {
+        let limit = ReadLimit { events_max: 1, bytes_max: 0 };
+        let page = self.store.read(&letter.stream, letter.row.offset, limit)?;
+        Ok(page.events.into_iter().find(|event| event.id == letter.row.event_id))
+    }
+
+    fn topics(&self, namespace: &Namespace) -> Result<Topics, ActError> {
+        let mut rows = Vec::new();
+        self.each_row(Space::Topics, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            rows.push((row.key, row.value));
+            Ok::<_, ActError>(ControlFlow::Continue(()))
+        })?;
+        Ok(Topics::from_rows(&rows))
+    }
+}
+
+/// A handler that was forgotten and came back has the event open, or comes to it by itself.
+fn is_open(standing: &Standing, place: &(Stream, Offset), letter: &Letter) -> bool {
+    let next = standing.next(place.0.partition, lane_of(letter.row.priority));
+    standing.open.contains_key(place) || letter.row.offset >= next
+}

@@ -1,0 +1,33 @@
+//! What a program hands to its handlers: a pool, a client, settings. One value per type.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Result, SessionError};
+
+type Value = Arc<dyn Any + Send + Sync>;
+
+#[derive(Clone, Default)]
+pub(crate) struct Data(BTreeMap<TypeId, (&'static str, Value)>);
+
+impl Data {
+    /// A second value of a type takes the place of the first.
+    pub(crate) fn with<T: Any + Send + Sync>(&self, value: T) -> Data {
+        let mut values = self.0.clone();
+        values.insert(TypeId::of::<T>(), (type_name::<T>(), Arc::new(value)));
+        Data(values)
+    }
+
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
+        let found = self.0.get(&TypeId::of::<T>()).and_then(|(_, value)| value.clone().downcast().ok());
+        found.ok_or(SessionError::NoData { wanted: type_name::<T>() })
+    }
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.values().map(|(name, _)| name)).finish()
+    }
+}

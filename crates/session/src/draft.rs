@@ -1,0 +1,99 @@
+//! One commit of state from what was declared to what is durable: resolve the updates, look at the schemas, send it, and
+//! do it again if a schema was changed or somebody else was faster with what an update works on.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use millrace_claims::{Expected, StateChanges};
+use millrace_model::StateCommit;
+
+use crate::error::{Result, SessionError};
+use crate::imperative::{META_NAMESPACE, out_event};
+use crate::session::Session;
+use crate::state::{Origin, Pending, Resolved, State, carry_over};
+use crate::typed::Outgoing;
+
+/// How often a commit is tried again when somebody else changed a schema in between.
+const SCHEMA_TRIES: usize = 8;
+
+/// What a commit is made of.
+pub(crate) struct Draft<'a> {
+    pub(crate) session: &'a Session,
+    /// Remembers what was read, if that is to be checked.
+    pub(crate) state: &'a State,
+    pub(crate) pending: &'a Pending,
+    pub(crate) meta: &'a BTreeMap<String, String>,
+    pub(crate) event: Option<&'a Outgoing>,
+}
+
+impl Draft<'_> {
+    /// Sends it until it is through or cannot be. `send` makes one attempt: [`SessionError::SchemaChanging`] and
+    /// [`SessionError::Conflict`] say which of its checks failed.
+    pub(crate) fn commit(
+        &self,
+        mut send: impl FnMut(StateChanges) -> Result<Option<StateCommit>>,
+    ) -> Result<Option<StateCommit>> {
+        let (mut schema_tries, mut update_retries) = (1, 0);
+        loop {
+            let mut resolved = self.pending.resolve(self.state)?;
+            let changes = self.changes(&mut resolved)?;
+            let intents = if resolved.expected.is_empty() { Vec::new() } else { changes.intents.clone() };
+            let error = match send(changes) {
+                Ok(commit) => {
+                    self.note_committed(&resolved, &intents, commit);
+                    return Ok(commit);
+                }
+                Err(error) => error,
+            };
+            match &error {
+                SessionError::SchemaChanging if schema_tries < SCHEMA_TRIES => {
+                    schema_tries += 1;
+                    self.session.book().forget();
+                }
+                SessionError::Conflict { identity }
+                    if update_retries < self.session.settings().update_retries_max
+                        && resolved.expected.iter().any(|expected| {
+                            expected.origin != Origin::Read && expected.identity == *identity
+                        }) =>
+                {
+                    update_retries += 1;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    fn changes(&self, resolved: &mut Resolved) -> Result<StateChanges> {
+        let mut admitted = self.session.book().admit(self.state, resolved)?;
+        if !admitted.carried.is_empty() {
+            carry_over(self.state, &admitted.carried, &mut admitted.intents, &mut resolved.expected)?;
+        }
+        let mut meta = self.meta.clone();
+        meta.insert(META_NAMESPACE.to_owned(), self.session.namespace_name().to_string());
+        let expected = resolved
+            .expected
+            .iter()
+            .map(|expected| Expected { identity: expected.identity.clone(), head: expected.head.clone() });
+        Ok(StateChanges {
+            intents: admitted.intents,
+            meta,
+            checks: admitted.checks,
+            ops: admitted.ops,
+            event: self.event.cloned().map(out_event),
+            expected: expected.collect(),
+        })
+    }
+
+    fn note_committed(
+        &self,
+        resolved: &Resolved,
+        intents: &[millrace_model::Intent],
+        commit: Option<StateCommit>,
+    ) {
+        let Some(reads) = self.state.reads() else { return };
+        let checked = resolved.expected.iter().filter(|expected| expected.origin != Origin::Carried);
+        let checked: BTreeMap<String, Option<Bytes>> =
+            checked.map(|expected| (expected.key.clone(), expected.head.clone())).collect();
+        reads.committed(self.state.namespace(), intents, &checked, commit);
+    }
+}

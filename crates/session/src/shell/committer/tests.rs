@@ -1,0 +1,71 @@
+//! No room: callers are told, the loop of a session waits, and both go on when there is some.
+
+use std::path::Path;
+
+use millrace_model::Space;
+use millrace_store::conformance::build::{append, batch, put, stream, trim};
+use millrace_store_sqlite::SqliteOptions;
+use millrace_stores::{StoreUrl, open_shared};
+
+use super::*;
+
+fn start(folder: &Path, options: SqliteOptions) -> Committer {
+    let url = StoreUrl::Sqlite(folder.join("store.db"));
+    Committer::start(open_shared(&url, options).unwrap()).unwrap()
+}
+
+fn event(n: u64) -> Batch {
+    batch(n, vec![append(&stream("t", 0), &"x".repeat(2000))])
+}
+
+#[test]
+fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = SqliteOptions { file_bytes_max: Some(600 << 10), ..SqliteOptions::default() };
+    let committer = start(folder.path(), small);
+    let mut events = 0;
+    let error = loop {
+        match committer.commit(event(events)) {
+            Ok(_) => events += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::NoSpace(_)), "{error}");
+    // One of the loop's and one of a caller's, in one commit perhaps: the caller is told, the loop is not.
+    let mailbox = Arc::new(Mailbox::default());
+    committer.submit([(event(events), Reply::Worker(mailbox.clone(), Token(7)))]);
+    let refused = committer.commit(event(events));
+    assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
+    assert!(mailbox.take(Duration::ZERO).mail.is_empty());
+    // Another process makes room; then what was kept is written.
+    let other =
+        open_shared(&StoreUrl::Sqlite(folder.path().join("store.db")), SqliteOptions::default()).unwrap();
+    other.store.commit(&[batch(events, vec![trim(&stream("t", 0), events)])]).unwrap();
+    while other.store.maintain(1000).unwrap().more {}
+    let mail = mailbox.take(Duration::from_secs(3600)).mail;
+    assert!(matches!(&mail[..], [Mail::Input(Input::Committed { token: Token(7), .. })]), "{mail:?}");
+}
+
+#[test]
+fn a_committer_whose_disk_is_full_ends_and_tells_who_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let committer =
+        start(folder.path(), SqliteOptions { file_bytes_max: Some(400 << 10), ..SqliteOptions::default() });
+    while committer.commit(event(0)).is_ok() {}
+    let mailbox = Arc::new(Mailbox::default());
+    committer.submit([(event(1), Reply::Worker(mailbox.clone(), Token(1)))]);
+    drop(committer);
+    let mail = mailbox.take(Duration::ZERO).mail;
+    assert!(matches!(&mail[..], [Mail::Input(Input::Failed { .. })]), "{mail:?}");
+}
+
+#[test]
+fn below_the_mark_a_caller_may_add_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(start(folder.path(), SqliteOptions::default()));
+    let committer =
+        start(folder.path(), SqliteOptions { disk_free_bytes_min: u64::MAX, ..SqliteOptions::default() });
+    let refused = committer.commit(event(0));
+    assert!(matches!(&refused, Err(StoreError::NoSpace(why)) if why.contains("bytes free")), "{refused:?}");
+    committer.commit(batch(0, vec![put(Space::Kv, "k", "v")])).unwrap();
+}

@@ -1,0 +1,196 @@
+//! What waits for the next commit, and what it comes to: declared states, updates of what stands, and what must not have
+//! changed meanwhile.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use millrace_model::{HeadRow, Identity, Intent, JsonText, Space, StateKind, keys};
+
+use super::State;
+use super::error::{StateError, kind_name};
+use super::reads::Known;
+use crate::typed::{Declared, Schema};
+
+/// The fields an update makes of the fields that stand; `None` = there is no such identity.
+pub(crate) type Apply = dyn Fn(Option<&str>) -> Result<Option<JsonText>, StateError> + Send + Sync;
+
+/// What `ensure`, `retract` and `update` have queued up until the next commit.
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    changes: Vec<Change>,
+    schemas: BTreeMap<(StateKind, &'static str), Schema>,
+}
+
+#[derive(Clone)]
+enum Change {
+    Set(Intent),
+    Update { identity: Identity, apply: Arc<Apply> },
+}
+
+/// What everything that waits comes to, one intent per identity, on what stands now.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    pub(crate) intents: Vec<Intent>,
+    pub(crate) schemas: BTreeMap<(StateKind, &'static str), Schema>,
+    /// What the intents were made from, in the order of the intents.
+    pub(crate) expected: Vec<Expectation>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Expectation {
+    pub(crate) identity: Identity,
+    pub(crate) key: String,
+    pub(crate) head: Option<Bytes>,
+    pub(crate) origin: Origin,
+}
+
+/// Why an identity must be as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The caller has read it, and what it declares may follow from that.
+    Read,
+    /// An update read it just now: if it is another in the commit, the update is applied to that.
+    Update,
+    /// Fields that the program lacks were carried over from it. The caller knows nothing of that.
+    Carried,
+}
+
+/// An identity on its way through its changes.
+struct Slot {
+    identity: Identity,
+    fields: Option<JsonText>,
+    /// An update read this.
+    base: Option<Option<Bytes>>,
+}
+
+impl Pending {
+    /// Two types of one name would take turns in calling each other drifted.
+    pub fn push(&mut self, declared: Declared) -> Result<(), StateError> {
+        let Declared { kind, schema, intents } = declared;
+        self.know(kind, &schema)?;
+        self.changes.extend(intents.into_iter().map(Change::Set));
+        Ok(())
+    }
+
+    /// `apply` is called when this is committed, and again whenever somebody else was faster.
+    pub(crate) fn update(
+        &mut self,
+        schema: &Schema,
+        identity: Identity,
+        apply: Arc<Apply>,
+    ) -> Result<(), StateError> {
+        self.know(identity.kind(), schema)?;
+        self.changes.push(Change::Update { identity, apply });
+        Ok(())
+    }
+
+    fn know(&mut self, kind: StateKind, schema: &Schema) -> Result<(), StateError> {
+        let type_name = schema.type_name;
+        let known = self.schemas.entry((kind, type_name)).or_insert_with(|| schema.clone());
+        if known != schema {
+            return Err(StateError::NameShared { kind: kind_name(kind), type_name: type_name.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// What was declared later comes behind.
+    pub fn append(&mut self, later: Pending) -> Result<(), StateError> {
+        for ((kind, _), schema) in later.schemas {
+            self.know(kind, &schema)?;
+        }
+        self.changes.extend(later.changes);
+        Ok(())
+    }
+
+    /// As they were declared, doubles included.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.schemas.clear();
+    }
+
+    /// Reads what updates need and applies them. Of several changes of one identity each is made on top of those before
+    /// it, so that of plain declarations the last one wins.
+    pub fn resolve(&self, state: &State) -> Result<Resolved, StateError> {
+        let mut places: BTreeMap<&Identity, usize> = BTreeMap::new();
+        let mut slots: Vec<Slot> = Vec::with_capacity(self.changes.len());
+        for change in &self.changes {
+            let identity = change.identity();
+            let place = match places.get(identity) {
+                Some(place) => *place,
+                None => {
+                    places.insert(identity, slots.len());
+                    slots.push(change.begin(state)?);
+                    slots.len() - 1
+                }
+            };
+            let slot = &mut slots[place];
+            match change {
+                Change::Set(intent) => slot.fields.clone_from(&intent.fields),
+                Change::Update { apply, .. } => {
+                    slot.fields = apply(slot.fields.as_ref().map(JsonText::as_str))?;
+                }
+            }
+        }
+        let mut resolved = Resolved { schemas: self.schemas.clone(), ..Resolved::default() };
+        for Slot { identity, fields, base } in slots {
+            let key = keys::identity(state.namespace(), &identity);
+            let origin = if base.is_some() { Origin::Update } else { Origin::Read };
+            let known = match base {
+                Some(head) => Known::Read(head),
+                None => state.known(&key),
+            };
+            match known {
+                Known::Read(head) => {
+                    let identity = identity.clone();
+                    resolved.expected.push(Expectation { identity, key, head, origin });
+                }
+                Known::NotRead => {}
+                Known::Forgotten => return Err(StateError::ReadForgotten { identity }),
+            }
+            // Their schema version is filled in when the schema is looked up.
+            resolved.intents.push(Intent { identity, fields, schema: 0 });
+        }
+        Ok(resolved)
+    }
+}
+
+impl Change {
+    fn identity(&self) -> &Identity {
+        match self {
+            Change::Set(intent) => &intent.identity,
+            Change::Update { identity, .. } => identity,
+        }
+    }
+
+    /// Only an update that comes first needs to know what stands.
+    fn begin(&self, state: &State) -> Result<Slot, StateError> {
+        let identity = self.identity().clone();
+        if let Change::Set(_) = self {
+            return Ok(Slot { identity, fields: None, base: None });
+        }
+        let key = keys::identity(state.namespace(), &identity);
+        let head = state.row(Space::Heads, &key)?;
+        let row = head.as_ref().map(|row| HeadRow::decode(&key, row)).transpose()?;
+        let fields = row.map(|row| JsonText::from_stored(row.fields.into_bytes().into()));
+        Ok(Slot { identity, fields, base: Some(head) })
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Set(intent) => intent.fmt(f),
+            Change::Update { identity, .. } => f.debug_tuple("Update").field(identity).finish(),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Read, decide, write, outside of handlers: a commit that checks what was read.
+
+use crate::error::{Result, SessionError};
+use crate::session::{Queued, Session};
+use crate::state::{Query, State, Stored};
+use crate::typed::{
+    Declared, Entity, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to, entity_identity,
+};
+
+/// What one caller reads and declares, apart from what the session has queued. Its commit checks that every identity it
+/// declares and has read before still stands as it was read; what it has read and does not declare is not checked.
+///
+/// Nothing is locked meanwhile, and a transaction that is dropped has written nothing.
+///
+/// ```
+/// # use millrace_session::{Entity, Result, Session, SessionError};
+/// # fn debit<Account: Entity + Clone>(session: &Session, less: fn(Account) -> Account) -> Result<()> {
+/// let mut transaction = session.transaction();
+/// loop {
+///     let Some(account) = transaction.get::<Account>("a1")? else { return Ok(()) };
+///     transaction.ensure(less(account.into_inner()))?;
+///     match transaction.commit() {
+///         // Somebody was faster: read again.
+///         Err(SessionError::Conflict { .. }) => {}
+///         other => return other.map(|_| ()),
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    session: Session,
+    state: State,
+    queued: Queued,
+}
+
+impl Session {
+    /// Begins to read and declare what is to be committed together, and only if what was read still stands.
+    pub fn transaction(&self) -> Transaction {
+        Transaction { state: self.state().tracked(), session: self.clone(), queued: Queued::default() }
+    }
+}
+
+impl Transaction {
+    /// As [`Session::get`]; this counts as read, also when there is none.
+    pub fn get<T: Entity>(&self, key: impl Key) -> Result<Option<Stored<T>>> {
+        Ok(self.state.get(key)?)
+    }
+
+    /// As [`State::get_relation`]; this counts as read, also when there is none.
+    pub fn get_relation<R: Relation>(
+        &self,
+        left: impl Key,
+        right: impl Key,
+        instance: impl Key,
+    ) -> Result<Option<Stored<R>>> {
+        Ok(self.state.get_relation(left, right, instance)?)
+    }
+
+    /// As [`Session::query`]; the rows it gives back count as read.
+    pub fn query<T: Stateful>(&self) -> Query<T> {
+        self.state.query()
+    }
+
+    /// What is committed. What is read through this counts as read.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// As [`Session::ensure`].
+    pub fn ensure<How>(&mut self, state: impl IntoIntents<How>) -> Result<()> {
+        Ok(self.queued.pending.push(state.into_intents()?)?)
+    }
+
+    /// As [`Session::retract`].
+    pub fn retract<T: Entity>(&mut self, key: impl Key) -> Result<()> {
+        Ok(self.queued.pending.push(Declared::without_entity::<T>(key)?)?)
+    }
+
+    /// As [`Session::retract_relation`].
+    pub fn retract_relation<R: Relation>(
+        &mut self,
+        left: impl Key,
+        right: impl Key,
+        instance: impl Key,
+    ) -> Result<()> {
+        Ok(self.queued.pending.push(Declared::without_relation::<R>(left, right, instance)?)?)
+    }
+
+    /// As [`Session::update`].
+    pub fn update<T, R>(
+        &mut self,
+        key: impl Key,
+        change: impl Fn(Option<T>) -> R + Send + Sync + 'static,
+    ) -> Result<()>
+    where
+        T: Entity,
+        R: Into<Option<T>>,
+    {
+        let identity = entity_identity::<T>(key);
+        let apply = apply_to(identity.clone(), change)?;
+        Ok(self.queued.pending.update(&T::schema(), identity, apply)?)
+    }
+
+    /// Attaches text to the next commit.
+    pub fn add_commit_meta(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.queued.meta.insert(name.into(), value.into());
+    }
+
+    /// Makes what was declared durable, if what was read of it still stands. The number of the commit, or `None` when
+    /// nothing differs from what is stored.
+    ///
+    /// After [`SessionError::Conflict`] the transaction is empty: read and declare again. After any other error
+    /// everything is still declared.
+    pub fn commit(&mut self) -> Result<Option<u64>> {
+        self.write(&[])
+    }
+
+    /// The same together with an event: both are stored, or neither.
+    pub fn commit_with(&mut self, event: impl IntoOutgoing) -> Result<Option<u64>> {
+        self.write(&[event.into_outgoing()?])
+    }
+
+    fn write(&mut self, events: &[Outgoing]) -> Result<Option<u64>> {
+        if self.queued.pending.is_empty() && events.is_empty() {
+            return Ok(None);
+        }
+        let written = self.session.write(&self.state, &self.queued, events);
+        match &written {
+            Ok(_) => self.queued = Queued::default(),
+            Err(SessionError::Conflict { .. }) => {
+                self.queued = Queued::default();
+                if let Some(reads) = self.state.reads() {
+                    reads.clear();
+                }
+            }
+            Err(_) => {}
+        }
+        Ok(written?.map(|commit| commit.0))
+    }
+}

@@ -1,0 +1,116 @@
+//! Which runs have started, as the world saw it, against the attempts that rows say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_model::{Batch, ClaimRow, ClaimState, Done, FinishedRow, Op, RunMark, Space, Suspicion, keys};
+
+use super::record::violation;
+use super::verdict::place_of_claim;
+use crate::check::Violation;
+
+/// One life of one process.
+pub(crate) type Life = (usize, u64);
+
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    /// By place (`stream/offset/handler`): how often the handler was called.
+    begun: BTreeMap<String, u32>,
+    /// Marks of suspects that are durable before their run starts. One whose process dies in between counts as a run.
+    announced: BTreeMap<String, BTreeSet<Life>>,
+    /// How many announced runs were lost before they were called: their process died (decision 0034 names it).
+    lost: BTreeMap<String, u32>,
+    /// What the row of a place said last.
+    counted: BTreeMap<String, u32>,
+    /// Runs that a life has called.
+    called: BTreeSet<(Life, String)>,
+    /// What the open claim of a place says.
+    marks: BTreeMap<String, RunMark>,
+}
+
+impl Starts {
+    /// A handler is called.
+    pub(crate) fn began(&mut self, life: Life, place: String) {
+        *self.begun.entry(place.clone()).or_default() += 1;
+        self.forget(life, &place);
+        self.called.insert((life, place));
+    }
+
+    fn forget(&mut self, life: Life, place: &str) {
+        if let Some(lives) = self.announced.get_mut(place) {
+            lives.remove(&life);
+        }
+    }
+
+    fn announce(&mut self, life: Life, place: &str) {
+        self.announced.entry(place.to_owned()).or_default().insert(life);
+    }
+
+    /// A batch of this life has become durable.
+    pub(crate) fn applied(&mut self, life: Life, batch: &Batch, done: &Done) -> Result<(), Violation> {
+        for op in &batch.ops {
+            match op {
+                Op::Put { space: Space::Claims, key, value } => {
+                    if let (Some(place), Ok(row)) = (place_of_claim(key), ClaimRow::decode(key, value)) {
+                        self.put(life, &place, &row)?;
+                    }
+                }
+                Op::Put { space: Space::Finished, key, value } => {
+                    if let Ok(row) = FinishedRow::decode(key, value) {
+                        self.attempts(key, row.attempts)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        for claimed in &done.claimed {
+            let ticket = &claimed.ticket;
+            let place = keys::finished(&ticket.stream, ticket.offset, &ticket.handler);
+            self.marks.insert(place.clone(), ticket.row.run);
+            self.taken(&place, ticket.row.attempts);
+            self.attempts(&place, ticket.row.attempts)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, life: Life, place: &str, row: &ClaimRow) -> Result<(), Violation> {
+        let before = self.marks.insert(place.to_owned(), row.run).unwrap_or_default();
+        self.counted.insert(place.to_owned(), row.attempts);
+        if row.state == ClaimState::Waiting {
+            self.forget(life, place);
+        } else if row.run > RunMark::Claimed && before <= RunMark::Claimed {
+            match row.suspicion {
+                Suspicion::None if !self.called.contains(&(life, place.to_owned())) => {
+                    let detail = format!("{place} is marked as started, and was not");
+                    return Err(violation("attempts_are_runs", detail));
+                }
+                Suspicion::None => {}
+                Suspicion::Possible | Suspicion::Likely => self.announce(life, place),
+            }
+        }
+        self.attempts(place, row.attempts)
+    }
+
+    /// A claim of the place was made. If a lost lease has just counted as an attempt, an announced run is what was lost, if
+    /// there is one: it must not excuse another attempt when the same life takes the place again.
+    fn taken(&mut self, place: &str, attempts: u32) {
+        let before = self.counted.insert(place.to_owned(), attempts).unwrap_or_default();
+        if attempts > before
+            && let Some(lives) = self.announced.get_mut(place)
+            && lives.pop_first().is_some()
+        {
+            *self.lost.entry(place.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Never more attempts than runs that were called, or killed as they were about to be.
+    fn attempts(&self, place: &str, attempts: u32) -> Result<(), Violation> {
+        let begun = self.begun.get(place).copied().unwrap_or_default();
+        let announced = self.announced.get(place).map_or(0, BTreeSet::len) as u32;
+        let cut_short = announced + self.lost.get(place).copied().unwrap_or_default();
+        if attempts > begun + cut_short {
+            let detail = format!("{place} has {attempts} attempts, {begun} runs and {cut_short} cut short");
+            return Err(violation("attempts_are_runs", detail));
+        }
+        Ok(())
+    }
+}

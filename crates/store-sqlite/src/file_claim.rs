@@ -1,0 +1,262 @@
+//! Who has a database file open, whatever its name: a lock on the file itself (`flock`), beside those in the lock folder.
+//!
+//! The lock folder lies beside a name, and names change: a file that is moved while it is open, or whose lock folder is
+//! removed, would be opened a second time by a process that sees none of the first one's locks, with a log of its own. So
+//! every handle also holds the file shared. The rule of an opener: it is alone under the name exactly if nobody has the
+//! file.
+//!
+//! On local file systems of Linux `flock` and the POSIX locks of SQLite do not see each other. Elsewhere they may, so there
+//! nothing is locked here, and only handles of this process are seen.
+//!
+//! Closing any descriptor of the database drops SQLite's own locks in this process. So a descriptor, once opened, stays
+//! open until its file has no name any more: one per store that this process has ever opened.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
+
+/// How long an opener whose two answers contradict each other asks again. A process that ends drops its locks one after the
+/// other, and others who ask hold the file for a moment.
+pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// Between two questions.
+pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(5);
+/// The bytes that every reader and writer of SQLite holds a POSIX lock on.
+const SQLITE_SHARED: (u64, u64) = (0x4000_0002, 510);
+/// Where SQLite's file format says how the database is changed, and what stands there if by a write-ahead log.
+const WRITE_VERSION_AT: u64 = 18;
+const WRITE_VERSION_WAL: [u8; 2] = [2, 2];
+
+/// A file, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(found: &Metadata) -> FileId {
+        FileId { device: found.dev(), inode: found.ino() }
+    }
+}
+
+/// Why an opener is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unclaimed {
+    /// Nobody has the locks of this name, and somebody has the file. SQLite's locks may tell which process.
+    OtherName { holder: Option<u32> },
+    /// Others have the locks of this name, and nobody has this file.
+    OtherFile,
+}
+
+#[derive(Debug)]
+struct Descriptor {
+    file: Arc<File>,
+    /// Of this process. The file is locked while there is one.
+    handles: usize,
+}
+
+type Descriptors = BTreeMap<FileId, Descriptor>;
+
+static DESCRIPTORS: Mutex<Descriptors> = Mutex::new(BTreeMap::new());
+
+/// Consistent after every statement, so a panic elsewhere does not spoil it.
+fn descriptors() -> MutexGuard<'static, Descriptors> {
+    DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Finds the descriptor of the file that has the name now, or opens one. `None` where there is no plain file.
+fn find<'a>(open: &'a mut Descriptors, path: &Path) -> io::Result<Option<(FileId, &'a mut Descriptor)>> {
+    let mut id = match fs::metadata(path) {
+        Ok(found) if found.is_file() => FileId::of(&found),
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !open.contains_key(&id) {
+        // Nobody can open these again, so their locks matter to nobody.
+        open.retain(|_, one| one.handles > 0 || one.file.metadata().map_or(true, |found| found.nlink() > 0));
+        let file = File::open(path)?;
+        id = FileId::of(&file.metadata()?);
+        match open.entry(id) {
+            // The name was switched in between. Closing this one would drop the locks of that file.
+            Entry::Occupied(_) => std::mem::forget(file),
+            Entry::Vacant(free) => {
+                free.insert(Descriptor { file: Arc::new(file), handles: 0 });
+            }
+        }
+    }
+    Ok(open.get_mut(&id).map(|found| (id, found)))
+}
+
+/// One handle's share in a file, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct FileClaim {
+    id: FileId,
+    file: Arc<File>,
+}
+
+impl FileClaim {
+    /// For an opener that stands in the gate of the name `path`. `alone`: no handle is open under that name. `None` where
+    /// there is no file. The caller asks again for up to [`SETTLE_MAX`] before it believes a refusal.
+    pub(crate) fn take(path: &Path, alone: bool) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
+        let mut open = descriptors();
+        let Some((id, found)) = find(&mut open, path)? else { return Ok(Ok(None)) };
+        if found.handles == 0 {
+            if let Err(unclaimed) = lock(&found.file, alone)? {
+                return Ok(Err(unclaimed));
+            }
+        } else if alone {
+            return Ok(Err(Unclaimed::OtherName { holder: Some(std::process::id()) }));
+        }
+        found.handles += 1;
+        Ok(Ok(Some(FileClaim { id, file: found.file.clone() })))
+    }
+
+    pub(crate) fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Only to be looked at, and never to be closed: see the head of this file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for FileClaim {
+    fn drop(&mut self) {
+        if let Some(found) = descriptors().get_mut(&self.id) {
+            found.handles -= 1;
+            if found.handles == 0 {
+                // An unlock fails only for a bad descriptor.
+                let _ = found.file.unlock();
+            }
+        }
+    }
+}
+
+fn lock(file: &File, alone: bool) -> io::Result<Result<(), Unclaimed>> {
+    if !has_locks_of_its_own(file) {
+        return Ok(Ok(()));
+    }
+    let other_name = || Err(Unclaimed::OtherName { holder: holder(file) });
+    match (file.try_lock(), alone) {
+        // An older Millrace, which does not hold the file like this, has it open with SQLite.
+        (Ok(()), false) if holder(file).is_some() => {}
+        (Ok(()), false) => {
+            file.unlock()?;
+            return Ok(Err(Unclaimed::OtherFile));
+        }
+        (Err(TryLockError::WouldBlock), true) => return Ok(other_name()),
+        (Ok(()), true) | (Err(TryLockError::WouldBlock), false) => {}
+        (Err(TryLockError::Error(error)), _) => return Err(error),
+    }
+    match file.try_lock_shared() {
+        Ok(()) => Ok(Ok(())),
+        Err(TryLockError::WouldBlock) => Ok(other_name()),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether some handle, of this or another process, has the file. Only looks.
+pub(crate) fn is_claimed(path: &Path) -> io::Result<Option<Unclaimed>> {
+    let mut open = descriptors();
+    let Some((_, found)) = find(&mut open, path)? else { return Ok(None) };
+    if found.handles > 0 {
+        return Ok(Some(Unclaimed::OtherName { holder: Some(std::process::id()) }));
+    }
+    if !has_locks_of_its_own(&found.file) {
+        return Ok(None);
+    }
+    match found.file.try_lock() {
+        Ok(()) => found.file.unlock().map(|()| None),
+        Err(TryLockError::WouldBlock) => Ok(Some(Unclaimed::OtherName { holder: holder(&found.file) })),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether the file is a database that keeps a write-ahead log beside its name. SQLite is not asked: opening the file would
+/// make such a log. False for what cannot be read.
+pub(crate) fn keeps_log(path: &Path) -> bool {
+    let mut open = descriptors();
+    let Ok(Some((_, found))) = find(&mut open, path) else { return false };
+    let mut version = [0; 2];
+    found.file.read_exact_at(&mut version, WRITE_VERSION_AT).is_ok() && version == WRITE_VERSION_WAL
+}
+
+/// One of the other processes that have the file open with SQLite. `None` also for a process of another container.
+fn holder(file: &File) -> Option<u32> {
+    let (start, length) = SQLITE_SHARED;
+    let whole =
+        Flock { start, length, pid: None, typ: FlockType::WriteLock, offset_type: FlockOffsetType::Set };
+    let held = fcntl_getlk(file, &whole).ok()??;
+    u32::try_from(held.pid?.as_raw_pid()).ok()
+}
+
+/// Whether `flock` is independent of POSIX locks. Network file systems make the one out of the other: a handle would lock
+/// itself out.
+#[cfg(target_os = "linux")]
+fn has_locks_of_its_own(file: &File) -> bool {
+    /// NFS, SMB in three versions, 9P.
+    const REMOTE: [u64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
+    // The width of the field differs from machine to machine; its low 32 bits are the number.
+    let kind = |found: rustix::fs::StatFs| (found.f_type as u64) & 0xffff_ffff;
+    rustix::fs::fstatfs(file).is_ok_and(|found| !REMOTE.contains(&kind(found)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_locks_of_its_own(_: &File) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claimed(path: &Path, alone: bool) -> Result<Option<FileClaim>, Unclaimed> {
+        FileClaim::take(path, alone).unwrap()
+    }
+
+    #[test]
+    fn whoever_is_alone_under_a_name_must_be_alone_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        assert!(claimed(&path, true).unwrap().is_none(), "there is no file");
+        fs::write(&path, "").unwrap();
+        assert_eq!(claimed(&path, false).unwrap_err(), Unclaimed::OtherFile);
+        let first = claimed(&path, true).unwrap().unwrap();
+        let second = claimed(&path, false).unwrap().unwrap();
+        let own = Unclaimed::OtherName { holder: Some(std::process::id()) };
+        assert_eq!(claimed(&path, true).unwrap_err(), own);
+        drop(first);
+        assert_eq!((claimed(&path, true).unwrap_err(), is_claimed(&path).unwrap()), (own, Some(own)));
+        drop(second);
+        assert_eq!(is_claimed(&path).unwrap(), None);
+        assert!(claimed(&path, true).unwrap().is_some());
+    }
+
+    /// A descriptor opened elsewhere stands for another process: locks belong to descriptors.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_handle_of_another_process_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        fs::write(&path, "").unwrap();
+        let other = File::open(&path).unwrap();
+        other.lock_shared().unwrap();
+        let nobody_known = Unclaimed::OtherName { holder: None };
+        assert_eq!(claimed(&path, true).unwrap_err(), nobody_known);
+        assert_eq!(is_claimed(&path).unwrap(), Some(nobody_known));
+        let beside = claimed(&path, false).unwrap().unwrap();
+        other.unlock().unwrap();
+        assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+        drop(beside);
+        other.try_lock().unwrap();
+    }
+}

@@ -1,0 +1,91 @@
+//! The capabilities `input` and `output`, which only generation B has.
+
+use std::io;
+use std::sync::Arc;
+
+use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
+use super::console::{Input, Output, Target};
+use super::shape::{CODE_OTHER, done};
+use crate::codec::Generation;
+use crate::value::Value;
+
+pub(super) const INPUT_OPS: &[&str] = &["read_line", "read_bytes", "read_bytes_op", "is_tty", "is_tty_op"];
+pub(super) const OUTPUT_OPS: &[&str] =
+    &["write", "write_op", "write_bytes", "write_bytes_op", "flush", "flush_op", "is_tty", "is_tty_op"];
+
+/// The code of a stream that is closed.
+const CODE_CLOSED: i32 = 2;
+
+pub(super) fn input(
+    source: &Arc<Input>,
+    output: Option<&Output>,
+    call: &CapabilityCall<'_>,
+) -> Result<CapabilityAnswer, CapabilityError> {
+    let source = source.clone();
+    let max = call.reply_bytes_max();
+    match call.op {
+        "read_line" => {
+            // A prompt is shown only to those who may write.
+            let prompt = call.optional("prompt").and_then(Value::as_str);
+            if let (Some(output), Some(prompt)) = (output, prompt) {
+                // A prompt that cannot be shown does not keep the line from being read.
+                let _ = output
+                    .write(Target::Stdout, prompt.as_bytes())
+                    .and_then(|()| output.flush(Target::Stdout));
+            }
+            Ok(CapabilityAnswer::Blocking(Box::new(move || {
+                read(source.read_line(max).map(|line| line.map(Value::Str)), "".into())
+            })))
+        }
+        "read_bytes" | "read_bytes_op" => {
+            let wanted = call.optional("max_bytes").and_then(Value::as_i64).unwrap_or(0);
+            let wanted = usize::try_from(wanted.max(0)).unwrap_or(usize::MAX).min(max);
+            Ok(CapabilityAnswer::Blocking(Box::new(move || {
+                read(source.read_bytes(wanted).map(|bytes| bytes.map(Value::Bin)), Value::Bin(Vec::new()))
+            })))
+        }
+        "is_tty" | "is_tty_op" => Ok(CapabilityAnswer::Now(source.is_tty().into())),
+        _ => Err(call.unknown("input", INPUT_OPS)),
+    }
+}
+
+fn read(result: io::Result<Option<Value>>, empty: Value) -> Value {
+    let (ok, value, code, message) = match result {
+        Ok(value) => (true, value, 0, String::new()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            (false, None, CODE_CLOSED, error.to_string())
+        }
+        Err(error) => (false, None, CODE_OTHER, error.to_string()),
+    };
+    Value::record([
+        ("ok", ok.into()),
+        ("found", value.is_some().into()),
+        ("value", value.unwrap_or(empty)),
+        ("code", code.into()),
+        ("message", message.into()),
+    ])
+}
+
+pub(super) fn output(
+    output: &Output,
+    call: &CapabilityCall<'_>,
+) -> Result<CapabilityAnswer, CapabilityError> {
+    let target = Target::named(call.optional("target").and_then(Value::as_str).unwrap_or("stdout"));
+    let written = match call.op {
+        "write" | "write_op" => {
+            let text = call.text_field("value", "output must be a record {value, target}")?;
+            output.write(target, text.as_bytes())
+        }
+        "write_bytes" | "write_bytes_op" => {
+            output.write(target, &call.bytes_field("bytes", "output must be a record {bytes, target}")?)
+        }
+        "flush" | "flush_op" => output.flush(target),
+        "is_tty" | "is_tty_op" => return Ok(CapabilityAnswer::Now(output.is_tty(target).into())),
+        _ => return Err(call.unknown("output", OUTPUT_OPS)),
+    };
+    let written = written.map_err(|error| {
+        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        (if closed { CODE_CLOSED } else { CODE_OTHER }, error.to_string())
+    });
+    Ok(CapabilityAnswer::Now(done(Generation::B, written)))
+}

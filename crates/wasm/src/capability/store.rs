@@ -1,0 +1,66 @@
+//! The capability `millrace.store`: JSON values by key, committed together. The shapes are the same in both generations.
+
+use super::bus::{ended, split, status};
+use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
+use super::port::{PortError, StorePort};
+use crate::host::outcome::RunNumber;
+use crate::value::Value;
+
+pub(super) const OPS: &[&str] = &["get", "ensure", "commit"];
+
+const ENSURE: &str = "a value must be a record {key, value}, its value JSON text";
+
+pub(super) fn call(
+    store: &dyn StorePort,
+    run: RunNumber,
+    call: &CapabilityCall<'_>,
+) -> Result<CapabilityAnswer, CapabilityError> {
+    Ok(match call.op {
+        "get" => {
+            let found = store.get(run, call.text("a key must be a string")?.to_owned());
+            let max = call.reply_bytes_max();
+            CapabilityAnswer::Later(Box::pin(async move { Ok(found_reply(found.await, max)) }))
+        }
+        "ensure" => {
+            let (key, value) = (call.text_field("key", ENSURE)?, call.text_field("value", ENSURE)?);
+            let ensured = store.ensure(run, key.to_owned(), value.to_owned());
+            CapabilityAnswer::Later(Box::pin(async move { Ok(ended(ensured.await)) }))
+        }
+        "commit" => {
+            let committed = store.commit(run);
+            CapabilityAnswer::Later(Box::pin(async move { Ok(committed_reply(committed.await)) }))
+        }
+        _ => return Err(call.unknown("store", OPS)),
+    })
+}
+
+fn found_reply(result: Result<Option<String>, PortError>, bytes_max: usize) -> Value {
+    let (value, error) = split(result.and_then(|value| match value {
+        Some(value) if value.len() > bytes_max => {
+            Err(PortError::Refused(format!("the value does not fit a reply of {bytes_max} bytes")))
+        }
+        value => Ok(value),
+    }));
+    let [code, message] = status(error.as_ref());
+    let value = value.flatten();
+    Value::record([
+        ("ok", error.is_none().into()),
+        ("found", value.is_some().into()),
+        ("value", value.unwrap_or_default().into()),
+        code,
+        message,
+    ])
+}
+
+fn committed_reply(result: Result<Option<u64>, PortError>) -> Value {
+    let (commit, error) = split(result);
+    let [code, message] = status(error.as_ref());
+    let commit = commit.flatten();
+    Value::record([
+        ("ok", error.is_none().into()),
+        ("changed", commit.is_some().into()),
+        ("commit", commit.unwrap_or(0).into()),
+        code,
+        message,
+    ])
+}

@@ -1,0 +1,119 @@
+//! The way to the host's thread.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::HostStopped;
+use super::launch::{Launch, StartError};
+use super::outcome::RunNumber;
+use crate::guest::InstanceId;
+use crate::handlers::HandlerSlot;
+use crate::instance::InstanceState;
+
+/// An instruction for the host's thread.
+pub(crate) enum Command {
+    Add {
+        id: InstanceId,
+        state: Box<InstanceState>,
+        handlers: Vec<HandlerSlot>,
+    },
+    /// No further runs of the instance will be started.
+    Remove {
+        id: InstanceId,
+    },
+    /// These runs, at once and in this order.
+    Start(Vec<Launch>),
+    /// The outcome is decided already; the scheduler must let go of the run.
+    Cancel {
+        run: RunNumber,
+    },
+    Stop,
+}
+
+/// Bounded by the runs and instances there are: each is started, cancelled and removed once.
+pub(crate) struct Inbox {
+    state: Mutex<InboxState>,
+    /// Notified for every command, and by whatever else the host's thread must look at.
+    pub(crate) wake: Arc<Notify>,
+    runs_max: usize,
+}
+
+#[derive(Default)]
+struct InboxState {
+    commands: VecDeque<Command>,
+    last_run: u64,
+    last_instance: u64,
+    active_runs: usize,
+    stopped: bool,
+}
+
+impl Inbox {
+    pub(crate) fn new(runs_max: usize) -> Inbox {
+        Inbox { state: Mutex::default(), wake: Arc::default(), runs_max }
+    }
+
+    pub(crate) fn next_instance(&self) -> u64 {
+        let mut state = self.lock();
+        state.last_instance += 1;
+        state.last_instance
+    }
+
+    pub(crate) fn push(&self, command: Command) -> Result<(), HostStopped> {
+        let mut state = self.lock();
+        if state.stopped {
+            return Err(HostStopped);
+        }
+        state.commands.push_back(command);
+        drop(state);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Numbers the runs and hands them over. Numbers are given in the order in which the scheduler starts the runs, so
+    /// they are the scheduler's own.
+    pub(crate) fn push_starts(&self, mut launches: Vec<Launch>) -> Result<Vec<RunNumber>, StartError> {
+        let mut state = self.lock();
+        if state.stopped {
+            return Err(HostStopped.into());
+        }
+        if state.active_runs.saturating_add(launches.len()) > self.runs_max {
+            return Err(StartError::TooManyRuns { max: self.runs_max });
+        }
+        state.active_runs += launches.len();
+        for launch in &mut launches {
+            state.last_run += 1;
+            launch.number = RunNumber(state.last_run);
+        }
+        let numbers = launches.iter().map(|launch| launch.number).collect();
+        state.commands.push_back(Command::Start(launches));
+        drop(state);
+        self.wake.notify_one();
+        Ok(numbers)
+    }
+
+    pub(crate) fn take(&self) -> VecDeque<Command> {
+        std::mem::take(&mut self.lock().commands)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().commands.is_empty()
+    }
+
+    pub(crate) fn run_ended(&self) {
+        self.lock().active_runs -= 1;
+    }
+
+    /// Refuses everything from now on. Returns what nobody will carry out.
+    pub(crate) fn stop(&self) -> VecDeque<Command> {
+        let mut state = self.lock();
+        state.stopped = true;
+        std::mem::take(&mut state.commands)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        // Nothing between the lock and its release can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

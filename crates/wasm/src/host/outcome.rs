@@ -1,0 +1,145 @@
+//! Outcomes of runs, and where callers wait for them.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use millrace_runs::RunId;
+use tokio::sync::Notify;
+
+use crate::fault::RunFailure;
+use crate::value::Value;
+
+/// A run of a host, shown as `run_1`, `run_2`, ... in the order of their start. The same number as the scheduler's
+/// [`RunId::serial`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunNumber(pub u64);
+
+impl fmt::Display for RunNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "run_{}", self.0)
+    }
+}
+
+impl From<RunId> for RunNumber {
+    fn from(run: RunId) -> RunNumber {
+        RunNumber(run.serial())
+    }
+}
+
+/// How a run ended. Exactly one per run; the first terminal transition wins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EffectOutcome {
+    Value(Value),
+    Failed(Arc<RunFailure>),
+    Cancelled { reason: Option<Value> },
+}
+
+/// Why a run has no value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NoValue {
+    #[error("{0}")]
+    Failed(Arc<RunFailure>),
+    #[error("Run cancelled")]
+    Cancelled { reason: Option<Value> },
+}
+
+impl EffectOutcome {
+    /// Turns the outcome into a `Result`, for callers that use `?`.
+    ///
+    /// # Errors
+    ///
+    /// [`NoValue`] if the run failed or was cancelled.
+    pub fn into_result(self) -> Result<Value, NoValue> {
+        match self {
+            EffectOutcome::Value(value) => Ok(value),
+            EffectOutcome::Failed(failure) => Err(NoValue::Failed(failure)),
+            EffectOutcome::Cancelled { reason } => Err(NoValue::Cancelled { reason }),
+        }
+    }
+
+    /// `value`, `failed` or `cancelled`, as in the output of `millrace run`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            EffectOutcome::Value(_) => "value",
+            EffectOutcome::Failed(_) => "failed",
+            EffectOutcome::Cancelled { .. } => "cancelled",
+        }
+    }
+}
+
+/// Holds the outcome of one run. The arbiter between a cancellation and the run's own end: whichever is decided first is
+/// the outcome. Those who wait see it when the host's thread has released the run and told its observer.
+#[derive(Debug, Default)]
+pub(crate) struct OutcomeCell {
+    state: Mutex<CellState>,
+    blocked: Condvar,
+    waiting: Notify,
+}
+
+#[derive(Debug, Default)]
+struct CellState {
+    decided: Option<EffectOutcome>,
+    is_published: bool,
+}
+
+impl OutcomeCell {
+    /// Decides the outcome unless it was decided before. Returns whether it was this call.
+    pub(crate) fn decide(&self, outcome: EffectOutcome) -> bool {
+        let mut state = self.lock();
+        let is_first = state.decided.is_none();
+        if is_first {
+            state.decided = Some(outcome);
+        }
+        is_first
+    }
+
+    /// Returns the decision, whether or not it was published.
+    pub(crate) fn decided(&self) -> Option<EffectOutcome> {
+        self.lock().decided.clone()
+    }
+
+    /// Lets everybody see what was decided.
+    pub(crate) fn publish(&self) {
+        self.lock().is_published = true;
+        self.blocked.notify_all();
+        self.waiting.notify_waiters();
+    }
+
+    /// Returns the outcome once it is published.
+    pub(crate) fn get(&self) -> Option<EffectOutcome> {
+        self.lock().published()
+    }
+
+    pub(crate) async fn wait(&self) -> EffectOutcome {
+        loop {
+            // Registered before the look, so that an outcome published in between wakes it.
+            let mut notified = std::pin::pin!(self.waiting.notified());
+            notified.as_mut().enable();
+            if let Some(outcome) = self.get() {
+                return outcome;
+            }
+            notified.await;
+        }
+    }
+
+    pub(crate) fn wait_blocking(&self) -> EffectOutcome {
+        let mut state = self.lock();
+        loop {
+            if let Some(outcome) = state.published() {
+                return outcome;
+            }
+            state = self.blocked.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CellState> {
+        // Nothing between the lock and its release can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CellState {
+    fn published(&self) -> Option<EffectOutcome> {
+        self.decided.clone().filter(|_| self.is_published)
+    }
+}

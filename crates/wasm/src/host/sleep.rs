@@ -1,0 +1,117 @@
+//! Sleeps of handlers, by way of the scheduler's timer queue.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use millrace_model::Mono;
+use millrace_runs::{CallId, HandlerError};
+use tokio::sync::Notify;
+
+/// The sleeps of a host. Bounded by the scheduler's limits on timers, which refuse those beyond.
+#[derive(Clone)]
+pub(crate) struct Sleeps {
+    state: Arc<Mutex<SleepState>>,
+    requested: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct SleepState {
+    next_token: u64,
+    /// Set by handlers and not yet known to the scheduler.
+    requests: Vec<SleepRequest>,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+struct Waiting {
+    waker: Option<Waker>,
+    result: Option<Result<(), HandlerError>>,
+}
+
+pub(crate) struct SleepRequest {
+    pub(crate) call: CallId,
+    pub(crate) at: Mono,
+    pub(crate) token: u64,
+}
+
+/// See [`crate::Call::sleep_ms`].
+pub struct Sleep {
+    sleeps: Sleeps,
+    token: u64,
+}
+
+impl Sleeps {
+    /// `requested` is notified when a handler wants to sleep.
+    pub(crate) fn new(requested: Arc<Notify>) -> Sleeps {
+        Sleeps { state: Arc::default(), requested }
+    }
+
+    pub(crate) fn sleep(&self, call: CallId, at: Mono) -> Sleep {
+        let mut state = self.lock();
+        let token = state.next_token;
+        state.next_token += 1;
+        state.requests.push(SleepRequest { call, at, token });
+        state.waiting.insert(token, Waiting { waker: None, result: None });
+        drop(state);
+        self.requested.notify_one();
+        Sleep { sleeps: self.clone(), token }
+    }
+
+    /// Takes the sleeps that the scheduler does not know yet, in the order in which they were asked for.
+    pub(crate) fn take_requests(&self) -> Vec<SleepRequest> {
+        std::mem::take(&mut self.lock().requests)
+    }
+
+    /// Ends a sleep. Returns false if nobody waits for it any more.
+    pub(crate) fn finish(&self, token: u64, result: Result<(), HandlerError>) -> bool {
+        let mut state = self.lock();
+        let Some(waiting) = state.waiting.get_mut(&token) else { return false };
+        waiting.result = Some(result);
+        let waker = waiting.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SleepState> {
+        // Nothing between the lock and its release can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Future for Sleep {
+    type Output = Result<(), HandlerError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.sleeps.lock();
+        // A sleep that was awaited to its end is over.
+        let Some(waiting) = state.waiting.get_mut(&self.token) else { return Poll::Ready(Ok(())) };
+        match waiting.result.take() {
+            Some(result) => {
+                state.waiting.remove(&self.token);
+                Poll::Ready(result)
+            }
+            None => {
+                waiting.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.sleeps.lock().waiting.remove(&self.token);
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("token", &self.token).finish_non_exhaustive()
+    }
+}
