@@ -48,14 +48,14 @@ pub enum ServeError {
     #[error("the engine fell over a bug, please report it: restart the server, nothing confirmed is lost")]
     Fallen,
     /// Not everything in hand could be finished. Nothing that was confirmed is lost.
-    #[error("the server could not finish what it had in hand within {grace_ms} ms")]
-    CutShort { grace_ms: u64 },
+    #[error("the server could not finish what it had in hand within {after_ms} ms")]
+    CutShort { after_ms: u64 },
     /// The grace was over before commits were through. Whoever waited for them was not answered.
     #[error(
-        "the server could not write what it had in hand within {grace_ms} ms: {batches} batches wait for {waits_for}. Nobody was \
+        "the server could not write what it had in hand within {after_ms} ms: {batches} batches wait for {waits_for}. Nobody was \
          told that they were written, and nothing confirmed is lost"
     )]
-    Unwritten { grace_ms: u64, batches: usize, waits_for: String },
+    Unwritten { after_ms: u64, batches: usize, waits_for: String },
     /// The store's files were moved or removed while the server ran. Everybody who waited was told.
     #[error("the files of the store have lost their names, so the server has stopped: {0}")]
     LostNames(String),
@@ -219,11 +219,17 @@ impl Server {
     /// Stops accepting, lets the engine finish and give back what is leased, writes out what waits, says goodbye.
     pub async fn stop(self) -> Result<(), ServeError> {
         let grace_ms = self.app.settings.grace_ms;
-        let deadline = Instant::now() + Duration::from_millis(grace_ms);
+        let begun = Instant::now();
+        let deadline = begun + Duration::from_millis(grace_ms);
         let _ = self.stop_accepting.send(true);
         // First the loop: its capabilities still need the bus.
         let os_stopped = timeout(os::patience(grace_ms), self.app.os.stop(os::grace(grace_ms))).await.is_ok();
         drop(self.socket);
+        // A capability that never answers uses up the loop's part of the grace. The bus must be able to write what it has
+        // all the same, on a slow disk too.
+        let loop_used_its_part = begun.elapsed() >= os::grace(grace_ms);
+        let extended = Instant::now() + Duration::from_millis(FLUSH_MS);
+        let deadline = if loop_used_its_part { deadline.max(extended) } else { deadline };
         let stopped = self.runtime.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
         let all_left = async {
@@ -239,7 +245,7 @@ impl Server {
             // The threads that wait for the disk are left behind: ending now is as good as a kill, for which the store
             // is made.
             let waits_for = health.stall().map_or_else(|| "the store".to_owned(), |stall| stall.waits_for);
-            return Err(ServeError::Unwritten { grace_ms, batches, waits_for });
+            return Err(ServeError::Unwritten { after_ms: millis(begun.elapsed()), batches, waits_for });
         }
         // The writer may be inside a sync: never leave it behind half done.
         let runtime = self.runtime;
@@ -256,9 +262,13 @@ impl Server {
             None if os_stopped && stopped == StopOutcome::Finished && all_closed && all_answered && ended => {
                 Ok(())
             }
-            None => Err(ServeError::CutShort { grace_ms }),
+            None => Err(ServeError::CutShort { after_ms: millis(begun.elapsed()) }),
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Until the loop is told to stop the server.
@@ -290,5 +300,7 @@ async fn warn_of_idle_lists(handle: &Handle) {
     }
 }
 
-/// The threads get this long to end even when the grace is used up.
+/// The bus gets this long to write what it has and to close connections, even when the loop has used up the grace.
+const FLUSH_MS: u64 = 5000;
+/// The threads get this long to end after that.
 const END_MS: u64 = 1000;

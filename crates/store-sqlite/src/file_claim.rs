@@ -8,6 +8,9 @@
 //! On local file systems of Linux `flock` and the POSIX locks of SQLite do not see each other. Elsewhere they may, so there
 //! nothing is locked here, and only handles of this process are seen.
 //!
+//! A server also locks one byte of the file for itself (`serving_byte`), so that removing the lock folder's `serve` lets no
+//! second server in.
+//!
 //! Closing any descriptor of the database drops SQLite's own locks in this process. So a descriptor, once opened, stays
 //! open until its file has no name any more: one per store that this process has ever opened.
 
@@ -53,6 +56,8 @@ pub(crate) enum Unclaimed {
     OtherName { holder: Option<u32> },
     /// Others have the locks of this name, and nobody has this file.
     OtherFile,
+    /// The opener is a server, and another server has the file. SQLite's locks may tell which process.
+    Served { holder: Option<u32> },
 }
 
 #[derive(Debug)]
@@ -60,6 +65,8 @@ struct Descriptor {
     file: Arc<File>,
     /// Of this process. The file is locked while there is one.
     handles: usize,
+    /// One of the handles is a server's.
+    served: bool,
 }
 
 type Descriptors = BTreeMap<FileId, Descriptor>;
@@ -82,13 +89,15 @@ fn find<'a>(open: &'a mut Descriptors, path: &Path) -> io::Result<Option<(FileId
     if !open.contains_key(&id) {
         // Nobody can open these again, so their locks matter to nobody.
         open.retain(|_, one| one.handles > 0 || one.file.metadata().map_or(true, |found| found.nlink() > 0));
-        let file = File::open(path)?;
+        // A lock on a byte needs a descriptor for writing; nothing is ever written through it. Who may only read the file
+        // (a backup, `doctor`) needs no such lock.
+        let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path))?;
         id = FileId::of(&file.metadata()?);
         match open.entry(id) {
             // The name was switched in between. Closing this one would drop the locks of that file.
             Entry::Occupied(_) => std::mem::forget(file),
             Entry::Vacant(free) => {
-                free.insert(Descriptor { file: Arc::new(file), handles: 0 });
+                free.insert(Descriptor { file: Arc::new(file), handles: 0, served: false });
             }
         }
     }
@@ -100,6 +109,7 @@ fn find<'a>(open: &'a mut Descriptors, path: &Path) -> io::Result<Option<(FileId
 pub(crate) struct FileClaim {
     id: FileId,
     file: Arc<File>,
+    serves: bool,
 }
 
 impl FileClaim {
@@ -116,7 +126,21 @@ impl FileClaim {
             return Ok(Err(Unclaimed::OtherName { holder: Some(std::process::id()) }));
         }
         found.handles += 1;
-        Ok(Ok(Some(FileClaim { id, file: found.file.clone() })))
+        Ok(Ok(Some(FileClaim { id, file: found.file.clone(), serves: false })))
+    }
+
+    /// Makes this handle the one server of the file.
+    pub(crate) fn serve(&mut self) -> io::Result<Result<(), Unclaimed>> {
+        let mut open = descriptors();
+        let Some(found) = open.get_mut(&self.id) else { return Ok(Ok(())) };
+        if found.served {
+            return Ok(Err(Unclaimed::Served { holder: Some(std::process::id()) }));
+        }
+        if has_locks_of_its_own(&self.file) && !serving_byte::lock(&self.file)? {
+            return Ok(Err(Unclaimed::Served { holder: holder(&self.file) }));
+        }
+        (found.served, self.serves) = (true, true);
+        Ok(Ok(()))
     }
 
     pub(crate) fn id(&self) -> FileId {
@@ -132,9 +156,13 @@ impl FileClaim {
 impl Drop for FileClaim {
     fn drop(&mut self) {
         if let Some(found) = descriptors().get_mut(&self.id) {
+            if self.serves {
+                found.served = false;
+                // An unlock fails only for a bad descriptor.
+                let _ = serving_byte::unlock(&found.file);
+            }
             found.handles -= 1;
             if found.handles == 0 {
-                // An unlock fails only for a bad descriptor.
                 let _ = found.file.unlock();
             }
         }
@@ -215,9 +243,93 @@ fn has_locks_of_its_own(_: &File) -> bool {
     false
 }
 
+/// A lock on one byte of the file, far behind every byte that SQLite locks or that a database can have. It belongs to the
+/// descriptor and not to the process (`F_OFD_SETLK`), so no other descriptor of the file that is closed drops it.
+#[cfg(target_os = "linux")]
+mod serving_byte {
+    use std::fs::File;
+    use std::io;
+
+    use nix::errno::Errno;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc;
+
+    const AT: i64 = 1 << 60;
+
+    fn set(file: &File, kind: libc::c_int) -> Result<(), Errno> {
+        let lock = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: AT,
+            l_len: 1,
+            l_pid: 0,
+        };
+        fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).map(drop)
+    }
+
+    /// Returns whether this descriptor has the lock now.
+    pub(super) fn lock(file: &File) -> io::Result<bool> {
+        match set(file, libc::F_WRLCK) {
+            Ok(()) => Ok(true),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn unlock(file: &File) -> io::Result<()> {
+        Ok(set(file, libc::F_UNLCK)?)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod serving_byte {
+    use std::fs::File;
+    use std::io;
+
+    pub(super) fn lock(_: &File) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    pub(super) fn unlock(_: &File) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_has_one_server_of_this_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        fs::write(&path, "").unwrap();
+        let mut first = claimed(&path, true).unwrap().unwrap();
+        let mut second = claimed(&path, false).unwrap().unwrap();
+        first.serve().unwrap().unwrap();
+        let own = Unclaimed::Served { holder: Some(std::process::id()) };
+        assert_eq!(second.serve().unwrap(), Err(own));
+        drop(first);
+        second.serve().unwrap().unwrap();
+    }
+
+    /// A descriptor opened elsewhere stands for another process.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_server_of_another_process_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        fs::write(&path, "").unwrap();
+        let other = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(serving_byte::lock(&other).unwrap());
+        let mut claim = claimed(&path, true).unwrap().unwrap();
+        assert_eq!(claim.serve().unwrap(), Err(Unclaimed::Served { holder: None }));
+        serving_byte::unlock(&other).unwrap();
+        claim.serve().unwrap().unwrap();
+        assert!(!serving_byte::lock(&other).unwrap());
+        drop(claim);
+        assert!(serving_byte::lock(&other).unwrap());
+    }
 
     fn claimed(path: &Path, alone: bool) -> Result<Option<FileClaim>, Unclaimed> {
         FileClaim::take(path, alone).unwrap()

@@ -30,6 +30,11 @@ pub enum FileError {
     )]
     OtherFile(PathBuf),
     #[error(
+        "{} is already served{}, whose lock file `serve` was removed meanwhile: stop that process, or serve another store",
+        .path.display(), in_process(*.holder)
+    )]
+    Served { path: PathBuf, holder: Option<u32> },
+    #[error(
         "{} belongs to user {owner} and this process runs as user {user}: somebody may have put it there to read what is \
          written to it. Run as user {owner}, or remove the file if it is not yours",
         .path.display()
@@ -93,6 +98,7 @@ impl FileError {
         match unclaimed {
             Unclaimed::OtherName { holder } => FileError::OtherName { path, holder },
             Unclaimed::OtherFile => FileError::OtherFile(path),
+            Unclaimed::Served { holder } => FileError::Served { path, holder },
         }
     }
 
@@ -104,7 +110,7 @@ impl FileError {
 impl From<FileError> for StoreError {
     fn from(error: FileError) -> StoreError {
         match error {
-            FileError::OtherName { .. } => StoreError::InUse(error.to_string()),
+            FileError::OtherName { .. } | FileError::Served { .. } => StoreError::InUse(error.to_string()),
             error => StoreError::Unusable(error.to_string()),
         }
     }

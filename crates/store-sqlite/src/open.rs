@@ -1,5 +1,6 @@
 //! Opening: is it ours, is it of a version we know, and what does it hold.
 
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use crate::checkpoint::CHECKPOINT_OVERDUE_TIMES;
 use crate::dedupe::Dedupe;
 use crate::dedupe_load;
 use crate::error::{Attempt, Fault, locked};
-use crate::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE};
+use crate::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE, Unclaimed};
 use crate::file_error::FileError;
 use crate::index::Index;
 use crate::load;
@@ -31,16 +32,23 @@ const STATEMENTS_MAX: usize = 256;
 const CACHE_KIB: i64 = 8 << 10;
 const PAGE_BYTES: u64 = 4096;
 
+/// Who opens a store. It has any number of sessions, and one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opener {
+    Session,
+    Server,
+}
+
 /// Opens the store at its real path, which the caller has found out and holds on to: a link that is switched meanwhile
 /// must not lead a server's lock to one store and the server to another.
-pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Result<SqliteStore, StoreError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN.0 {
         let (found, needed) = (rusqlite::version(), SQLITE_VERSION_MIN.1);
         return Err(StoreError::Unusable(format!("SQLite {found} is linked, {needed} or newer is needed")));
     }
     let parent = folder::parent_of(path);
     folder::create(parent).map_err(|error| Fault::from(error).unusable(path))?;
-    let (locks, conn) = enter(path, &options)?;
+    let (locks, conn) = enter(path, &options, opener)?;
     let (index, writer) = {
         // No writer meanwhile: what is read here is of one moment, and the first opener writes the key of the hashes.
         let _turn = locks.turn().map_err(|error| Fault::from(error).unusable(path))?;
@@ -53,8 +61,8 @@ pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
 }
 
 /// Behind the gate: nobody else opens the store or begins to write until its tables are as this build knows them.
-fn enter(path: &Path, options: &SqliteOptions) -> Result<(Locks, Connection), StoreError> {
-    let entry = enter_claimed(path)?;
+fn enter(path: &Path, options: &SqliteOptions, opener: Opener) -> Result<(Locks, Connection), StoreError> {
+    let entry = enter_claimed(path, opener)?;
     let refused = |refused| explain(path, refused);
     let mut conn = connect(path, options).map_err(refused)?;
     // Before anything is written: a migration must not go on top of frames that only the page cache has.
@@ -74,7 +82,7 @@ fn enter(path: &Path, options: &SqliteOptions) -> Result<(Locks, Connection), St
 }
 
 /// Stands in the gate, with a share in the file that has the name, which is made if there is none.
-fn enter_claimed(path: &Path) -> Result<Entry, StoreError> {
+fn enter_claimed(path: &Path, opener: Opener) -> Result<Entry, StoreError> {
     let settled = Instant::now() + SETTLE_MAX;
     loop {
         let mut entry = Locks::enter(path)?;
@@ -89,7 +97,7 @@ fn enter_claimed(path: &Path) -> Result<Entry, StoreError> {
             }
             private::create_store(path)?;
         }
-        match FileClaim::take(path, entry.alone).map_err(FileError::io(path))? {
+        match claim(path, entry.alone, opener).map_err(FileError::io(path))? {
             Ok(claim) => {
                 entry.locks.claim = claim;
                 return Ok(entry);
@@ -99,6 +107,19 @@ fn enter_claimed(path: &Path) -> Result<Entry, StoreError> {
         }
         thread::sleep(SETTLE_PAUSE);
     }
+}
+
+fn claim(path: &Path, alone: bool, opener: Opener) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
+    let mut claim = match FileClaim::take(path, alone)? {
+        Ok(claim) => claim,
+        Err(unclaimed) => return Ok(Err(unclaimed)),
+    };
+    if let (Some(claim), Opener::Server) = (&mut claim, opener)
+        && let Err(served) = claim.serve()?
+    {
+        return Ok(Err(served));
+    }
+    Ok(Ok(claim))
 }
 
 /// Then opening it makes a new store. What cannot be looked at is left to SQLite, which says why.

@@ -22,6 +22,7 @@ use crate::index::{Index, StreamState};
 use crate::load;
 use crate::locks::Locks;
 use crate::names::Names;
+use crate::open::{self, Opener};
 use crate::options::SqliteOptions;
 use crate::pool::Pool;
 use crate::progress::{self, Progress, Step};
@@ -59,12 +60,12 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the store at `path`, creating it if there is none.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        crate::open::open(&real_path::of_store(path)?, options)
+        open::open(&real_path::of_store(path)?, options, Opener::Session)
     }
 
     /// Opens the very store that `lock` is for, creating it if there is none.
     pub fn open_served(lock: &ServeLock, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        crate::open::open(lock.database(), options)
+        open::open(lock.database(), options, Opener::Server)
     }
 
     pub(crate) fn assemble(

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::builtin::namespace_of;
-use crate::builtin::shelf::{Shelf, Write, committed};
+use crate::builtin::shelf::{Share, Shelf, Write, committed};
 use crate::capability::Capability;
 use crate::handlers;
 use crate::port::{Delivery, Port};
@@ -130,12 +130,14 @@ fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
 
 fn begin(shelf: &mut Shelf, at: &Namespace, delivery: &Delivery) -> Result<Step, OsFault> {
     let message = &delivery.message;
-    // Administrators, the owner of the socket and capabilities look after all of it.
-    let shares = delivery.by.as_deref().is_some_and(|by| !by.is_administrator());
+    let share = match delivery.by.as_deref() {
+        Some(by) if !by.is_administrator() => Share::Half(&by.namespaces),
+        _ => Share::Whole,
+    };
     Ok(match message.ty.as_str() {
         SET => {
             let members = Members::of(message)?;
-            Step::Write(shelf.set(at, &members.key()?, members.value()?, shares)?)
+            Step::Write(shelf.set(at, &members.key()?, members.value()?, share)?)
         }
         DELETE => shelf.delete(at, &Members::of(message)?.key()?)?.map_or(Step::Nothing, Step::Write),
         _ => Step::Look,

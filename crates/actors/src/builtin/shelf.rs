@@ -4,11 +4,11 @@
 //! after its commit. Both are bounded, so nothing has to be read while the loop runs. Commits of several changes may be
 //! under way at once, so that they share a sync.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use millrace_bus::{Reply, Request};
-use millrace_model::{JsonText, Namespace, Op, OsFault, Space, keys};
+use millrace_model::{JsonText, Namespace, Namespaces, Op, OsFault, Space, keys};
 use millrace_runtime::{Call, Handle};
 use millrace_store::{KeyRange, Store, StoreError, each_row};
 use serde_json::value::RawValue;
@@ -18,8 +18,8 @@ use crate::builtin::faults;
 /// Each with the answer when it is reached.
 #[derive(Clone, Debug)]
 pub struct MemoryLimits {
-    /// Paths that hold a value: a new one is refused with 503. Whom a token lets in may use half of them in one namespace,
-    /// so that there is room for the others.
+    /// Paths that hold a value: a new one is refused with 503. The holder of a token may use half of them, over all
+    /// namespaces of the token together, so that there is room for the others.
     pub keys_max: usize,
     /// Of all paths and values together: what would go beyond it is refused with 503. Shared in the same way.
     pub bytes_max: usize,
@@ -89,6 +89,15 @@ impl Held {
     }
 }
 
+/// How much of the room whoever sets a value may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Share<'a> {
+    /// Administrators, the owner of the socket and capabilities look after all of it.
+    Whole,
+    /// Half of the room, over these namespaces together: those of a token.
+    Half(&'a Namespaces),
+}
+
 /// A change on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Write {
@@ -153,13 +162,13 @@ impl Shelf {
         Ok(self.value(at, path).cloned().unwrap_or_else(JsonText::null))
     }
 
-    /// To be committed, then settled. `shares`: whoever sets it gets at most half of the room for this namespace.
+    /// To be committed, then settled.
     pub(crate) fn set(
         &mut self,
         at: &Namespace,
         path: &str,
         value: &RawValue,
-        shares: bool,
+        share: Share<'_>,
     ) -> Result<Write, OsFault> {
         self.check(path)?;
         check_segments(path, path)?;
@@ -171,7 +180,7 @@ impl Shelf {
             return Err(OsFault::new(413, why));
         }
         let write = Write { namespace: at.clone(), path: path.to_owned(), value: Some(value) };
-        self.check_room(&write, shares)?;
+        self.check_room(&write, share)?;
         Ok(self.begun(write))
     }
 
@@ -303,18 +312,29 @@ impl Shelf {
         Ok(())
     }
 
-    fn check_room(&self, write: &Write, shares: bool) -> Result<(), OsFault> {
+    fn check_room(&self, write: &Write, share: Share<'_>) -> Result<(), OsFault> {
         let MemoryLimits { keys_max, bytes_max, .. } = self.limits;
         let old = self.value(&write.namespace, &write.path);
         let old = old.map(|old| write.path.len() + old.bytes().len());
         self.total.check("Memory", old, write.bytes(), Held { keys: keys_max, bytes: bytes_max })?;
-        if shares {
-            let held = self.by_namespace.get(&write.namespace).copied().unwrap_or_default();
-            let half = Held { keys: (keys_max / 2).max(1), bytes: bytes_max / 2 };
-            let of = format!("The share of namespace {} in Memory", write.namespace);
-            held.check(&of, old, write.bytes(), half)?;
-        }
-        Ok(())
+        let Share::Half(namespaces) = share else { return Ok(()) };
+        let half = Held { keys: (keys_max / 2).max(1), bytes: bytes_max / 2 };
+        let of = match namespaces.as_deref() {
+            None => "all namespaces".to_owned(),
+            Some([one]) => format!("namespace {one}"),
+            Some(_) => "the token's namespaces".to_owned(),
+        };
+        let of = format!("The share of {of} in Memory");
+        self.held_in(namespaces).check(&of, old, write.bytes(), half)
+    }
+
+    fn held_in(&self, namespaces: &Namespaces) -> Held {
+        let Some(names) = namespaces else { return self.total };
+        let each = names.iter().collect::<BTreeSet<_>>().into_iter();
+        each.filter_map(|name| self.by_namespace.get(name)).fold(Held::default(), |sum, held| Held {
+            keys: sum.keys + held.keys,
+            bytes: sum.bytes + held.bytes,
+        })
     }
 }
 
@@ -389,7 +409,7 @@ mod tests {
     }
 
     async fn set(shelf: &mut Shelf, path: &str, json: &str) -> Result<(), OsFault> {
-        let write = shelf.set(&Namespace::default(), path, &raw(json), false)?;
+        let write = shelf.set(&Namespace::default(), path, &raw(json), Share::Whole)?;
         let done = committed(write.hand_over(shelf.bus()).await).await;
         shelf.settle(write, done.is_ok());
         done
@@ -474,10 +494,10 @@ mod tests {
     async fn what_is_not_durable_is_not_shown_and_counts_all_the_same() {
         let bench = Bench::new();
         let mut shelf = bench.shelf(MemoryLimits { keys_max: 2, ..MemoryLimits::default() });
-        let first = shelf.set(&at(), "/a", &raw("1"), false).unwrap();
-        let second = shelf.set(&at(), "/a", &raw("2"), false).unwrap();
+        let first = shelf.set(&at(), "/a", &raw("1"), Share::Whole).unwrap();
+        let second = shelf.set(&at(), "/a", &raw("2"), Share::Whole).unwrap();
         assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), "null");
-        assert_eq!(shelf.set(&at(), "/b", &raw("1"), false).unwrap_err().code, 503);
+        assert_eq!(shelf.set(&at(), "/b", &raw("1"), Share::Whole).unwrap_err().code, 503);
         let gone = shelf.delete(&at(), "/a").unwrap().expect("something is on its way");
         for (write, then) in [(first, "1"), (second, "2"), (gone, "null")] {
             committed(write.hand_over(shelf.bus()).await).await.unwrap();
@@ -504,13 +524,13 @@ mod tests {
         // One name begins like the other, and a path looks like a name.
         let names = ["default", "default2", "d"].map(|name| Namespace::new(name).unwrap());
         for (value, name) in names.iter().enumerate() {
-            let write = shelf.set(name, "/a", &raw(&value.to_string()), false).unwrap();
+            let write = shelf.set(name, "/a", &raw(&value.to_string()), Share::Whole).unwrap();
             committed(write.hand_over(shelf.bus()).await).await.unwrap();
             shelf.settle(write, true);
         }
         set(&mut shelf, "/efault/a", "9").await.unwrap();
         assert_eq!(
-            shelf.set(&names[2], "/b", &raw("1"), false).unwrap_err().code,
+            shelf.set(&names[2], "/b", &raw("1"), Share::Whole).unwrap_err().code,
             503,
             "the bound is for all together"
         );
@@ -533,28 +553,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_namespace_gets_half_of_the_room_also_over_a_restart() {
+    async fn a_token_gets_half_of_the_room_over_all_its_namespaces_also_over_a_restart() {
         let bench = Bench::new();
         let limits = MemoryLimits { keys_max: 4, bytes_max: 100, ..MemoryLimits::default() };
-        let [eu, us] = ["eu", "us"].map(|name| Namespace::new(name).unwrap());
+        let [eu, us, asia] = ["eu", "us", "asia"].map(|name| Namespace::new(name).unwrap());
+        let of_eu: Namespaces = Some([eu.clone()].into());
+        // A name that stands twice in a token's entry counts once.
+        let of_both: Namespaces = Some([eu.clone(), us.clone(), eu.clone()].into());
         let mut shelf = bench.shelf(limits.clone());
         for path in ["/a", "/b"] {
-            let write = shelf.set(&eu, path, &raw("1"), true).unwrap();
+            let write = shelf.set(&eu, path, &raw("1"), Share::Half(&of_eu)).unwrap();
             committed(write.hand_over(shelf.bus()).await).await.unwrap();
             shelf.settle(write, true);
         }
         for mut shelf in [shelf, bench.shelf(limits.clone())] {
-            let fault = shelf.set(&eu, "/c", &raw("1"), true).unwrap_err();
+            let fault = shelf.set(&eu, "/c", &raw("1"), Share::Half(&of_eu)).unwrap_err();
             let full = "The share of namespace eu in Memory is full: it holds 2 paths, delete some";
             assert_eq!((fault.code, fault.message.as_str()), (503, full));
+            let fault = shelf.set(&us, "/c", &raw("1"), Share::Half(&of_both)).unwrap_err();
+            let full = "The share of the token's namespaces in Memory is full: it holds 2 paths, delete some";
+            assert_eq!((fault.code, fault.message.as_str()), (503, full));
+            let fault = shelf.set(&asia, "/c", &raw("1"), Share::Half(&None)).unwrap_err();
+            assert_eq!(fault.code, 503, "a token for all namespaces");
             let (fits, too_long) = (raw(&"1".repeat(45)), raw(&"1".repeat(46)));
-            assert_eq!(shelf.set(&eu, "/a", &too_long, true).unwrap_err().code, 503, "51 bytes of 50");
-            let write = shelf.set(&eu, "/a", &fits, true).unwrap();
+            let refused = shelf.set(&eu, "/a", &too_long, Share::Half(&of_eu)).unwrap_err();
+            assert_eq!(refused.code, 503, "51 bytes of 50");
+            let write = shelf.set(&eu, "/a", &fits, Share::Half(&of_both)).unwrap();
             shelf.settle(write, false);
-            // Others have the other half, and whom no token binds may use all of it.
-            let write = shelf.set(&us, "/c", &raw("1"), true).unwrap();
+            // Other tokens have the other half, and whom no token binds may use all of it.
+            let of_asia: Namespaces = Some([asia.clone()].into());
+            let write = shelf.set(&asia, "/c", &raw("1"), Share::Half(&of_asia)).unwrap();
             shelf.settle(write, false);
-            let write = shelf.set(&eu, "/c", &raw("1"), false).unwrap();
+            let write = shelf.set(&eu, "/c", &raw("1"), Share::Whole).unwrap();
             shelf.settle(write, false);
         }
     }

@@ -137,6 +137,18 @@ fn a_lock_that_is_removed_stops_its_server() {
     }
 }
 
+/// The first server does not look at its names within this test: the second one must be refused by the file itself.
+#[test]
+fn a_server_whose_lock_was_removed_keeps_a_second_one_out() {
+    let server = Server::with_log_and_env(&["--disk-interval-ms", "3600000"], &[]);
+    server.socket().publish("t", &json!(1));
+    fs::remove_file(path(&server, "test.db-locks/serve")).expect("a file");
+    let said = refused(&server);
+    assert!(said.contains(&format!("already served in process {}", server.pid())), "{said}");
+    server.socket().publish("t", &json!(2));
+    assert_eq!(stored(&server, "t").len(), 2);
+}
+
 /// The folder is gone as well: what the store holds cannot be saved there, and is not given up.
 #[test]
 fn what_cannot_be_saved_is_kept_open_and_the_server_is_not_ready() {
