@@ -49,7 +49,7 @@ pub struct TraceRecord {
     /// The code of an error.
     pub code: Option<u16>,
     /// The beginning of its data, as far as it is kept.
-    pub data: Box<str>,
+    pub data: String,
     /// Where whoever began this may act. `None`: everywhere, or it is not known: then it is for those who may, too.
     pub namespaces: Namespaces,
 }
@@ -158,9 +158,10 @@ impl Trace {
         namespaces: Namespaces,
         message: &OsMessage,
     ) -> &TraceRecord {
-        if self.ring.len() >= self.max.max(1) {
-            self.ring.pop_front();
-        }
+        // The oldest record's text makes room for the newest one's: no allocation per message once the ring is full.
+        let oldest = if self.ring.len() >= self.max.max(1) { self.ring.pop_front() } else { None };
+        let mut data = oldest.map(|oldest| oldest.data).unwrap_or_default();
+        self.copy_beginning(message, &mut data);
         let metadata = &message.metadata;
         self.ring.push_back(TraceRecord {
             number: self.next,
@@ -173,7 +174,7 @@ impl Trace {
             causation: metadata.causation.clone(),
             correlation: metadata.correlation.clone(),
             code: (message.kind == OsKind::Error).then(|| code_of(&message.data)).flatten(),
-            data: self.beginning(message),
+            data,
             namespaces,
         });
         self.next += 1;
@@ -181,20 +182,17 @@ impl Trace {
     }
 
     /// Copied, so that a record does not keep the whole message in memory.
-    fn beginning(&self, message: &OsMessage) -> Box<str> {
+    fn copy_beginning(&self, message: &OsMessage, into: &mut String) {
+        into.clear();
         let (ty, data) = (message.ty.as_str(), message.data.as_str());
         if self.data_bytes_max == 0 || is_secret(ty, data) {
-            return Box::default();
+            return;
         }
-        if data.len() <= self.data_bytes_max {
-            return data.into();
-        }
-        // With its exact size: a text that is shrunk to it is copied once more, and this is done for every message.
         let kept = &data[..data.floor_char_boundary(self.data_bytes_max)];
-        let mut beginning = String::with_capacity(kept.len() + CUT.len());
-        beginning.push_str(kept);
-        beginning.push_str(CUT);
-        beginning.into()
+        let cut = if kept.len() < data.len() { CUT } else { "" };
+        into.reserve_exact(kept.len() + cut.len());
+        into.push_str(kept);
+        into.push_str(cut);
     }
 
     /// Oldest first, at most `max` of those with a number above `after` that somebody who may act in `from` may see.
