@@ -58,8 +58,8 @@ impl SysLoop {
         if by_id != by_slot || by_slot != by_handle {
             return Err(Violation::WatchCounts { by_id, by_slot, by_handle });
         }
-        let polled = table.sources.iter().filter(|(_, source)| source.kind == SourceKind::Polled);
-        match polled.count() {
+        let is_polled = |kind| matches!(kind, SourceKind::Polled | SourceKind::Muted);
+        match table.sources.iter().filter(|(_, source)| is_polled(source.kind)).count() {
             counted if counted == table.polled => Ok(()),
             counted => Err(Violation::PolledCount { counted, known: table.polled }),
         }

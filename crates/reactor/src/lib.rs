@@ -46,7 +46,7 @@ pub use invariants::Violation;
 pub use limits::{LoopLimits, OUTPUT_BYTES_MIN};
 pub use messages::{Due, Event, PollReply, PollTimeout, Request, RequestError, TimerId, WatchId};
 pub use poll::polls_until_reported_max;
-pub use poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken};
+pub use poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken, Trigger};
 pub use readiness::{OsReadiness, Readiness};
 pub use scripted::{PollerCall, ScriptedPoller};
 pub use stream::{ANSWER_BYTES_MAX, Written};

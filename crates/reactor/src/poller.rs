@@ -24,6 +24,16 @@ pub enum Registration {
     Computed { now: Readiness },
 }
 
+/// When the operating system reports a handle again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// In every round, as long as it is ready.
+    Level,
+    /// Once after each change of its state (`EPOLLET`, `EV_CLEAR`). For a handle in a state that no watch asks for, which
+    /// would otherwise end every wait at once.
+    Edge,
+}
+
 /// The handle does not exist, is of a kind that cannot be watched, or the operating system refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the handle cannot be watched")]
@@ -31,7 +41,7 @@ pub struct NotWatchable;
 
 /// A loop registers a handle once, with everything that its watches on the handle ask for.
 pub trait Poller {
-    /// Begins to report a handle. Hup and error are reported whether `interest` has them or not.
+    /// Begins to report a handle, level-triggered. Hup and error are reported whether `interest` has them or not.
     ///
     /// # Errors
     ///
@@ -43,16 +53,18 @@ pub trait Poller {
         interest: Readiness,
     ) -> Result<Registration, NotWatchable>;
 
-    /// Replaces the interest of a registered handle.
+    /// Replaces the interest of a registered handle. The next round reports the handle if it is ready, whatever the
+    /// trigger. Handles of computed readiness are always told `Trigger::Level`.
     ///
     /// # Errors
     ///
-    /// [`NotWatchable`]; the interest is the one before then.
+    /// [`NotWatchable`]; the registration is the one before then.
     fn modify(
         &mut self,
         handle: HandleNumber,
         token: SourceToken,
         interest: Readiness,
+        trigger: Trigger,
     ) -> Result<(), NotWatchable>;
 
     /// Stops reporting a handle. Called while the handle is still open, or when it has just ended.

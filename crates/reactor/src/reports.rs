@@ -4,7 +4,7 @@
 use std::mem;
 
 use crate::handles::HandleNumber;
-use crate::poller::{Coverage, Poller, Report, SourceToken};
+use crate::poller::{Coverage, Poller, Report, SourceToken, Trigger};
 use crate::readiness::Readiness;
 use crate::slab::SlabKey;
 use crate::sources::SourceKind;
@@ -43,25 +43,22 @@ impl WatchTable {
         }
     }
 
-    /// Reports about sources that are gone, or that are no longer registered, are late and change nothing.
+    /// Reports about sources that are gone are late and change nothing.
     fn observe_one(&mut self, key: SlabKey, state: Readiness, poller: &mut impl Poller) {
         let Some(source) = self.sources.get_mut(key) else { return };
-        if source.kind != SourceKind::Polled {
+        if !matches!(source.kind, SourceKind::Polled | SourceKind::Muted) {
             return;
         }
         source.round = self.round;
         if !mem::replace(&mut source.is_listed, true) {
             self.reported.push(key);
         }
-        let unasked = state.reported_to(source.interest()).is_empty();
-        let endless = !(state & (Readiness::HUP | Readiness::ERROR)).is_empty();
-        if unasked && endless {
-            self.deregister(key, poller);
-            self.set_state(key, Readiness::NONE);
-            if let Some(source) = self.sources.get_mut(key) {
-                source.kind = SourceKind::Muted;
-            }
-            return;
+        let is_asked_for = !state.reported_to(source.interest()).is_empty();
+        let is_endless = !(state & (Readiness::HUP | Readiness::ERROR)).is_empty();
+        if is_asked_for {
+            self.change_trigger(key, Trigger::Level, poller);
+        } else if is_endless {
+            self.change_trigger(key, Trigger::Edge, poller);
         }
         self.set_state(key, state);
     }

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use crate::handles::HandleNumber;
-use crate::poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken};
+use crate::poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken, Trigger};
 use crate::readiness::Readiness;
 
 /// A call that the loop made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollerCall {
     Register { handle: HandleNumber, interest: Readiness },
-    Modify { handle: HandleNumber, interest: Readiness },
+    Modify { handle: HandleNumber, interest: Readiness, trigger: Trigger },
     Deregister { handle: HandleNumber },
 }
 
@@ -37,6 +37,9 @@ struct ScriptedHandle {
 struct ScriptedSource {
     handle: HandleNumber,
     interest: Readiness,
+    trigger: Trigger,
+    /// The state that the last round with this handle in it found.
+    last: Readiness,
 }
 
 impl ScriptedPoller {
@@ -67,7 +70,12 @@ impl ScriptedPoller {
 
     /// Returns what the handle is registered for; `None` if it is not.
     pub fn interest(&self, handle: HandleNumber) -> Option<Readiness> {
-        self.registered.values().find(|source| source.handle == handle).map(|source| source.interest)
+        self.source(handle).map(|source| source.interest)
+    }
+
+    /// Returns how the handle is triggered; `None` if it is not registered.
+    pub fn trigger(&self, handle: HandleNumber) -> Option<Trigger> {
+        self.source(handle).map(|source| source.trigger)
     }
 
     /// Returns the number of handles that are registered.
@@ -81,19 +89,30 @@ impl ScriptedPoller {
 
     /// Reports at most `reports_max` polled handles that are ready, beginning after the last one of the round before.
     pub fn round(&mut self, reports_max: usize) -> (Vec<Report>, Coverage) {
-        let after = self.next.take();
-        let from_next = self.registered.iter().filter(|(token, _)| Some(**token) >= after);
-        let before_next = self.registered.iter().filter(|(token, _)| Some(**token) < after);
-        let mut ready = from_next.chain(before_next).filter_map(|(token, source)| {
-            let handle = self.handles.get(&source.handle).filter(|handle| !handle.is_computed)?;
+        let first = self.next.take();
+        let handles = &self.handles;
+        let report = |(token, source): (&SourceToken, &mut ScriptedSource)| {
+            let handle = handles.get(&source.handle).filter(|handle| !handle.is_computed)?;
             let state = handle.state & (source.interest | Readiness::HUP | Readiness::ERROR);
-            (!state.is_empty()).then_some(Report { token: *token, state })
-        });
-        let reports: Vec<Report> = ready.by_ref().take(reports_max).collect();
-        let next = ready.next().map(|report| report.token);
-        let coverage = if next.is_some() { Coverage::Partial } else { Coverage::All };
-        self.next = next;
-        (reports, coverage)
+            let is_new = std::mem::replace(&mut source.last, state) != state;
+            let is_reported = !state.is_empty() && (is_new || source.trigger == Trigger::Level);
+            is_reported.then_some(Report { token: *token, state })
+        };
+        let mut ready: Vec<Report> = self.registered.iter_mut().filter_map(report).collect();
+        let before_first = ready.partition_point(|report| Some(report.token) < first);
+        ready.rotate_left(before_first);
+        let left_out = ready.split_off(ready.len().min(reports_max));
+        for report in &left_out {
+            // An edge that did not fit is reported by the next round.
+            self.registered.entry(report.token).and_modify(|source| source.last = Readiness::NONE);
+        }
+        self.next = left_out.first().map(|report| report.token);
+        let coverage = if left_out.is_empty() { Coverage::All } else { Coverage::Partial };
+        (ready, coverage)
+    }
+
+    fn source(&self, handle: HandleNumber) -> Option<&ScriptedSource> {
+        self.registered.values().find(|source| source.handle == handle)
     }
 }
 
@@ -105,7 +124,8 @@ impl Poller for ScriptedPoller {
         interest: Readiness,
     ) -> Result<Registration, NotWatchable> {
         let entry = self.handles.get(&handle).filter(|_| !self.is_failing).ok_or(NotWatchable)?;
-        self.registered.insert(token, ScriptedSource { handle, interest });
+        let source = ScriptedSource { handle, interest, trigger: Trigger::Level, last: Readiness::NONE };
+        self.registered.insert(token, source);
         self.calls.push(PollerCall::Register { handle, interest });
         Ok(match entry.is_computed {
             true => Registration::Computed { now: entry.state },
@@ -118,10 +138,11 @@ impl Poller for ScriptedPoller {
         handle: HandleNumber,
         token: SourceToken,
         interest: Readiness,
+        trigger: Trigger,
     ) -> Result<(), NotWatchable> {
         let source = self.registered.get_mut(&token).filter(|_| !self.is_failing).ok_or(NotWatchable)?;
-        source.interest = interest;
-        self.calls.push(PollerCall::Modify { handle, interest });
+        *source = ScriptedSource { handle, interest, trigger, last: Readiness::NONE };
+        self.calls.push(PollerCall::Modify { handle, interest, trigger });
         Ok(())
     }
 

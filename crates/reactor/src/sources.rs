@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::handles::HandleNumber;
-use crate::poller::{NotWatchable, Poller, Registration, SourceToken};
+use crate::poller::{NotWatchable, Poller, Registration, SourceToken, Trigger};
 use crate::readiness::Readiness;
 use crate::slab::SlabKey;
 use crate::watches::WatchTable;
@@ -26,8 +26,8 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceKind {
     Polled,
-    /// Polled, but not registered: the handle is in a state (hup, error) that no watch asks for and that the operating
-    /// system would report without end. Registered again when the interest changes.
+    /// Polled, but edge-triggered: the handle is in a state (hup, error) that no watch asks for and that the operating
+    /// system would report without end. Level-triggered again when the handle or the interest changes.
     Muted,
     Computed,
     /// The handle has ended. Its watches stay until UNWATCH and report nothing.
@@ -38,8 +38,8 @@ impl Source {
     fn new(handle: HandleNumber) -> Source {
         Source {
             handle,
-            // Until the poller has said what it is.
-            kind: SourceKind::Muted,
+            // Until the poller has taken the handle.
+            kind: SourceKind::Ended,
             state: Readiness::NONE,
             round: 0,
             is_listed: false,
@@ -98,16 +98,29 @@ impl WatchTable {
         interest: Readiness,
         poller: &mut impl Poller,
     ) -> Result<(), NotWatchable> {
-        let Some(source) = self.sources.get(key) else { return Ok(()) };
-        let (handle, token) = (source.handle, SourceToken::of(key));
-        match source.kind {
-            SourceKind::Polled | SourceKind::Computed => poller.modify(handle, token, interest),
-            SourceKind::Muted => {
-                let registration = poller.register(handle, token, interest)?;
-                self.registered(key, registration);
-                Ok(())
-            }
-            SourceKind::Ended => Ok(()),
+        let Some(source) = self.sources.get_mut(key) else { return Ok(()) };
+        if source.kind == SourceKind::Ended {
+            return Ok(());
+        }
+        poller.modify(source.handle, SourceToken::of(key), interest, Trigger::Level)?;
+        if source.kind == SourceKind::Muted {
+            source.kind = SourceKind::Polled;
+        }
+        Ok(())
+    }
+
+    /// Has a polled source reported only when its state changes, or again in every round. A poller that refuses leaves it
+    /// as it was.
+    pub(crate) fn change_trigger(&mut self, key: SlabKey, trigger: Trigger, poller: &mut impl Poller) {
+        let Some(source) = self.sources.get_mut(key) else { return };
+        let kind = match trigger {
+            Trigger::Level => SourceKind::Polled,
+            Trigger::Edge => SourceKind::Muted,
+        };
+        if source.kind != kind
+            && poller.modify(source.handle, SourceToken::of(key), source.interest(), trigger).is_ok()
+        {
+            source.kind = kind;
         }
     }
 
@@ -131,9 +144,9 @@ impl WatchTable {
     pub(crate) fn deregister(&mut self, key: SlabKey, poller: &mut impl Poller) {
         let Some(source) = self.sources.get(key) else { return };
         match source.kind {
-            SourceKind::Polled => self.polled -= 1,
+            SourceKind::Polled | SourceKind::Muted => self.polled -= 1,
             SourceKind::Computed => {}
-            SourceKind::Muted | SourceKind::Ended => return,
+            SourceKind::Ended => return,
         }
         poller.deregister(source.handle, SourceToken::of(key));
     }

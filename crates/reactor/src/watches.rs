@@ -36,7 +36,7 @@ pub(crate) struct WatchTable {
     /// Polled sources that were reported since the last round with [`crate::Coverage::All`]. Sources that are gone since
     /// are passed over.
     pub(crate) reported: Vec<SlabKey>,
-    /// Sources of [`SourceKind::Polled`].
+    /// Sources that the operating system polls.
     pub(crate) polled: usize,
     /// Watches that a report or a delivery looked at: the work that readiness causes.
     pub(crate) examined: u64,

@@ -1,11 +1,12 @@
 //! The frame format: layout to the byte, partial and glued frames, lengths that lie, the queue of replies.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 
 use millrace_reactor::zcl1::{
-    BadErrorPayload, ERROR_TEXT_BYTES_MAX, ErrorPayload, FRAME_BYTES_MAX, FieldError, FieldReader, FieldWriter,
-    Frame, FrameClass, FrameError, FrameQueue, FrameReader, HEADER_BYTES, Header, HeaderFault, NotAFrame,
-    QueueFull,
+    BadErrorPayload, ERROR_TEXT_BYTES_MAX, ErrorPayload, FRAME_BYTES_MAX, FieldError, FieldReader,
+    FieldWriter, Frame, FrameClass, FrameError, FrameQueue, FrameReader, HEADER_BYTES, Header, HeaderFault,
+    NotAFrame, QueueFull,
 };
 use proptest::prelude::*;
 
@@ -228,7 +229,7 @@ fn a_full_queue_takes_no_frame_and_loses_none() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_decode_to_a_value_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {

@@ -1,4 +1,5 @@
 //! The handle table: numbers, bounds, and when a number is used again.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 
@@ -78,7 +79,11 @@ fn a_full_table_refuses_and_recovers() {
     assert_eq!(table.open("c", never), Err(HandlesFull { open: 2 }));
     table.close(first);
     assert!(table.open("c", never).is_ok());
-    assert_eq!(self::table(8, 10).open("a", |_| true), Err(HandlesFull { open: 0 }), "every number is watched");
+    assert_eq!(
+        self::table(8, 10).open("a", |_| true),
+        Err(HandlesFull { open: 0 }),
+        "every number is watched"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! The messages of `sys/loop` to the byte.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 
@@ -31,11 +32,7 @@ fn every_request_has_its_documented_payload() {
         3,
         b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0",
     );
-    check(
-        arm(1, Due::After(2), 0),
-        3,
-        b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0",
-    );
+    check(arm(1, Due::After(2), 0), 3, b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0");
     check(cancel(9), 4, b"\x09\0\0\0\0\0\0\0");
     check(poll(8, PollTimeout::Ms(5)), 5, b"\x08\0\0\0\x05\0\0\0");
     check(poll(8, PollTimeout::Forever), 5, b"\x08\0\0\0\xff\xff\xff\xff");
@@ -162,7 +159,8 @@ fn hup_means_that_both_directions_are_closed() {
     assert_eq!(state(true, false), Readiness::READABLE, "FIN: a read returns 0");
     assert_eq!(state(false, true), Readiness::NONE);
     assert_eq!(state(true, true), Readiness::READABLE | Readiness::HUP);
-    let all = OsReadiness { readable: true, writable: true, read_closed: true, write_closed: true, error: true };
+    let all =
+        OsReadiness { readable: true, writable: true, read_closed: true, write_closed: true, error: true };
     assert_eq!(Readiness::from(all), Readiness::ALL, "RST, and a refused connection");
     assert_eq!(Readiness::from(OsReadiness::default()), Readiness::NONE);
 }

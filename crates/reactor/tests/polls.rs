@@ -1,4 +1,5 @@
 //! POLL: timeouts, `max_events`, the flag `more`, room for the answer, what freshness means.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 
@@ -183,7 +184,8 @@ fn after_a_partial_round_nothing_is_forgotten() {
 
 #[test]
 fn a_poll_whose_answer_has_no_room_is_refused_before_it_executes() {
-    let mut harness = Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
+    let mut harness =
+        Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
     harness.arm(1, Due::After(0), 0).unwrap();
     harness.advance_ns(1);
     let filler = arm(2, Due::After(1000 * MS), 0).frame(9);
@@ -200,7 +202,8 @@ fn a_poll_whose_answer_has_no_room_is_refused_before_it_executes() {
 
 #[test]
 fn a_poll_with_little_room_returns_fewer_events_and_says_more() {
-    let mut harness = Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
+    let mut harness =
+        Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
     for id in 1..=100 {
         harness.arm(id, Due::After(0), 0).unwrap();
     }
@@ -211,11 +214,12 @@ fn a_poll_with_little_room_returns_fewer_events_and_says_more() {
 
 #[test]
 fn a_write_of_several_requests_is_consumed_as_far_as_answers_have_room() {
-    let mut harness = Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
+    let mut harness =
+        Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
     let one = arm(1, Due::After(MS), 0).frame(1);
     let all = one.repeat(100);
     let consumed = harness.write(&all).unwrap();
-    assert!(consumed < all.len() && consumed % one.len() == 0, "{consumed}: whole requests");
+    assert!(consumed < all.len() && consumed.is_multiple_of(one.len()), "{consumed}: whole requests");
     assert_eq!(harness.write(&all[consumed..]), Err(ErrorCode::Again), "nothing of it");
     assert_eq!(harness.read_all().len(), consumed / one.len());
     assert_eq!(harness.write(&all[consumed..consumed + one.len()]), Ok(one.len()));

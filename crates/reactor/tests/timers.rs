@@ -1,4 +1,5 @@
 //! Timers: one-shot and repeating, absolute and relative, never early, without drift.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 

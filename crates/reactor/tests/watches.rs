@@ -1,9 +1,10 @@
 //! Watches: what is reported, when, and what is refused.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 
 use harness::{ERROR, HUP, Harness, NONE, READABLE, WRITABLE, failed, handle, ids, ready};
-use millrace_reactor::{LoopLimits, PollTimeout, PollerCall, Readiness};
+use millrace_reactor::{LoopLimits, PollTimeout, PollerCall, Readiness, Trigger};
 
 const FAILED: &str = "watch failed";
 
@@ -63,15 +64,15 @@ fn a_handle_is_registered_once_with_what_its_watches_ask_for() {
         harness.poller.calls,
         [
             PollerCall::Register { handle, interest: READABLE },
-            PollerCall::Modify { handle, interest: READABLE | WRITABLE },
-            PollerCall::Modify { handle, interest: READABLE },
+            PollerCall::Modify { handle, interest: READABLE | WRITABLE, trigger: Trigger::Level },
+            PollerCall::Modify { handle, interest: READABLE, trigger: Trigger::Level },
             PollerCall::Deregister { handle },
         ]
     );
 }
 
 #[test]
-fn a_watch_id_is_unique_and_not_zero() {
+fn a_watch_id_is_unique() {
     let mut harness = Harness::new();
     harness.polled(4, READABLE);
     harness.polled(5, READABLE);
@@ -193,7 +194,11 @@ fn hup_counts_as_readable_and_error_as_both() {
             add(&mut harness, 4, state);
             harness.watch(1, 4, interest).unwrap();
             let expected = if expected.is_empty() { vec![] } else { vec![ready(1, 4, expected)] };
-            assert_eq!(harness.poll(8).events, expected, "{state:?} to {interest:?}, computed: {is_computed}");
+            assert_eq!(
+                harness.poll(8).events,
+                expected,
+                "{state:?} to {interest:?}, computed: {is_computed}"
+            );
         }
     }
 }
@@ -206,11 +211,24 @@ fn a_state_that_nobody_asked_for_neither_ends_a_poll_nor_spins() {
     let before = harness.now;
     assert_eq!(harness.poll_for(8, PollTimeout::Ms(50)).events, [], "not before its timeout");
     assert_eq!(harness.now, before.after_ms(50));
-    assert_eq!(harness.poller.interest(handle(4)), None, "the poller is not asked again");
+    assert_eq!(
+        harness.poller.trigger(handle(4)),
+        Some(Trigger::Edge),
+        "the poller does not wake for it again"
+    );
+    let (mut rounds, _) = harness.poller.round(8);
+    assert_eq!(rounds.len(), 0);
     harness.watch(2, 4, READABLE).unwrap();
-    assert_eq!(harness.poll(8).events, [ready(2, 4, READABLE)], "until somebody asks for it");
+    assert_eq!(harness.poll(8).events, [ready(2, 4, READABLE)], "until a watch asks for it");
+    assert_eq!(harness.poller.trigger(handle(4)), Some(Trigger::Level));
     harness.unwatch(2).unwrap();
     assert_eq!(harness.poll(8).events, []);
+    harness.set(4, WRITABLE);
+    for _ in 0..3 {
+        assert_eq!(harness.poll(8).events, [ready(1, 4, WRITABLE)], "or the handle changes");
+    }
+    (rounds, _) = harness.poller.round(8);
+    assert_eq!(rounds.len(), 1);
     harness.unwatch(1).unwrap();
     assert_eq!(harness.poller.len(), 0);
 }
