@@ -58,7 +58,7 @@ impl SysLoop {
         if by_id != by_slot || by_slot != by_handle {
             return Err(Violation::WatchCounts { by_id, by_slot, by_handle });
         }
-        let is_polled = |kind| matches!(kind, SourceKind::Polled | SourceKind::Muted);
+        let is_polled = |kind| matches!(kind, SourceKind::Polled | SourceKind::EdgePolled);
         match table.sources.iter().filter(|(_, source)| is_polled(source.kind)).count() {
             counted if counted == table.polled => Ok(()),
             counted => Err(Violation::PolledCount { counted, known: table.polled }),

@@ -10,8 +10,8 @@ use crate::handles::HandleNumber;
 use crate::readiness::Readiness;
 use crate::slab::SlabKey;
 
-/// Names one registration of a handle. Never reused, so a late report about a handle that is no longer watched is
-/// recognised and dropped. Fits the 64-bit keys of epoll and kqueue.
+/// Names one registration of a handle. Each has its own token (a slot's 2^32 registrations apart), so a late report about
+/// a handle that is no longer watched is recognised and dropped. Fits the 64-bit keys of epoll and kqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceToken(pub u64);
 

@@ -46,7 +46,7 @@ impl WatchTable {
     /// Reports about sources that are gone are late and change nothing.
     fn observe_one(&mut self, key: SlabKey, state: Readiness, poller: &mut impl Poller) {
         let Some(source) = self.sources.get_mut(key) else { return };
-        if !matches!(source.kind, SourceKind::Polled | SourceKind::Muted) {
+        if !matches!(source.kind, SourceKind::Polled | SourceKind::EdgePolled) {
             return;
         }
         source.round = self.round;

@@ -28,7 +28,7 @@ pub(crate) enum SourceKind {
     Polled,
     /// Polled, but edge-triggered: the handle is in a state (hup, error) that no watch asks for and that the operating
     /// system would report without end. Level-triggered again when the handle or the interest changes.
-    Muted,
+    EdgePolled,
     Computed,
     /// The handle has ended. Its watches stay until UNWATCH and report nothing.
     Ended,
@@ -103,7 +103,7 @@ impl WatchTable {
             return Ok(());
         }
         poller.modify(source.handle, SourceToken::of(key), interest, Trigger::Level)?;
-        if source.kind == SourceKind::Muted {
+        if source.kind == SourceKind::EdgePolled {
             source.kind = SourceKind::Polled;
         }
         Ok(())
@@ -115,7 +115,7 @@ impl WatchTable {
         let Some(source) = self.sources.get_mut(key) else { return };
         let kind = match trigger {
             Trigger::Level => SourceKind::Polled,
-            Trigger::Edge => SourceKind::Muted,
+            Trigger::Edge => SourceKind::EdgePolled,
         };
         if source.kind != kind
             && poller.modify(source.handle, SourceToken::of(key), source.interest(), trigger).is_ok()
@@ -144,7 +144,7 @@ impl WatchTable {
     pub(crate) fn deregister(&mut self, key: SlabKey, poller: &mut impl Poller) {
         let Some(source) = self.sources.get(key) else { return };
         match source.kind {
-            SourceKind::Polled | SourceKind::Muted => self.polled -= 1,
+            SourceKind::Polled | SourceKind::EdgePolled => self.polled -= 1,
             SourceKind::Computed => {}
             SourceKind::Ended => return,
         }

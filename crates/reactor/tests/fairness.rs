@@ -12,7 +12,7 @@ const THOUSAND: u32 = 1000;
 const FEWER: u32 = 200;
 
 /// Watches that are always ready, on polled handles, on handles with computed readiness, or all on one handle.
-fn crowd(kind: &str, watches: u32) -> Harness {
+fn ready_watches(kind: &str, watches: u32) -> Harness {
     let mut harness = Harness::new();
     harness.checks_invariants = false;
     for number in 10..10 + watches {
@@ -64,7 +64,7 @@ impl LastSeen {
 #[test]
 fn a_repeating_timer_is_delivered_in_every_due_poll_beside_a_thousand_ready_watches() {
     for kind in ["polled", "computed", "one handle"] {
-        let mut harness = crowd(kind, THOUSAND);
+        let mut harness = ready_watches(kind, THOUSAND);
         harness.arm(1, Due::After(10 * MS), 10 * MS).unwrap();
         let bound = polls_until_reported_max(THOUSAND as usize, 8);
         let mut seen = LastSeen::default();
@@ -85,7 +85,7 @@ fn a_repeating_timer_is_delivered_in_every_due_poll_beside_a_thousand_ready_watc
 #[test]
 fn every_watch_is_reported_within_the_bound_whatever_timers_are_due() {
     for (max_events, timers) in [(1, 1), (1, 50), (2, 50), (3, 50), (8, 3), (8, 50), (64, 500)] {
-        let mut harness = crowd("polled", FEWER);
+        let mut harness = ready_watches("polled", FEWER);
         for id in 1..=timers {
             harness.arm(id, Due::After(0), 1).unwrap();
         }
@@ -103,7 +103,7 @@ fn every_watch_is_reported_within_the_bound_whatever_timers_are_due() {
 #[test]
 fn every_due_timer_is_delivered_within_a_bound_whatever_watches_are_ready() {
     for (max_events, timers) in [(1_u32, 40_u64), (2, 40), (8, 40), (9, 100)] {
-        let mut harness = crowd("computed", FEWER);
+        let mut harness = ready_watches("computed", FEWER);
         for id in 1..=timers {
             harness.arm(id, Due::After(0), 1).unwrap();
         }
@@ -128,7 +128,7 @@ fn every_due_timer_is_delivered_within_a_bound_whatever_watches_are_ready() {
 
 #[test]
 fn slots_that_one_side_does_not_need_go_to_the_other() {
-    let mut harness = crowd("computed", FEWER);
+    let mut harness = ready_watches("computed", FEWER);
     harness.arm(1, Due::After(0), 0).unwrap();
     let reply = harness.poll(100);
     let timers = reply.events.iter().filter(|event| matches!(event, Event::Timer { .. })).count();
@@ -147,7 +147,7 @@ fn slots_that_one_side_does_not_need_go_to_the_other() {
 
 #[test]
 fn a_timer_takes_the_single_slot_first_and_a_watch_the_next() {
-    let mut harness = crowd("computed", FEWER);
+    let mut harness = ready_watches("computed", FEWER);
     harness.arm(1, Due::After(0), 1).unwrap();
     let kinds: Vec<bool> = (0..6)
         .map(|_| {

@@ -206,6 +206,38 @@ fn a_wrong_magic_is_invalid_and_empties_the_input() {
 }
 
 #[test]
+fn a_magic_that_turns_out_wrong_in_a_later_write_is_forgotten_too() {
+    let mut harness = open();
+    assert_eq!(harness.write(b"ZC"), Ok(2));
+    assert_eq!(harness.write(b"xx"), Err(ErrorCode::Invalid));
+    assert_eq!(harness.sys_loop.gauges().input_bytes, 0);
+    assert_eq!(harness.write(&poll(1, PollTimeout::Ms(0)).frame(7)), Ok(32));
+    assert_eq!(replies(&mut harness), [(5, 7, String::new())]);
+}
+
+#[test]
+fn a_payload_that_looks_like_a_request_is_still_a_payload() {
+    // A timer whose payload is the header of a POLL and, as flags, the 1 of `max_events`; the magic of the next request
+    // would be the timeout.
+    let poll_header = poll(1, PollTimeout::Ms(0)).frame(0)[..24].to_vec();
+    let payload = [poll_header.as_slice(), &[1, 0, 0, 0]].concat();
+    let header = Frame::encode(Header::request(3, 8), &payload).unwrap()[..24].to_vec();
+    let next = poll(1, PollTimeout::Ms(0)).frame(9);
+    let mut harness = open();
+    assert_eq!(harness.write(&header), Ok(24));
+    assert_eq!(harness.write(&[payload.as_slice(), &next].concat()), Ok(60));
+    assert_eq!(replies(&mut harness), [(3, 8, String::new()), (5, 9, String::new())]);
+
+    // A frame of an unknown op whose whole payload is a request.
+    let inner = cancel(1).frame(10);
+    let outer = bad_frame(Header::request(6, 11), &inner);
+    assert_eq!(harness.write(&outer[..24]), Ok(24));
+    assert_eq!(harness.write(&outer[24..]), Ok(32));
+    assert_eq!(replies(&mut harness), [(6, 11, "unknown op".to_owned())]);
+    assert_eq!(harness.cancel(1), Ok(()), "the request inside was not executed");
+}
+
+#[test]
 fn an_absurd_length_is_out_of_bounds_and_empties_the_input() {
     for payload_bytes in [65_513, 0x10000, 0x7fff_ffff, u32::MAX] {
         for op in [1, 5, 6] {

@@ -248,7 +248,7 @@ fn every_recorded_frame_decodes_and_encodes_to_the_same_bytes() {
 }
 
 #[test]
-fn no_step_of_the_replayed_sessions_is_left_out() {
+fn no_session_is_left_out() {
     let replayed: BTreeSet<&str> = [
         "loop-errors",
         "loop-timers",
