@@ -1,0 +1,54 @@
+//! The engine of `sys/loop`: one wait for everything that a guest of zABI 2.5 waits for.
+//!
+//! A guest opens a loop, watches handles, arms timers, and blocks in one place, POLL. This crate holds the bookkeeping:
+//! the frames of the protocol ([`zcl1`], [`messages`]), the handle table ([`HandleTable`]), watches, timers, and which
+//! events a POLL reports ([`SysLoop`]).
+//!
+//! The engine does not ask the operating system anything and never waits. It has no clock, socket, file, thread or
+//! randomness: it is told the time in nanoseconds, and it is told which handles are ready. It asks its surroundings for
+//! reports about a handle through one small port, [`Poller`].
+//!
+//! Start with [`SysLoop`]. The loop of a shell, for one `zi_write` of the guest:
+//!
+//! 1. [`SysLoop::write`] executes the requests in the bytes. It returns what `zi_write` returns, or [`Written::Waiting`].
+//! 2. While a POLL waits: ask the operating system what is ready, but not beyond [`SysLoop::next_deadline`]; hand the
+//!    findings to [`SysLoop::observe`] (and states that capabilities compute to [`SysLoop::set_readiness`]); call
+//!    [`SysLoop::resume`] with the time and the same bytes.
+//! 3. [`SysLoop::read`] gives the guest its replies, one frame per `zi_read`.
+
+pub mod messages;
+pub mod zcl1;
+
+mod counters;
+mod error_code;
+mod handles;
+mod invariants;
+mod limits;
+mod poll;
+mod poller;
+mod readiness;
+mod ready;
+mod reports;
+mod resync;
+mod scripted;
+mod slab;
+mod sources;
+mod stream;
+mod sys_loop;
+mod time;
+mod timers;
+mod watches;
+
+pub use counters::{Counters, Gauges};
+pub use error_code::ErrorCode;
+pub use handles::{FIRST_HANDLE, HandleLimits, HandleNumber, HandleTable, HandlesFull};
+pub use invariants::Violation;
+pub use limits::{LoopLimits, OUTPUT_BYTES_MIN};
+pub use messages::{Due, Event, PollReply, PollTimeout, Request, RequestError, TimerId, WatchId};
+pub use poll::polls_until_reported_max;
+pub use poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken, Trigger};
+pub use readiness::{OsReadiness, Readiness};
+pub use scripted::{PollerCall, ScriptedPoller};
+pub use stream::{ANSWER_BYTES_MAX, Written};
+pub use sys_loop::SysLoop;
+pub use time::{MS, MonoNs};

@@ -1,0 +1,44 @@
+//! Every bound of a loop, with its default and the answer when it is reached.
+
+use crate::zcl1::{FRAME_BYTES_MAX, HEADER_BYTES};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoopLimits {
+    /// Watches installed at once: [`crate::RequestError::TooManyWatches`].
+    pub watches_max: usize,
+    /// Timers armed at once: [`crate::RequestError::TooManyTimers`]. Arming a timer again needs no room.
+    pub timers_max: usize,
+    /// Bytes of one write: [`crate::ErrorCode::Bounds`], and nothing of it is consumed.
+    pub write_bytes_max: usize,
+    /// Bytes of replies that wait to be read; at least [`OUTPUT_BYTES_MIN`]: [`crate::ErrorCode::Again`] before the
+    /// request is executed. A POLL with less room than it may fill returns fewer events.
+    pub output_bytes_max: usize,
+    /// Bytes of one frame, header included: [`crate::ErrorCode::Bounds`], and the input is dropped. Replies keep to
+    /// this bound too: a POLL returns at most 2046 events with the default.
+    pub frame_bytes_max: usize,
+}
+
+/// A loop with less room for replies could answer only one request at a time with only a few events.
+pub const OUTPUT_BYTES_MIN: usize = 1024;
+
+impl LoopLimits {
+    pub(crate) fn normalised(mut self) -> LoopLimits {
+        self.frame_bytes_max = self.frame_bytes_max.clamp(HEADER_BYTES + OUTPUT_BYTES_MIN, FRAME_BYTES_MAX);
+        self.output_bytes_max = self.output_bytes_max.max(OUTPUT_BYTES_MIN);
+        // Slots are 32 bits wide.
+        self.watches_max = self.watches_max.min(u32::MAX as usize);
+        self
+    }
+}
+
+impl Default for LoopLimits {
+    fn default() -> Self {
+        LoopLimits {
+            watches_max: 1 << 17,
+            timers_max: 1 << 17,
+            write_bytes_max: FRAME_BYTES_MAX,
+            output_bytes_max: FRAME_BYTES_MAX,
+            frame_bytes_max: FRAME_BYTES_MAX,
+        }
+    }
+}

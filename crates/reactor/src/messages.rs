@@ -1,0 +1,10 @@
+//! The messages of `sys/loop@v1`: typed requests, replies and events, and their payloads to the byte.
+
+mod error;
+mod reply;
+mod request;
+
+pub use error::{ERROR_TRACE, RequestError};
+pub use reply::{BadPollReply, EVENT_BYTES, Event, POLL_REPLY_HEAD_BYTES, PollReply};
+pub use request::{Due, OP_POLL, OP_TIMER_ARM, OP_TIMER_CANCEL, OP_UNWATCH, OP_WATCH, PollTimeout, Request};
+pub use request::{TimerId, WatchId};

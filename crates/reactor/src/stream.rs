@@ -1,0 +1,175 @@
+//! The loop's handle as a stream: `zi_write` brings requests, `zi_read` takes replies.
+
+use crate::error_code::ErrorCode;
+use crate::messages::{Request, RequestError};
+use crate::poller::Poller;
+use crate::resync;
+use crate::sys_loop::SysLoop;
+use crate::time::MonoNs;
+use crate::zcl1::{Header, NotAFrame};
+
+/// Room that a request needs in the queue of replies before it is executed: the longest error frame, and a reply of POLL
+/// with one event, are not longer.
+pub const ANSWER_BYTES_MAX: usize = 96;
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// `zi_write` returns this: the number of bytes consumed, or the error. Fewer bytes than were given means that the
+    /// next request has no room for its answer.
+    Returned(Result<usize, ErrorCode>),
+    /// A POLL waits. The shell asks the poller, but not beyond [`SysLoop::next_deadline`], tells what is ready, and calls
+    /// [`SysLoop::resume`].
+    Waiting,
+}
+
+/// What became of the next bytes of a write.
+enum Step {
+    Consumed(usize),
+    NoRoom,
+    NotAFrame(ErrorCode),
+}
+
+impl SysLoop {
+    /// The guest writes to the handle. Requests are executed in order, each once its last byte is there.
+    ///
+    /// Bytes that are not a frame drop the input that is buffered: [`ErrorCode::Invalid`] for a wrong magic,
+    /// [`ErrorCode::Bounds`] for a length above the limit. Requests before them have been executed.
+    /// [`ErrorCode::Again`]: the answer of the first request has no room, nothing is consumed; read, then write again.
+    pub fn write(&mut self, now: MonoNs, input: &[u8], poller: &mut impl Poller) -> Written {
+        self.see(now);
+        if self.open_poll.is_some() {
+            return self.refuse_write();
+        }
+        if input.len() > self.limits.write_bytes_max {
+            return Written::Returned(Err(ErrorCode::Bounds));
+        }
+        self.consumed = 0;
+        if resync::starts_over(&self.reader, input) && !self.abandon_frame() {
+            return self.refuse_write();
+        }
+        self.consume(input, poller)
+    }
+
+    /// Goes on with a write that is [`Written::Waiting`]; `input` is that of the write.
+    pub fn resume(&mut self, now: MonoNs, input: &[u8], poller: &mut impl Poller) -> Written {
+        self.see(now);
+        match self.try_answer_poll() {
+            true => self.consume(input, poller),
+            false => Written::Waiting,
+        }
+    }
+
+    /// The guest reads from the handle: copies bytes of at most one reply and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Again`] if no reply waits.
+    pub fn read(&mut self, to: &mut [u8]) -> Result<usize, ErrorCode> {
+        if to.is_empty() {
+            return Ok(0);
+        }
+        self.output.read(to).ok_or(ErrorCode::Again)
+    }
+
+    /// Whether a read would return a reply.
+    pub fn is_readable(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    fn consume(&mut self, input: &[u8], poller: &mut impl Poller) -> Written {
+        loop {
+            let rest = input.get(self.consumed..).unwrap_or_default();
+            if rest.is_empty() {
+                return Written::Returned(Ok(self.consumed));
+            }
+            match self.step(rest, poller) {
+                Step::Consumed(bytes) => self.consumed += bytes,
+                Step::NoRoom if self.consumed > 0 => return Written::Returned(Ok(self.consumed)),
+                Step::NoRoom => return self.refuse_write(),
+                Step::NotAFrame(code) => {
+                    self.reader.clear();
+                    self.counters.malformed_writes += 1;
+                    return Written::Returned(Err(code));
+                }
+            }
+            if self.open_poll.is_some() && !self.answer_poll_at_once() {
+                return Written::Waiting;
+            }
+        }
+    }
+
+    /// A POLL looks at polled handles before it is answered, even if other events are pending: it must not report what
+    /// is no longer so. Without polled handles nobody needs to be asked.
+    fn answer_poll_at_once(&mut self) -> bool {
+        self.watches.polled == 0 && self.try_answer_poll()
+    }
+
+    /// Consumes bytes up to the end of the next frame, and answers it. `input` is not empty.
+    fn step(&mut self, input: &[u8], poller: &mut impl Poller) -> Step {
+        if self.reader.discard_bytes() > 0 {
+            return Step::Consumed(self.reader.discard(input));
+        }
+        let header = match self.reader.header(input) {
+            Ok(Some(header)) => header,
+            Ok(None) => return self.hold(input),
+            Err(NotAFrame::BadMagic) => return Step::NotAFrame(ErrorCode::Invalid),
+            Err(NotAFrame::TooLong { .. }) => return Step::NotAFrame(ErrorCode::Bounds),
+        };
+        let checked = check(&header);
+        let end = self.reader.bytes_to_finish(&header);
+        // An unknown op may have a payload of any length; the others are refused as soon as their header is known.
+        if input.len() < end && matches!(checked, Ok(()) | Err(RequestError::UnknownOp)) {
+            return self.hold(input);
+        }
+        if self.output.room() < ANSWER_BYTES_MAX {
+            return Step::NoRoom;
+        }
+        if let Err(error) = checked {
+            self.reader.refuse(&header);
+            self.reply_error(header.op, header.rid, error);
+            return Step::Consumed(self.reader.discard(input));
+        }
+        let request = self.reader.finish(&input[..end], |payload| Request::decode(header.op, payload));
+        match request {
+            Ok(request) => self.execute(header.rid, request, poller),
+            Err(error) => self.reply_error(header.op, header.rid, error),
+        }
+        Step::Consumed(end)
+    }
+
+    fn hold(&mut self, input: &[u8]) -> Step {
+        self.reader.hold(input);
+        Step::Consumed(input.len())
+    }
+
+    /// Drops a frame that will not be completed and answers it, unless that was done when it was refused. Returns false
+    /// if the answer has no room.
+    fn abandon_frame(&mut self) -> bool {
+        if self.reader.discard_bytes() == 0 {
+            if self.output.room() < ANSWER_BYTES_MAX {
+                return false;
+            }
+            let (op, rid) = resync::op_and_rid(self.reader.held());
+            self.reply_error(op, rid, RequestError::Truncated);
+        }
+        self.reader.clear();
+        true
+    }
+
+    fn refuse_write(&mut self) -> Written {
+        self.counters.refused_writes += 1;
+        Written::Returned(Err(ErrorCode::Again))
+    }
+
+    /// Callers read their clocks at different moments; the engine goes by the latest of them.
+    fn see(&mut self, now: MonoNs) {
+        self.now = self.now.max(now);
+    }
+}
+
+/// Checks what the header alone tells.
+fn check(header: &Header) -> Result<(), RequestError> {
+    header.check_request()?;
+    Request::check_length(header.op, header.payload_bytes)
+}
