@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use millrace::{Entity, Event, Handler, Session};
+use millrace::{Entity, Event, Handler, IntoOutgoing, Session};
 use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
 
 /// Events of a backlog that are published together.
 const PUBLISH_TOGETHER: u64 = 1000;
+/// The handler's id.
+pub(crate) const HANDLER: &str = "bench::handler";
 /// How often a waiting load looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -86,7 +88,7 @@ impl Tally {
 
 pub(crate) fn handler(work: Work, tally: &Arc<Tally>) -> Handler {
     let tally = tally.clone();
-    Handler::from_fn::<Job>("bench::handler", move |ctx| {
+    Handler::from_fn::<Job>(HANDLER, move |ctx| {
         let (number, filler) = (ctx.event.number, ctx.event.filler.clone());
         match work {
             Work::Nothing => {}
@@ -102,10 +104,28 @@ pub(crate) fn handler(work: Work, tally: &Arc<Tally>) -> Handler {
 }
 
 pub(crate) fn publish(session: &Session, jobs: u64, payload_bytes: usize) -> Result<(), BenchError> {
+    publish_each(session, jobs, |number| Job::new(number, payload_bytes))
+}
+
+/// The keys take turns.
+pub(crate) fn publish_keyed(
+    session: &Session,
+    jobs: u64,
+    payload_bytes: usize,
+    keys: u64,
+) -> Result<(), BenchError> {
+    publish_each(session, jobs, |number| Job::new(number, payload_bytes).with_key((number % keys).to_string()))
+}
+
+fn publish_each<E: IntoOutgoing>(
+    session: &Session,
+    jobs: u64,
+    job: impl Fn(u64) -> E,
+) -> Result<(), BenchError> {
     let mut left = jobs;
     while left > 0 {
         let now = left.min(PUBLISH_TOGETHER);
-        session.publish_all((0..now).map(|n| Job::new(left - n, payload_bytes)))?;
+        session.publish_all((0..now).map(|n| job(left - n)))?;
         left -= now;
     }
     Ok(())

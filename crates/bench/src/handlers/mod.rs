@@ -19,6 +19,7 @@ use stage::Stage;
 /// Name, and whether it runs when nothing is asked for.
 pub const HANDLER_SCENARIOS: &[(&str, bool)] = &[
     ("noop", true),
+    ("keyed", true),
     ("state", true),
     ("emit", true),
     ("enqueue", true),
@@ -30,6 +31,7 @@ type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
 
 const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("noop", run::noop),
+    ("keyed", run::keyed),
     ("state", run::state),
     ("emit", run::emit),
     ("enqueue", enqueue::run),

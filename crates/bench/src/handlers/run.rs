@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use millrace::Config;
+use millrace::{Config, HandlerOrder, HandlerSettings};
 
-use super::load::{Tally, Work, publish, work_through};
+use super::load::{HANDLER, Tally, Work, publish, publish_keyed, work_through};
 use super::stage::{Stage, timed};
 use crate::error::BenchError;
 
@@ -13,28 +13,51 @@ const FIRST_JOBS: u64 = 500;
 /// Events of one claim in `noop`.
 const CLAIMED_TOGETHER: usize = 64;
 const AT_ONCE: usize = 32;
+/// Keys of the events in `keyed`.
+const KEYS: u64 = 1000;
 
 pub(crate) fn noop(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     let config =
         Config { event_claim_limit: CLAIMED_TOGETHER, handler_concurrency: AT_ONCE, ..Config::default() };
-    run(stage, "noop", Work::Nothing, config)
+    run(stage, "noop", Work::Nothing, config, None)
+}
+
+/// As `noop`, with events of one key in order.
+pub(crate) fn keyed(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+    let by_key = HandlerSettings { order: Some(HandlerOrder::Key), ..HandlerSettings::default() };
+    let config = Config {
+        event_claim_limit: CLAIMED_TOGETHER,
+        handler_concurrency: AT_ONCE,
+        handlers: [(HANDLER.to_owned(), by_key)].into(),
+        ..Config::default()
+    };
+    run(stage, "keyed", Work::Nothing, config, Some(KEYS))
 }
 
 pub(crate) fn state(stage: &mut Stage<'_>) -> Result<(), BenchError> {
-    run(stage, "state", Work::State, Config { handler_concurrency: AT_ONCE, ..Config::default() })
+    run(stage, "state", Work::State, Config { handler_concurrency: AT_ONCE, ..Config::default() }, None)
 }
 
 pub(crate) fn emit(stage: &mut Stage<'_>) -> Result<(), BenchError> {
-    run(stage, "emit", Work::Emit, Config { handler_concurrency: AT_ONCE, ..Config::default() })
+    run(stage, "emit", Work::Emit, Config { handler_concurrency: AT_ONCE, ..Config::default() }, None)
 }
 
-fn run(stage: &mut Stage<'_>, name: &str, work: Work, config: Config) -> Result<(), BenchError> {
+fn run(
+    stage: &mut Stage<'_>,
+    name: &str,
+    work: Work,
+    config: Config,
+    keys: Option<u64>,
+) -> Result<(), BenchError> {
     let session = stage.open()?.config(config);
     let (tally, reached) = Tally::new();
     let options = stage.options;
     let (mut jobs, mut commits) = (FIRST_JOBS, 0);
     let busy = stage.slices(|time| {
-        publish(&session, jobs, options.payload_bytes)?;
+        match keys {
+            Some(keys) => publish_keyed(&session, jobs, options.payload_bytes, keys)?,
+            None => publish(&session, jobs, options.payload_bytes)?,
+        }
         let before = session.commits_made();
         let took = timed(|| work_through(&session, work, (&tally, &reached), jobs, || options.go_on()))?;
         commits += session.commits_made() - before;
