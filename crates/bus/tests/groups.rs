@@ -259,6 +259,20 @@ fn an_ack_in_flight_while_its_event_times_out_completes_nothing_that_was_refused
     );
 }
 
+/// Nobody refused the first event: it came again because its time was up, after the second one had been delivered.
+#[test]
+fn an_ack_completes_nothing_that_came_again_after_its_event() {
+    let mut desk = reading(1, 2);
+    desk.pass(20_000);
+    desk.publish("t", "2");
+    desk.pass(11_000);
+    assert_eq!(desk.out().last().map(String::as_str), Some("1<- g t/0/1 1 attempt 2"));
+    desk.ack(1, "t", "g", 2);
+    assert_eq!(desk.committed("t", "g", 0), 0, "the first event is being worked on");
+    desk.ack(1, "t", "g", 1);
+    assert_eq!(desk.committed("t", "g", 0), 2);
+}
+
 #[test]
 fn a_slow_consumer_completes_all_it_was_sent_again_by_one_ack() {
     let mut desk = reading(3, 3);
