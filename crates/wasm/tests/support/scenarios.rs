@@ -93,6 +93,7 @@ pub fn a_plain_return_fails(generation: Generation) {
         "handler for hand::Hand.bump must return a continuation call",
     );
     assert_eq!(failure(run(&instance)), expected);
+    assert_eq!(fixture.trace.lines(), ["run_1 call bump[Int(0)]", "run_1 bump plain null", "run_1 failed"]);
 }
 
 pub fn early_host_completion_does_not_resume(generation: Generation) {
