@@ -4,7 +4,7 @@ mod harness;
 
 use harness::{Harness, Reply, ask, endless};
 use millrace_model::Mono;
-use millrace_runs::{Answer, Disposition, GuestEvent, Input, RunOutcome, ScriptLine};
+use millrace_runs::{Answer, Disposition, GuestEvent, HandlerError, Input, RunOutcome, ScriptLine};
 
 const DONE: ScriptLine<i64> = ScriptLine::Done(1);
 
@@ -159,12 +159,52 @@ fn starting_and_cancelling_without_a_tick_does_not_grow_the_ready_queue() {
 
 #[test]
 fn every_terminal_transition_releases_the_guest_once() {
-    let answers = [Answer::Resume(0), Answer::End(0), Answer::Tail(0), Answer::Unhandled];
-    for answer in answers {
+    let ended = |harness: &Harness, kind: &str| {
+        assert_eq!(harness.outcomes.iter().map(|(_, outcome)| outcome.kind()).collect::<Vec<_>>(), [kind]);
+        assert_eq!(released(harness, 1), 1);
+        assert_empty(harness);
+    };
+    let answers = [
+        (Answer::Resume(0), "value"),
+        (Answer::End(0), "value"),
+        (Answer::Tail(0), "failed"),
+        (Answer::Unhandled, "failed"),
+        (Answer::NotAContinuation, "failed"),
+        (Answer::Failed(HandlerError::new("no")), "failed"),
+    ];
+    for (answer, kind) in answers {
         let mut harness = Harness::new(move |_, _, _| Reply::Now(answer.clone()));
         harness.start(vec![ask(1), DONE]);
         harness.settle();
-        assert_eq!(released(&harness, 1), 1);
-        assert_empty(&harness);
+        ended(&harness, kind);
+    }
+    // A fault of the guest in its first step, and in a later one; an operation that it does not have.
+    let fail = || ScriptLine::Fail("trap".into());
+    let unknown = ScriptLine::Request { op: 9, args: vec![] };
+    for lines in [vec![fail()], vec![ask(1), fail()], vec![unknown]] {
+        let mut harness = Harness::new(|_, _, _| Reply::Now(Answer::Resume(0)));
+        harness.start(lines);
+        harness.settle();
+        ended(&harness, "failed");
+    }
+    // Cancelled and timed out: before the first step, while a handler works, with an answer that waits.
+    for steps_before in 0..3 {
+        for is_cancelled in [true, false] {
+            let mut harness = Harness::new(|_, _, _| Reply::Later);
+            let run = harness.try_start(vec![ask(1), DONE], Some(Mono(5))).expect("room");
+            if steps_before > 0 {
+                harness.settle();
+            }
+            if steps_before > 1 {
+                harness.complete(harness.open[0], Answer::Resume(0));
+            }
+            if is_cancelled {
+                assert!(harness.cancel(run));
+            } else {
+                harness.now = Mono(5);
+            }
+            harness.settle();
+            ended(&harness, if is_cancelled { "cancelled" } else { "failed" });
+        }
     }
 }

@@ -64,6 +64,20 @@ fn an_answer_to_an_earlier_step_is_dropped() {
 }
 
 #[test]
+fn a_tick_executes_as_many_steps_as_its_budget_which_is_1024_by_default() {
+    for (limits, steps) in [
+        (RunsLimits::default(), 1024),
+        (RunsLimits { max_internal_steps_per_tick: 7, ..RunsLimits::default() }, 7),
+    ] {
+        let mut harness = Harness::with(limits, |_, _, _| Reply::Now(Answer::Resume(0)));
+        for _ in 0..3 {
+            harness.start(endless());
+        }
+        assert_eq!([harness.tick(), harness.tick()], [steps, steps]);
+    }
+}
+
+#[test]
 fn ready_runs_take_turns() {
     let mut harness = Harness::new(|_, _, _| Reply::Now(Answer::Resume(0)));
     for _ in 0..3 {

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::Generation;
 use crate::handler::{Continuation, HandlerResult, unusable_result};
+use crate::host::blocking::BlockingPlaces;
 use crate::host::clock::{ClockHold, HostClock};
 use crate::host::sleep::{Sleep, Sleeps};
 use crate::module::ModuleInfo;
@@ -29,6 +30,7 @@ pub struct Call {
 pub(crate) struct CallTools {
     pub(crate) clock: HostClock,
     pub(crate) sleeps: Sleeps,
+    pub(crate) blocking: BlockingPlaces,
 }
 
 impl Call {

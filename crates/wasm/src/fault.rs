@@ -65,6 +65,8 @@ pub struct TrapEffect {
 /// Where control passed between host and module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
+    /// The module's start function or `init_effects`, before any run.
+    Start,
     EffectfulEntry,
     /// The entry of an export that asks for no effects.
     PureEntry,
@@ -76,6 +78,7 @@ pub enum Transition {
 impl Transition {
     pub fn as_str(self) -> &'static str {
         match self {
+            Transition::Start => "start",
             Transition::EffectfulEntry => "effectful_entry",
             Transition::PureEntry => "run_pure_entry",
             Transition::ResumeEffectful => "resume_effectful",
@@ -85,8 +88,8 @@ impl Transition {
 
     fn direction(self) -> &'static str {
         match self {
-            Transition::EffectfulEntry | Transition::PureEntry | Transition::ResumeEffectful => "host->vm",
             Transition::EffectStatus => "vm",
+            _ => "host->vm",
         }
     }
 }

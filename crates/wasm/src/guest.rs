@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_runs::{Guest, GuestStep};
-use wasmtime::{AnyRef, OwnedRooted, RootScope, Store, StoreLimits, Val};
+use wasmtime::{AnyRef, OwnedRooted, RootScope, Store, Val};
 
 use crate::codec::{Generation, ProtocolError};
 use crate::fault::{GuestFault, Transition, TrapEffect};
-use crate::instance::{Entry, Functions, InstanceState, Resume, StepRef};
+use crate::instance::{Entry, Functions, Growth, InstanceState, Resume, StepRef};
 use crate::limits::RunLimits;
 use crate::module::{ModuleCodec, ModuleInfo};
 use crate::pure;
@@ -208,7 +208,7 @@ impl WasmGuest {
     }
 }
 
-type Scope<'a> = RootScope<&'a mut Store<StoreLimits>>;
+type Scope<'a> = RootScope<&'a mut Store<Growth>>;
 
 /// The answers of a module's functions about a step.
 struct ReadStep {

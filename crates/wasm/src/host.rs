@@ -1,5 +1,6 @@
 //! The host: instances of modules on one scheduler, with its own thread.
 
+pub(crate) mod blocking;
 pub(crate) mod clock;
 mod driver;
 mod inbox;
@@ -26,17 +27,37 @@ use crate::limits::InstanceLimits;
 use crate::module::{Compiler, LoadError, Module};
 
 /// How a host is to be made.
-#[derive(Default)]
 pub struct HostOptions {
     pub clock: Clock,
     /// The scheduler's bounds, the fairness budget among them.
     pub limits: RunsLimits,
+    /// Milliseconds of the host's clock after which a tick begins no further step, at least 1. Timers, completions and
+    /// commands are looked at then. A virtual clock does not move within a tick, so its traces do not depend on this.
+    pub tick_ms_max: u64,
+    /// Calls of `fs`, `log` and `output` that occupy a thread at the same time, and as many of `input`, at least 1.
+    /// Further calls wait for their turn; the scheduler goes on meanwhile.
+    pub blocking_calls_max: usize,
     /// Shuffles external completions of the same moment, in an order that follows from the seed.
     pub seed: Option<u64>,
     pub observer: Option<Observer>,
     pub error_sink: Option<ErrorSink>,
     /// Shares compiled modules with other hosts; `None` makes a new one.
     pub compiler: Option<Compiler>,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        HostOptions {
+            clock: Clock::default(),
+            limits: RunsLimits::default(),
+            tick_ms_max: 5,
+            blocking_calls_max: 64,
+            seed: None,
+            observer: None,
+            error_sink: None,
+            compiler: None,
+        }
+    }
 }
 
 /// Why there is no host.
@@ -71,14 +92,13 @@ impl Host {
     /// # Errors
     ///
     /// [`HostError`] if the machine is not supported or has no thread left.
-    pub fn new(options: HostOptions) -> Result<Host, HostError> {
-        let compiler = match options.compiler {
+    pub fn new(mut options: HostOptions) -> Result<Host, HostError> {
+        let compiler = match options.compiler.take() {
             Some(compiler) => compiler,
             None => Compiler::new()?,
         };
         let inbox = Arc::new(Inbox::new(options.limits.runs_max));
-        let driver = Driver::new(options.clock, options.limits, options.seed, inbox.clone());
-        let driver = driver.observed_by(options.observer, options.error_sink);
+        let driver = Driver::new(options, inbox.clone());
         driver::start(driver).map_err(|error| HostError::Thread(error.to_string()))?;
         Ok(Host { state: Arc::new(HostState { inbox, compiler }) })
     }
@@ -140,6 +160,7 @@ impl fmt::Debug for HostOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("HostOptions");
         debug.field("clock", &self.clock).field("limits", &self.limits).field("seed", &self.seed);
+        debug.field("tick_ms_max", &self.tick_ms_max).field("blocking_calls_max", &self.blocking_calls_max);
         debug.finish_non_exhaustive()
     }
 }

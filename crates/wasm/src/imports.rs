@@ -1,9 +1,9 @@
 //! The only imports that effect modules are given: the functions of `voyd_math`, by which compilers of generation A do
 //! what wasm has no instructions for. They reach nothing outside.
 
-use wasmtime::{Extern, Func, Store, StoreLimits};
+use wasmtime::{Extern, Func, Store};
 
-use crate::instance::InstantiateError;
+use crate::instance::{Growth, InstantiateError};
 use crate::module::{LoadError, Module};
 
 const MATH: &str = "voyd_math";
@@ -37,10 +37,7 @@ pub(crate) fn check(code: &wasmtime::Module) -> Result<(), LoadError> {
 }
 
 /// The functions that a module imports, in its order.
-pub(crate) fn provide(
-    store: &mut Store<StoreLimits>,
-    module: &Module,
-) -> Result<Vec<Extern>, InstantiateError> {
+pub(crate) fn provide(store: &mut Store<Growth>, module: &Module) -> Result<Vec<Extern>, InstantiateError> {
     let provide = |import: wasmtime::ImportType<'_>| match math(import.name()) {
         Some(Math::One(function)) => Ok(Func::wrap(&mut *store, move |x: f64| function(x)).into()),
         Some(Math::Two(function)) => Ok(Func::wrap(&mut *store, move |x: f64, y: f64| function(x, y)).into()),

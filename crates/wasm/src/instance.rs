@@ -5,10 +5,12 @@
 //! it, handed out upwards, the last one given back first.
 
 mod functions;
+mod growth;
 
-use wasmtime::{AnyRef, Memory, Rooted, Store, StoreLimits, StoreLimitsBuilder};
+use wasmtime::{AnyRef, Memory, Rooted, Store};
 
 pub(crate) use self::functions::{Entry, Functions, Resume};
+pub(crate) use self::growth::Growth;
 use crate::epoch;
 use crate::fault::{GuestFault, Transition, TrapEffect, TrapReport};
 use crate::imports;
@@ -25,6 +27,9 @@ const PANIC_BYTES_MAX: usize = 4_096;
 pub enum InstantiateError {
     #[error("{0}")]
     Instantiate(String),
+    /// The start function failed, or data that the module declares does not fit its memory.
+    #[error("the module did not start: {0}")]
+    Start(GuestFault),
     #[error("Missing export {0}")]
     MissingExport(String),
     #[error("export {name} is not a {expected}")]
@@ -43,7 +48,7 @@ pub enum InstantiateError {
 
 /// See the file's documentation.
 pub(crate) struct InstanceState {
-    pub(crate) store: Store<StoreLimits>,
+    pub(crate) store: Store<Growth>,
     pub(crate) memory: Memory,
     pub(crate) functions: Functions,
     pub(crate) module: Module,
@@ -66,17 +71,13 @@ impl InstanceState {
         module: &Module,
         limits: &InstanceLimits,
     ) -> Result<InstanceState, InstantiateError> {
-        let store_limits = StoreLimitsBuilder::new()
-            .memory_size(limits.memory_bytes_max)
-            .table_elements(limits.table_elements_max)
-            .build();
-        let mut store = Store::new(compiler.engine(), store_limits);
-        store.limiter(|limits| limits);
-        let first_step = RunLimits::default();
-        arm(&mut store, &first_step);
+        let mut store = Store::new(compiler.engine(), Growth::new(limits));
+        store.limiter(|growth| growth);
+        let start = limits.start();
+        arm(&mut store, &start);
         let imports = imports::provide(&mut store, module)?;
         let instance = wasmtime::Instance::new(&mut store, &module.code, &imports);
-        let instance = instance.map_err(|error| InstantiateError::Instantiate(format!("{error:#}")))?;
+        let instance = instance.map_err(|error| not_instantiated(&error, &start))?;
         let memory = instance.get_memory(&mut store, "memory");
         let memory = memory.filter(|memory| !memory.ty(&store).is_64());
         let memory = memory.ok_or_else(|| functions::export_type("memory", "32-bit memory"))?;
@@ -87,7 +88,7 @@ impl InstanceState {
         let buffers = Buffers { bytes, next: (table_at + table_bytes).next_multiple_of(8), free: Vec::new() };
         let scratch = Vec::new();
         let mut state = InstanceState { store, memory, functions, module: module.clone(), buffers, scratch };
-        state.init_effects(table_at, &first_step)?;
+        state.init_effects(table_at, &start)?;
         Ok(state)
     }
 
@@ -102,9 +103,9 @@ impl InstanceState {
         };
         self.memory.write(&mut self.store, address as usize, &handles).map_err(|_| no_room)?;
         let init = self.functions.init_effects.clone();
-        init.call(&mut self.store, address.cast_signed()).map_err(|error| {
-            InstantiateError::Init(self.fault(&error, Transition::EffectfulEntry, None, limits))
-        })
+        self.arm(limits);
+        init.call(&mut self.store, address.cast_signed())
+            .map_err(|error| InstantiateError::Init(self.fault(&error, Transition::Start, None, limits)))
     }
 
     /// Grows the memory until it has `end` bytes, if the limit allows it.
@@ -149,29 +150,17 @@ impl InstanceState {
         effect: Option<TrapEffect>,
         limits: &RunLimits,
     ) -> GuestFault {
-        match error.downcast_ref::<wasmtime::Trap>() {
-            Some(wasmtime::Trap::OutOfFuel) => GuestFault::OutOfFuel { max: limits.step_fuel_max },
-            Some(wasmtime::Trap::Interrupt) => GuestFault::StepTooLong { max_ms: limits.step_wall_ms_max },
-            Some(trap) => {
-                let backtrace = error.downcast_ref::<wasmtime::WasmBacktrace>();
-                let frame = backtrace.and_then(|backtrace| backtrace.frames().first());
-                GuestFault::Trap(Box::new(TrapReport {
-                    message: trap.to_string(),
-                    panic: self.take_panic(),
-                    function_index: frame.map(wasmtime::FrameInfo::func_index),
-                    module_offset: frame.and_then(wasmtime::FrameInfo::module_offset),
-                    effect,
-                    transition,
-                }))
-            }
-            None => GuestFault::Refused(format!("{}: {}", transition.as_str(), error.root_cause())),
+        let mut fault = fault_of(error, transition, effect, limits);
+        if let GuestFault::Trap(report) = &mut fault {
+            report.panic = self.take_panic();
         }
+        fault
     }
 
     /// Reads the text that the module left about its panic, and clears it for the next one.
     fn take_panic(&mut self) -> Option<String> {
         let (at, len) = self.functions.panic?;
-        let read = |store: &mut Store<StoreLimits>, global: wasmtime::Global| global.get(store).i32();
+        let read = |store: &mut Store<Growth>, global: wasmtime::Global| global.get(store).i32();
         let start = read(&mut self.store, at)?;
         let bytes = read(&mut self.store, len)?;
         if start < 0 && bytes == 0 {
@@ -191,7 +180,42 @@ impl InstanceState {
     }
 }
 
-fn arm(store: &mut Store<StoreLimits>, limits: &RunLimits) {
+/// Turns an error of wasmtime into a fault; a panic's text is not in it yet.
+fn fault_of(
+    error: &wasmtime::Error,
+    transition: Transition,
+    effect: Option<TrapEffect>,
+    limits: &RunLimits,
+) -> GuestFault {
+    match error.downcast_ref::<wasmtime::Trap>() {
+        Some(wasmtime::Trap::OutOfFuel) => GuestFault::OutOfFuel { max: limits.step_fuel_max },
+        Some(wasmtime::Trap::Interrupt) => GuestFault::StepTooLong { max_ms: limits.step_wall_ms_max },
+        Some(trap) => {
+            let backtrace = error.downcast_ref::<wasmtime::WasmBacktrace>();
+            let frame = backtrace.and_then(|backtrace| backtrace.frames().first());
+            GuestFault::Trap(Box::new(TrapReport {
+                message: trap.to_string(),
+                panic: None,
+                function_index: frame.map(wasmtime::FrameInfo::func_index),
+                module_offset: frame.and_then(wasmtime::FrameInfo::module_offset),
+                effect,
+                transition,
+            }))
+        }
+        None => GuestFault::Refused(format!("{}: {}", transition.as_str(), error.root_cause())),
+    }
+}
+
+/// Tells code of the module that failed apart from a module that was refused before any of it ran.
+fn not_instantiated(error: &wasmtime::Error, limits: &RunLimits) -> InstantiateError {
+    let code_ran = error.is::<wasmtime::Trap>() || error.is::<wasmtime::WasmBacktrace>();
+    match code_ran {
+        true => InstantiateError::Start(fault_of(error, Transition::Start, None, limits)),
+        false => InstantiateError::Instantiate(format!("{error:#}")),
+    }
+}
+
+fn arm(store: &mut Store<Growth>, limits: &RunLimits) {
     // Fails only if the engine counts no fuel, and `Compiler::new` switches that on.
     let _ = store.set_fuel(limits.step_fuel_max);
     store.set_epoch_deadline(epoch::epochs(limits.step_wall_ms_max));

@@ -9,11 +9,17 @@ pub struct InstanceLimits {
     /// Bytes of each run's buffer: the longest request, reply, argument list and result. `None` is the generation's
     /// default, 4,096 (A) or 131,072 (B). A longer reply fails its run with `resume payload exceeds buffer size`.
     pub buffer_bytes: Option<u32>,
-    /// Bytes of linear memory, and the same again for the heap of garbage-collected objects. Growth beyond it fails
-    /// inside the module: `memory.grow` returns -1, and an allocation traps.
+    /// Bytes of all linear memories, all tables and the heap of garbage-collected objects together. Growth beyond it
+    /// fails inside the module: `memory.grow` and `table.grow` return -1, and an allocation traps. The heap of objects
+    /// grows by doubling, and half of it is room for the copying collector.
     pub memory_bytes_max: usize,
-    /// Elements of each table. `table.grow` beyond it returns -1.
+    /// Elements of all tables together. `table.grow` beyond it returns -1.
     pub table_elements_max: usize,
+    /// Wasm instructions, about, of the module's start function, and as many of `init_effects`. An instance that needs
+    /// more is not made.
+    pub step_fuel_max: u64,
+    /// Real time of the module's start function, and as much of `init_effects`. An instance that needs more is not made.
+    pub step_wall_ms_max: u64,
 }
 
 /// Bounds of one run. A run that exceeds one fails; other runs of the instance go on.
@@ -29,7 +35,14 @@ pub struct RunLimits {
 
 impl Default for InstanceLimits {
     fn default() -> Self {
-        InstanceLimits { buffer_bytes: None, memory_bytes_max: 256 << 20, table_elements_max: 1 << 20 }
+        let RunLimits { step_fuel_max, step_wall_ms_max, .. } = RunLimits::default();
+        InstanceLimits {
+            buffer_bytes: None,
+            memory_bytes_max: 256 << 20,
+            table_elements_max: 1 << 20,
+            step_fuel_max,
+            step_wall_ms_max,
+        }
     }
 }
 
@@ -40,6 +53,12 @@ impl Default for RunLimits {
 }
 
 impl InstanceLimits {
+    /// The bounds of the code that runs while the instance is made.
+    pub(crate) fn start(&self) -> RunLimits {
+        let InstanceLimits { step_fuel_max, step_wall_ms_max, .. } = *self;
+        RunLimits { step_fuel_max, step_wall_ms_max, wall_ms_max: None }
+    }
+
     pub(crate) fn buffer_bytes(&self, generation: Generation) -> u32 {
         let default = match generation {
             Generation::A => 4_096,

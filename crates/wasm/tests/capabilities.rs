@@ -39,7 +39,7 @@ fn call(
 fn value(grants: &Grants, grant: Grant, generation: Generation, op: &str, args: Json) -> Value {
     match call(grants, grant, generation, op, &args).unwrap() {
         CapabilityAnswer::Now(value) | CapabilityAnswer::AfterMs(_, value) => value,
-        CapabilityAnswer::Blocking(work) => work(),
+        CapabilityAnswer::Blocking(work) | CapabilityAnswer::Brief(work) => work(),
         CapabilityAnswer::Later(future) => {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(future).unwrap()
@@ -130,6 +130,62 @@ fn files_have_the_records_of_their_generation() {
     );
     let outside = b("list_dir", json!([".."]));
     assert_eq!((&outside["value"], &outside["error_kind"]), (&json!([]), &json!("permission-denied")));
+}
+
+#[test]
+fn what_is_too_long_once_it_is_encoded_is_an_error_of_the_operation() {
+    let folder = tempfile::tempdir().unwrap();
+    // Each byte becomes U+FFFD, which takes three.
+    std::fs::write(folder.path().join("bytes"), vec![0xff; 2000]).unwrap();
+    // Each name is `many/NNN`: 8 bytes, and one for its length.
+    std::fs::create_dir(folder.path().join("many")).unwrap();
+    for number in 0..480 {
+        std::fs::write(folder.path().join(format!("many/{number:03}")), "").unwrap();
+    }
+    let long = Environment::of([("LONG".to_owned(), "x".repeat(4096))]);
+    let grants = Grants::none().fs(Folder::open(folder.path()).unwrap()).env(long);
+    for generation in BOTH {
+        let ask = |op: &str, path: &str| json(&grants, Grant::Fs, generation, op, json!([path]));
+        for (op, path) in [("read_string", "bytes"), ("list_dir", "many")] {
+            let reply = ask(op, path);
+            assert_eq!(reply["ok"], json!(false), "{op} of {path}");
+            let message =
+                if generation == Generation::A { &reply["message"] } else { &reply["error_message"] };
+            let message = message.as_str().unwrap();
+            assert!(message.contains(op) && message.contains("4096"), "{message}");
+        }
+        let long = "p".repeat(3900);
+        assert!(ask("read_string", &long).to_string().len() < 1000, "errors do not repeat a long path");
+        let variable = json(&grants, Grant::Env, generation, "get", json!(["LONG"]));
+        assert_eq!(
+            variable,
+            if generation == Generation::A { json!(null) } else { json!({"found": false, "value": ""}) }
+        );
+    }
+}
+
+#[test]
+fn what_may_block_is_not_done_by_the_thread_that_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let grants = Grants::none()
+        .fs(Folder::open(folder.path()).unwrap())
+        .log()
+        .output(Output::new(Written::default(), Written::default()));
+    let content = json!([{ "path": "f", "kind": "string", "value": "x", "bytes": { "bytes": "" }, "from": "f", "to": "g" }]);
+    let is_brief = |grant, op: &str, args: &Json| {
+        matches!(call(&grants, grant, Generation::B, op, args), Ok(CapabilityAnswer::Brief(_)))
+    };
+    for op in ["read_bytes", "read_string", "exists", "list_dir", "remove", "create_dir_all"] {
+        assert!(is_brief(Grant::Fs, op, &json!(["f"])), "{op}");
+    }
+    for op in ["write_bytes", "write_string", "rename", "write_atomic", "create_exclusive"] {
+        assert!(is_brief(Grant::Fs, op, &content), "{op}");
+    }
+    for op in ["write_op", "write_bytes_op", "flush_op"] {
+        assert!(is_brief(Grant::Output, op, &content), "{op}");
+    }
+    assert!(is_brief(Grant::Log, "emit", &json!([{ "message": "m" }])));
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was done yet");
 }
 
 /// Where a program's output went.

@@ -17,6 +17,7 @@ conformance_tests!(Generation::B;
     explicit_cancellation_drops_late_completions,
     cancelling_an_ended_run_changes_nothing,
     fairness_pressure_yields_at_the_budget,
+    a_tick_ends_with_its_budget,
     an_external_completion_is_served_beside_endless_chains,
     a_step_begins_only_after_the_one_before_was_applied,
     timers_of_the_same_moment_fire_in_the_order_of_registration,

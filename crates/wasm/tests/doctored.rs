@@ -238,6 +238,96 @@ fn a_guest_that_grows_memory_without_end_gets_no_more_than_its_limit() {
     assert_eq!(limited(grow, &RunLimits::default()), "wasm trap: integer divide by zero");
 }
 
+/// A module with many memories or tables, whose export `grow` grows each of them and returns how often that worked.
+fn growing(kind: &str, each: &str, by: u32, count: usize) -> String {
+    let declared: String = (0..count).map(|index| format!("({kind} $x{index} {each}) ")).collect();
+    let value = if kind == "table" { "(ref.null func)" } else { "" };
+    let grow = |index| {
+        format!(
+            "(if (i32.ne ({kind}.grow $x{index} {value} (i32.const {by})) (i32.const -1)) \
+             (then (local.set $n (i32.add (local.get $n) (i32.const 1)))))"
+        )
+    };
+    let body: String = (0..count).map(grow).collect();
+    let function = format!("(func (export \"grow\") (result i32) (local $n i32) {body} (local.get $n))");
+    Doctored { fields: format!("{declared}{function}"), ..Doctored::body("") }.wat()
+}
+
+fn grown(module: &str, limits: &InstanceLimits) -> i64 {
+    let fixture = Fixture::virtual_time();
+    value(fixture.instance_with(module, limits, |_| {}).start("grow", vec![]).unwrap().wait())
+}
+
+#[test]
+fn all_memories_of_an_instance_share_one_limit() {
+    let mebibytes =
+        |count: usize| InstanceLimits { memory_bytes_max: count << 20, ..InstanceLimits::default() };
+    let module = growing("memory", "0 65536", 16, 40);
+    // The memory that every module has takes its part.
+    assert_eq!(grown(&module, &mebibytes(4)), 3);
+    assert_eq!(grown(&module, &mebibytes(64)), 40);
+}
+
+#[test]
+fn all_tables_of_an_instance_share_one_limit() {
+    let module = growing("table", "0 1048576 funcref", 100_000, 90);
+    assert_eq!(grown(&module, &InstanceLimits::default()), 10, "2^20 elements by default");
+    let limits = InstanceLimits {
+        memory_bytes_max: 4 << 20,
+        table_elements_max: usize::MAX,
+        ..InstanceLimits::default()
+    };
+    assert_eq!(grown(&module, &limits), 5, "an element takes 8 bytes of the instance's memory");
+    let limits = InstanceLimits { table_elements_max: usize::MAX, ..InstanceLimits::default() };
+    assert_eq!(grown(&module, &limits), 90);
+}
+
+#[test]
+fn growth_that_is_refused_is_not_counted() {
+    // Beyond what is declared, beyond what 32 bits address, and in a loop: none of it changes the account.
+    let refused = "(loop $l (drop (memory.grow $x0 (i32.const 9))) (drop (memory.grow $x1 (i32.const 65536))) \
+                   (local.set $k (i32.add (local.get $k) (i32.const 1))) \
+                   (br_if $l (i32.lt_u (local.get $k) (i32.const 100))))";
+    let module = growing("memory", "0 65536", 16, 40)
+        .replace("$x0 0 65536", "$x0 0 8")
+        .replace("(local $n i32)", &format!("(local $n i32) (local $k i32) {refused}"))
+        .replace("(local.get $n))", &format!("{refused} (local.get $n))"));
+    let limits = InstanceLimits { memory_bytes_max: 4 << 20, ..InstanceLimits::default() };
+    assert_eq!(grown(&module, &limits), 3);
+}
+
+#[test]
+fn the_limits_of_an_instance_hold_for_what_runs_while_it_is_made() {
+    let fixture = Fixture::virtual_time();
+    let error = |module: &Doctored, limits: &InstanceLimits| {
+        let module = fixture.host.load(module.wat().as_bytes()).unwrap();
+        fixture.host.instantiate(&module, module.handlers(), limits).map(drop).unwrap_err().to_string()
+    };
+    let start =
+        |body: &str| Doctored { fields: format!("(func $s {body}) (start $s)"), ..Doctored::body("") };
+    let init = |body: &str| Doctored {
+        without: Some("init_effects"),
+        fields: format!("(func (export \"init_effects\") (param i32) {body})"),
+        ..Doctored::body("")
+    };
+    let endless = "(loop $l (br $l))";
+    let fuel = InstanceLimits { step_fuel_max: 100_000, ..InstanceLimits::default() };
+    let used = "the guest used more than 100000 units of fuel in one step";
+    let text = error(&start(endless), &fuel);
+    assert!(text.starts_with(&format!("the module did not start: {used}")), "{text}");
+    let text = error(&init(endless), &fuel);
+    assert!(text.starts_with(&format!("init_effects failed: {used}")), "{text}");
+    let time = InstanceLimits { step_fuel_max: u64::MAX, step_wall_ms_max: 20, ..InstanceLimits::default() };
+    let ran = "the guest ran for more than 20 ms in one step";
+    let text = error(&start(endless), &time);
+    assert!(text.starts_with(&format!("the module did not start: {ran}")), "{text}");
+    let text = error(&init(endless), &time);
+    assert!(text.starts_with(&format!("init_effects failed: {ran}")), "{text}");
+    let trap = "wasm trap: wasm `unreachable` instruction executed";
+    assert_eq!(error(&start("(unreachable)"), &fuel), format!("the module did not start: {trap}"));
+    assert_eq!(error(&init("(unreachable)"), &fuel), format!("init_effects failed: {trap}"));
+}
+
 #[test]
 fn a_guest_that_keeps_objects_without_end_gets_no_more_than_its_limit() {
     let keep = "(local $list anyref) \

@@ -159,6 +159,33 @@ fn a_file_that_does_not_fit_the_buffer_is_an_answer_and_no_failure() {
 }
 
 #[test]
+fn what_is_too_long_once_it_is_encoded_is_an_answer_and_no_failure() {
+    let stage = with_files(&[ask(FS, "read_string", vec![json!("bytes")])]);
+    std::fs::write(stage.path("data/bytes"), [0xff; 2000]).unwrap();
+    let answer = stage.run(&["--allow", "fs=data"]).value();
+    assert_eq!(
+        (&answer["ok"], &answer["code"]),
+        (&json!(false), &json!(1)),
+        "three bytes for each that is no UTF-8"
+    );
+    let stage = with_files(&[ask(FS, "list_dir", vec![json!("many")])]);
+    std::fs::create_dir(stage.path("data/many")).unwrap();
+    for number in 0..480 {
+        stage.write(&format!("data/many/{number:03}"), "");
+    }
+    let answer = stage.run(&["--allow", "fs=data"]).value();
+    assert_eq!(
+        (&answer["ok"], &answer["code"]),
+        (&json!(false), &json!(1)),
+        "a byte for the length of each name"
+    );
+    let long = "x".repeat(5000);
+    let ran = only(ENV, "get", vec![json!("LONG")]).run_with_env(&[("LONG", &long)], &["--allow", "env"]);
+    assert_eq!(ran.value(), json!(null));
+    assert!(ran.stderr.contains("LONG") && ran.stderr.contains("4096"), "{}", ran.stderr);
+}
+
+#[test]
 fn output_goes_to_its_stream_and_results_begin_a_line() {
     let write = |target: &str| {
         ask("voyd.std.output", "write_op", vec![json!({ "value": "hello", "target": target })])

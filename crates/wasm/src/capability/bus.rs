@@ -1,7 +1,7 @@
 //! The capability `millrace.bus`: publishing and receiving events. The shapes are the same in both generations.
 
-use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
-use super::port::{BusPort, GuestAck, GuestEvent, GuestPublished, GuestReceive, PortError};
+use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError, ReplyRoom};
+use super::port::{BusPort, GuestAck, GuestEvent, GuestPublished, GuestReceive, GuestReceived, PortError};
 use crate::host::outcome::RunNumber;
 use crate::value::Value;
 
@@ -33,8 +33,8 @@ pub(super) fn call(
                 wait_ms: number(call, "wait_ms", RECEIVE)?.unwrap_or(0),
             };
             let received = bus.receive(run, request);
-            let max = call.reply_bytes_max();
-            CapabilityAnswer::Later(Box::pin(async move { Ok(received_reply(received.await, max)) }))
+            let room = call.room();
+            CapabilityAnswer::Later(Box::pin(async move { Ok(received_reply(received.await, room)) }))
         }
         "ack" => {
             let required = |name| number(call, name, ACK)?.ok_or_else(|| call.bad(ACK));
@@ -118,13 +118,21 @@ fn published_reply(result: Result<GuestPublished, PortError>) -> Value {
     ])
 }
 
-fn received_reply(result: Result<Option<super::port::GuestReceived>, PortError>, bytes_max: usize) -> Value {
-    let (received, error) = split(result.and_then(|received| match received {
-        Some(received) if received.payload.len() + received.id.len() > bytes_max => Err(PortError::Refused(
-            format!("the event at offset {} does not fit a reply of {bytes_max} bytes", received.offset),
-        )),
-        received => Ok(received),
-    }));
+fn received_reply(result: Result<Option<GuestReceived>, PortError>, room: ReplyRoom) -> Value {
+    let offset = result.as_ref().ok().and_then(Option::as_ref).map(|received| received.offset);
+    let reply = received_record(result);
+    match offset {
+        Some(offset) if !room.fits(&reply) => {
+            let bytes = room.buffer_bytes;
+            let refused = format!("the event at offset {offset} does not fit a buffer of {bytes} bytes");
+            received_record(Err(PortError::Refused(refused)))
+        }
+        _ => reply,
+    }
+}
+
+fn received_record(result: Result<Option<GuestReceived>, PortError>) -> Value {
+    let (received, error) = split(result);
     let [code, message] = status(error.as_ref());
     let received = received.flatten();
     let found = received.is_some();

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::grant::Grant;
-use crate::codec::Generation;
+use crate::codec::{Generation, msgpack};
 use crate::value::Value;
 
 /// Bytes of a reply's frame beside its value: generous, for the longest frame of generation B.
@@ -38,8 +38,32 @@ pub enum CapabilityAnswer {
     AfterMs(u64, Value),
     /// When something outside is done.
     Later(CapabilityFuture),
-    /// When a call that blocks its thread returns.
+    /// When a call returns that blocks its thread until somebody outside acts, such as reading a line of input. Done on
+    /// another thread.
     Blocking(Box<dyn FnOnce() -> Value + Send>),
+    /// When a call returns that blocks its thread for as long as a disk or a stream takes. Done on another thread, so that
+    /// the scheduler goes on; under a virtual clock at once, because there the order of answers must not depend on the
+    /// speed of a disk.
+    Brief(Box<dyn FnOnce() -> Value + Send>),
+}
+
+/// The room of a reply. Owned, so that work on another thread can take it along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplyRoom {
+    generation: Generation,
+    pub(crate) buffer_bytes: usize,
+}
+
+impl ReplyRoom {
+    /// Whether the value fits the run's buffer as its generation encodes it. A reply that does not would fail the run.
+    pub(crate) fn fits(&self, value: &Value) -> bool {
+        let frame = match self.generation {
+            Generation::A => 0,
+            Generation::B => FRAME_BYTES,
+        };
+        let mut encoded = Vec::new();
+        msgpack::write(&mut encoded, value).is_ok() && encoded.len() + frame <= self.buffer_bytes
+    }
 }
 
 /// A request that a capability cannot answer: the run fails.
@@ -68,7 +92,11 @@ impl CapabilityError {
 }
 
 impl CapabilityCall<'_> {
-    /// Bytes that the value of a reply may take when it is encoded.
+    pub(crate) fn room(&self) -> ReplyRoom {
+        ReplyRoom { generation: self.generation, buffer_bytes: self.buffer_bytes }
+    }
+
+    /// Bytes of content that are worth reading for a reply. Whether the reply fits is known once it is encoded.
     pub fn reply_bytes_max(&self) -> usize {
         self.buffer_bytes.saturating_sub(FRAME_BYTES)
     }
@@ -130,7 +158,7 @@ impl CapabilityCall<'_> {
 /// Longest part of a value that an error shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
-fn cut(text: &str) -> String {
+pub(super) fn cut(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
     if shown.len() < text.len() {
         shown.push_str("...");
@@ -145,6 +173,7 @@ impl fmt::Debug for CapabilityAnswer {
             CapabilityAnswer::AfterMs(ms, value) => f.debug_tuple("AfterMs").field(ms).field(value).finish(),
             CapabilityAnswer::Later(_) => f.write_str("Later"),
             CapabilityAnswer::Blocking(_) => f.write_str("Blocking"),
+            CapabilityAnswer::Brief(_) => f.write_str("Brief"),
         }
     }
 }

@@ -8,13 +8,19 @@ pub const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// A stream to read from, shared by the runs of one host: each read goes to one of them.
 pub struct Input {
-    reader: Mutex<Box<dyn BufRead + Send>>,
+    reader: Mutex<Reader>,
     is_tty: bool,
+}
+
+struct Reader {
+    stream: Box<dyn BufRead + Send>,
+    /// Bytes that were read from the stream and not given to a program yet. At most [`INPUT_BYTES_MAX`].
+    held: Vec<u8>,
 }
 
 impl Input {
     pub fn new(reader: impl BufRead + Send + 'static, is_tty: bool) -> Input {
-        Input { reader: Mutex::new(Box::new(reader)), is_tty }
+        Input { reader: Mutex::new(Reader { stream: Box::new(reader), held: Vec::new() }), is_tty }
     }
 
     pub fn stdin() -> Input {
@@ -25,14 +31,23 @@ impl Input {
         self.is_tty
     }
 
-    /// The next line without its end; `None` when the stream has ended. Blocks.
+    /// The next line without its end; `None` when the stream has ended. Bytes that are not UTF-8 become U+FFFD, which takes
+    /// three; the text has at most `bytes_max` bytes all the same. Blocks.
     pub fn read_line(&self, bytes_max: usize) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let limit = bytes_max.min(INPUT_BYTES_MAX) as u64;
-        if reader.by_ref().take(limit).read_until(b'\n', &mut line)? == 0 && limit > 0 {
+        let Reader { stream, held } = &mut *reader;
+        let limit = bytes_max.min(INPUT_BYTES_MAX);
+        let before = std::mem::take(held);
+        let read = before.as_slice().chain(stream).take(limit as u64).read_until(b'\n', &mut line);
+        let unread = before.get(line.len()..).unwrap_or_default();
+        let given = if read.is_ok() { text_that_fits(&line, limit) } else { 0 };
+        held.extend_from_slice(&line[given..]);
+        held.extend_from_slice(unread);
+        if read? == 0 && limit > 0 {
             return Ok(None);
         }
+        line.truncate(given);
         if line.last() == Some(&b'\n') {
             line.pop();
             if line.last() == Some(&b'\r') {
@@ -48,12 +63,39 @@ impl Input {
             return Ok(Some(Vec::new()));
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let ready = reader.fill_buf()?;
+        let Reader { stream, held } = &mut *reader;
+        if !held.is_empty() {
+            let count = held.len().min(bytes_max);
+            return Ok(Some(held.drain(..count).collect()));
+        }
+        let ready = stream.fill_buf()?;
         let count = ready.len().min(bytes_max).min(INPUT_BYTES_MAX);
         let bytes = ready[..count].to_vec();
-        reader.consume(count);
+        stream.consume(count);
         Ok((count > 0).then_some(bytes))
     }
+}
+
+/// How many of these bytes become a text of at most `text_bytes_max` bytes. At least one if there is any, so that a
+/// program that reads goes on.
+fn text_that_fits(bytes: &[u8], text_bytes_max: usize) -> usize {
+    let (mut given, mut text) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        let room = text_bytes_max - text;
+        if chunk.valid().len() > room {
+            given += chunk.valid().floor_char_boundary(room);
+            break;
+        }
+        given += chunk.valid().len();
+        text += chunk.valid().len();
+        let replaced = if chunk.invalid().is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+        if text + replaced > text_bytes_max {
+            break;
+        }
+        given += chunk.invalid().len();
+        text += replaced;
+    }
+    given.max(bytes.len().min(1))
 }
 
 /// Where a program writes to.
@@ -153,6 +195,20 @@ mod tests {
         let input = Input::new(&b"abcdef\n"[..], false);
         assert_eq!(input.read_line(4).unwrap().as_deref(), Some("abcd"));
         assert_eq!(input.read_line(4).unwrap().as_deref(), Some("ef"));
+    }
+
+    #[test]
+    fn a_line_that_is_not_utf_8_comes_in_parts_that_fit() {
+        let input = Input::new(&b"ab\xff\xfe\xfdc\nrest"[..], false);
+        let parts: Vec<String> = (0..4).map(|_| input.read_line(6).unwrap().unwrap()).collect();
+        assert_eq!(parts, ["ab\u{fffd}", "\u{fffd}\u{fffd}", "c", "rest"]);
+        assert_eq!(input.read_line(6).unwrap(), None);
+        let input = Input::new(&b"\xff\xff\xff\nmore"[..], false);
+        assert_eq!(input.read_line(3).unwrap().as_deref(), Some("\u{fffd}"));
+        assert_eq!(input.read_bytes(1).unwrap(), Some(b"\xff".to_vec()), "what is held comes first");
+        assert_eq!(input.read_bytes(9).unwrap(), Some(b"\xff".to_vec()));
+        assert_eq!(input.read_line(9).unwrap().as_deref(), Some(""));
+        assert_eq!(input.read_line(1).unwrap().as_deref(), Some("m"));
     }
 
     #[test]

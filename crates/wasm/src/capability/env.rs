@@ -14,14 +14,15 @@ pub(super) fn call(
 ) -> Result<CapabilityAnswer, CapabilityError> {
     match call.op {
         "get" => {
-            let found = variables.get(call.text("the name of a variable must be a string")?);
-            Ok(CapabilityAnswer::Now(match call.generation {
-                Generation::A => found.map_or(Value::Nil, Value::Str),
-                Generation::B => {
-                    let is_found = found.is_some();
-                    Value::record([("found", is_found.into()), ("value", found.unwrap_or_default().into())])
-                }
-            }))
+            let name = call.text("the name of a variable must be a string")?;
+            let reply = got(call.generation, variables.get(name));
+            if call.room().fits(&reply) {
+                return Ok(CapabilityAnswer::Now(reply));
+            }
+            // Neither generation's reply has a place for an error.
+            let (bytes, name) = (call.buffer_bytes, name.escape_debug());
+            tracing::warn!("the variable {name} does not fit a buffer of {bytes} bytes: answered as not set");
+            Ok(CapabilityAnswer::Now(got(call.generation, None)))
         }
         "set" => {
             let expected = "a variable must be a record {key, value} of strings";
@@ -30,5 +31,15 @@ pub(super) fn call(
             Ok(CapabilityAnswer::Now(done(call.generation, set)))
         }
         _ => Err(call.unknown("env", OPS)),
+    }
+}
+
+fn got(generation: Generation, found: Option<String>) -> Value {
+    match generation {
+        Generation::A => found.map_or(Value::Nil, Value::Str),
+        Generation::B => {
+            let is_found = found.is_some();
+            Value::record([("found", is_found.into()), ("value", found.unwrap_or_default().into())])
+        }
     }
 }

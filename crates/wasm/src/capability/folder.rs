@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 
+use super::call::cut;
+
 /// Names tried for the temporary file of an atomic write: each one that is taken costs an attempt.
 const TEMPORARY_NAMES_MAX: u32 = 16;
 
@@ -65,6 +67,7 @@ impl FsError {
         let code = error.raw_os_error().map_or(1, |number| -number);
         // Without a number the refusal is that of `cap-std`: the path would have left the folder.
         let escape = kind == FsErrorKind::PermissionDenied && error.raw_os_error().is_none();
+        let path = cut(path);
         let message = if escape {
             format!("{path:?} leads outside the granted folder")
         } else {
@@ -73,8 +76,8 @@ impl FsError {
         FsError { kind, code, message }
     }
 
-    fn too_large(path: &str, bytes_max: usize) -> FsError {
-        let message = format!("{path:?} takes more than the {bytes_max} bytes that fit a reply");
+    pub(super) fn too_large(path: &str, bytes_max: usize) -> FsError {
+        let message = format!("{:?} takes more than the {bytes_max} bytes that fit a reply", cut(path));
         FsError { kind: FsErrorKind::TooLarge, code: 1, message }
     }
 }
@@ -187,7 +190,7 @@ impl Folder {
         if file.metadata().map_err(of)?.is_file() {
             Ok(file)
         } else {
-            Err(FsError::other(format!("{path:?} is not a regular file")))
+            Err(FsError::other(format!("{:?} is not a regular file", cut(path))))
         }
     }
 
@@ -213,7 +216,7 @@ impl Folder {
         Err(FsError {
             kind: FsErrorKind::AlreadyExists,
             code: 1,
-            message: format!("{path:?}: every name for a temporary file beside it is taken"),
+            message: format!("{:?}: every name for a temporary file beside it is taken", cut(path)),
         })
     }
 }

@@ -136,7 +136,7 @@ impl Grants {
             Grant::Env => env::call(granted(&self.env, grant, call)?, call),
             Grant::Fs => fs::call(granted(&self.fs, grant, call)?, call),
             Grant::Input => {
-                input_output::input(granted(&self.input, grant, call)?, self.output.as_deref(), call)
+                input_output::input(granted(&self.input, grant, call)?, self.output.as_ref(), call)
             }
             Grant::Output => input_output::output(granted(&self.output, grant, call)?, call),
             Grant::Bus => bus::call(&**granted(&self.bus, grant, call)?, run, call),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_runs::HandlerError;
+use tokio::sync::Semaphore;
 
 use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
 use super::grant::Grant;
@@ -10,6 +11,8 @@ use super::grants::Grants;
 use crate::call::Call;
 use crate::handler::{Handled, Handler};
 use crate::handlers::Handlers;
+use crate::host::blocking::on_a_thread;
+use crate::value::Value;
 
 impl Grants {
     /// Answers the operations of default capabilities that have no handler yet: with the capability if it is granted, else
@@ -58,17 +61,28 @@ impl Handler for CapabilityHandler {
                     Ok(call.answer(value))
                 }))
             }
+            Ok(CapabilityAnswer::Brief(work)) if call.tools.clock.is_virtual() => {
+                Handled::Now(Ok(call.answer(work())))
+            }
+            Ok(CapabilityAnswer::Brief(work)) => {
+                let places = call.tools.blocking.brief.clone();
+                blocking(call, places, work)
+            }
             Ok(CapabilityAnswer::Blocking(work)) => {
-                let hold = call.hold_clock();
-                Handled::Later(Box::pin(async move {
-                    let value = tokio::task::spawn_blocking(work).await;
-                    drop(hold);
-                    let value = value.map_err(|error| HandlerError::new(error.to_string()))?;
-                    Ok(call.answer(value))
-                }))
+                let places = call.tools.blocking.waiting.clone();
+                blocking(call, places, work)
             }
         }
     }
+}
+
+fn blocking(call: Call, places: Arc<Semaphore>, work: Box<dyn FnOnce() -> Value + Send>) -> Handled {
+    let hold = call.hold_clock();
+    Handled::Later(Box::pin(async move {
+        let value = on_a_thread(places, work).await?;
+        drop(hold);
+        Ok(call.answer(value))
+    }))
 }
 
 fn failed(error: &CapabilityError) -> HandlerError {

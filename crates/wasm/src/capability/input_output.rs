@@ -18,7 +18,7 @@ const CODE_CLOSED: i32 = 2;
 
 pub(super) fn input(
     source: &Arc<Input>,
-    output: Option<&Output>,
+    output: Option<&Arc<Output>>,
     call: &CapabilityCall<'_>,
 ) -> Result<CapabilityAnswer, CapabilityError> {
     let source = source.clone();
@@ -26,14 +26,15 @@ pub(super) fn input(
     match call.op {
         "read_line" => {
             // A prompt is shown only to those who may write.
-            let prompt = call.optional("prompt").and_then(Value::as_str);
-            if let (Some(output), Some(prompt)) = (output, prompt) {
-                // A prompt that cannot be shown does not keep the line from being read.
-                let _ = output
-                    .write(Target::Stdout, prompt.as_bytes())
-                    .and_then(|()| output.flush(Target::Stdout));
-            }
+            let prompt = call.optional("prompt").and_then(Value::as_str).map(str::to_owned);
+            let prompt = output.cloned().zip(prompt);
             Ok(CapabilityAnswer::Blocking(Box::new(move || {
+                if let Some((output, prompt)) = prompt {
+                    // A prompt that cannot be shown does not keep the line from being read.
+                    let _ = output
+                        .write(Target::Stdout, prompt.as_bytes())
+                        .and_then(|()| output.flush(Target::Stdout));
+                }
                 read(source.read_line(max).map(|line| line.map(Value::Str)), "".into())
             })))
         }
@@ -67,25 +68,32 @@ fn read(result: io::Result<Option<Value>>, empty: Value) -> Value {
 }
 
 pub(super) fn output(
-    output: &Output,
+    output: &Arc<Output>,
     call: &CapabilityCall<'_>,
 ) -> Result<CapabilityAnswer, CapabilityError> {
     let target = Target::named(call.optional("target").and_then(Value::as_str).unwrap_or("stdout"));
-    let written = match call.op {
+    let bytes = match call.op {
         "write" | "write_op" => {
             let text = call.text_field("value", "output must be a record {value, target}")?;
-            output.write(target, text.as_bytes())
+            Some(text.as_bytes().to_vec())
         }
         "write_bytes" | "write_bytes_op" => {
-            output.write(target, &call.bytes_field("bytes", "output must be a record {bytes, target}")?)
+            Some(call.bytes_field("bytes", "output must be a record {bytes, target}")?)
         }
-        "flush" | "flush_op" => output.flush(target),
+        "flush" | "flush_op" => None,
         "is_tty" | "is_tty_op" => return Ok(CapabilityAnswer::Now(output.is_tty(target).into())),
         _ => return Err(call.unknown("output", OUTPUT_OPS)),
     };
-    let written = written.map_err(|error| {
-        let closed = error.kind() == io::ErrorKind::BrokenPipe;
-        (if closed { CODE_CLOSED } else { CODE_OTHER }, error.to_string())
-    });
-    Ok(CapabilityAnswer::Now(done(Generation::B, written)))
+    let output = output.clone();
+    Ok(CapabilityAnswer::Brief(Box::new(move || {
+        let written = match bytes {
+            Some(bytes) => output.write(target, &bytes),
+            None => output.flush(target),
+        };
+        let written = written.map_err(|error| {
+            let closed = error.kind() == io::ErrorKind::BrokenPipe;
+            (if closed { CODE_CLOSED } else { CODE_OTHER }, error.to_string())
+        });
+        done(Generation::B, written)
+    })))
 }

@@ -17,15 +17,18 @@ pub(super) fn call(call: &CapabilityCall<'_>) -> Result<CapabilityAnswer, Capabi
     let message = call.text_field("message", "a line must be a record {level, message, fields}")?;
     let message = one_line(message);
     let fields = one_line(&fields(call.optional("fields")));
-    let level = call.optional("level").and_then(Value::as_str).unwrap_or("info");
-    match level.to_ascii_lowercase().as_str() {
-        "trace" => tracing::trace!(target: "millrace::guest", fields, "{message}"),
-        "debug" => tracing::debug!(target: "millrace::guest", fields, "{message}"),
-        "warn" => tracing::warn!(target: "millrace::guest", fields, "{message}"),
-        "error" => tracing::error!(target: "millrace::guest", fields, "{message}"),
-        _ => tracing::info!(target: "millrace::guest", fields, "{message}"),
-    }
-    Ok(CapabilityAnswer::Now(Value::Nil))
+    let level = call.optional("level").and_then(Value::as_str).unwrap_or("info").to_ascii_lowercase();
+    // Where the log goes is not known here: to a pipe that nobody reads, for one.
+    Ok(CapabilityAnswer::Brief(Box::new(move || {
+        match level.as_str() {
+            "trace" => tracing::trace!(target: "millrace::guest", fields, "{message}"),
+            "debug" => tracing::debug!(target: "millrace::guest", fields, "{message}"),
+            "warn" => tracing::warn!(target: "millrace::guest", fields, "{message}"),
+            "error" => tracing::error!(target: "millrace::guest", fields, "{message}"),
+            _ => tracing::info!(target: "millrace::guest", fields, "{message}"),
+        }
+        Value::Nil
+    })))
 }
 
 /// `key=value` pairs. A value of generation B is a union record that holds the value itself.

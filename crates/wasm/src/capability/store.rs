@@ -1,7 +1,7 @@
 //! The capability `millrace.store`: JSON values by key, committed together. The shapes are the same in both generations.
 
 use super::bus::{ended, split, status};
-use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
+use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError, ReplyRoom};
 use super::port::{PortError, StorePort};
 use crate::host::outcome::RunNumber;
 use crate::value::Value;
@@ -18,8 +18,8 @@ pub(super) fn call(
     Ok(match call.op {
         "get" => {
             let found = store.get(run, call.text("a key must be a string")?.to_owned());
-            let max = call.reply_bytes_max();
-            CapabilityAnswer::Later(Box::pin(async move { Ok(found_reply(found.await, max)) }))
+            let room = call.room();
+            CapabilityAnswer::Later(Box::pin(async move { Ok(found_reply(found.await, room)) }))
         }
         "ensure" => {
             let (key, value) = (call.text_field("key", ENSURE)?, call.text_field("value", ENSURE)?);
@@ -34,13 +34,19 @@ pub(super) fn call(
     })
 }
 
-fn found_reply(result: Result<Option<String>, PortError>, bytes_max: usize) -> Value {
-    let (value, error) = split(result.and_then(|value| match value {
-        Some(value) if value.len() > bytes_max => {
-            Err(PortError::Refused(format!("the value does not fit a reply of {bytes_max} bytes")))
-        }
-        value => Ok(value),
-    }));
+fn found_reply(result: Result<Option<String>, PortError>, room: ReplyRoom) -> Value {
+    let is_found = matches!(result, Ok(Some(_)));
+    let reply = found_record(result);
+    if is_found && !room.fits(&reply) {
+        let bytes = room.buffer_bytes;
+        let refused = format!("the value does not fit a buffer of {bytes} bytes");
+        return found_record(Err(PortError::Refused(refused)));
+    }
+    reply
+}
+
+fn found_record(result: Result<Option<String>, PortError>) -> Value {
+    let (value, error) = split(result);
     let [code, message] = status(error.as_ref());
     let value = value.flatten();
     Value::record([

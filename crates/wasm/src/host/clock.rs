@@ -57,6 +57,18 @@ impl HostClock {
         }
     }
 
+    /// Whether this moment is over. Cheaper than [`HostClock::now`], which also reads the wall clock.
+    pub(crate) fn has_passed(&self, at: Mono) -> bool {
+        match self {
+            HostClock::Real(clock) => clock.until(at).is_zero(),
+            HostClock::Virtual(_) => self.now() >= at,
+        }
+    }
+
+    pub(crate) fn is_virtual(&self) -> bool {
+        matches!(self, HostClock::Virtual(_))
+    }
+
     /// The moment that is at least `ms` away.
     pub(crate) fn after_ms(&self, ms: u64) -> Mono {
         match self {

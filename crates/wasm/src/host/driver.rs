@@ -1,7 +1,7 @@
 //! The host's thread: it drives the scheduler, calls handlers, and waits for whatever comes next.
 //!
-//! A turn: commands, then a tick of the scheduler with its steps, then the futures of handlers. A turn that leaves
-//! nothing to do waits; under a virtual clock it moves the clock to the next timer instead.
+//! A turn: commands, then a tick of the scheduler with its steps, then the futures of handlers. The steps end with the
+//! scheduler's budget, with the time of a tick, or when a command cancels a run. A turn that leaves nothing to do waits; under a virtual clock it moves the clock to the next timer instead.
 
 mod answers;
 mod effects;
@@ -15,10 +15,12 @@ use std::thread;
 
 use futures_util::future::AbortHandle;
 use millrace_model::Mono;
-use millrace_runs::{Answer, CallId, RunId, Runs, RunsLimits};
+use millrace_runs::{Answer, CallId, RunId, Runs};
 
 use self::futures::HandlerFutures;
-use super::clock::{Clock, HostClock};
+use super::HostOptions;
+use super::blocking::BlockingPlaces;
+use super::clock::HostClock;
 use super::inbox::Inbox;
 use super::launch::{CellGuard, Launch};
 use super::observe::{ErrorSink, Observer, RunEvent};
@@ -50,6 +52,8 @@ pub(crate) struct Driver {
     deferred: VecDeque<(CallId, Answer<Value>)>,
     inbox: Arc<Inbox>,
     tools: Arc<CallTools>,
+    /// See [`HostOptions::tick_ms_max`].
+    tick_ms_max: u64,
     observer: Option<Observer>,
     error_sink: Option<ErrorSink>,
 }
@@ -68,19 +72,23 @@ struct RunEntry {
     module: Module,
     cell: CellGuard,
     cancel_at: Option<Mono>,
+    /// The observer has heard that the run is cancelled.
+    cancel_is_told: bool,
     /// The operation whose handler is at work, and how to stop its future.
     working: Option<(u32, Option<AbortHandle>)>,
 }
 
 impl Driver {
-    pub(crate) fn new(clock: Clock, limits: RunsLimits, seed: Option<u64>, inbox: Arc<Inbox>) -> Driver {
-        let runs = Runs::new(limits);
-        let runs = match seed {
+    pub(crate) fn new(options: HostOptions, inbox: Arc<Inbox>) -> Driver {
+        let runs = Runs::new(options.limits);
+        let runs = match options.seed {
             Some(seed) => runs.shuffled(seed),
             None => runs,
         };
-        let clock = HostClock::start(clock, inbox.wake.clone());
-        let tools = Arc::new(CallTools { clock, sleeps: Sleeps::new(inbox.wake.clone()) });
+        let clock = HostClock::start(options.clock, inbox.wake.clone());
+        let sleeps = Sleeps::new(inbox.wake.clone());
+        let blocking = BlockingPlaces::new(options.blocking_calls_max);
+        let tools = Arc::new(CallTools { clock, sleeps, blocking });
         Driver {
             runs,
             instances: Instances::new(),
@@ -92,15 +100,10 @@ impl Driver {
             deferred: VecDeque::new(),
             inbox,
             tools,
-            observer: None,
-            error_sink: None,
+            tick_ms_max: options.tick_ms_max.max(1),
+            observer: options.observer,
+            error_sink: options.error_sink,
         }
-    }
-
-    pub(crate) fn observed_by(mut self, observer: Option<Observer>, error_sink: Option<ErrorSink>) -> Driver {
-        self.observer = observer;
-        self.error_sink = error_sink;
-        self
     }
 
     fn now(&self) -> Mono {

@@ -1,6 +1,7 @@
 //! The way to the host's thread.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -29,12 +30,29 @@ pub(crate) enum Command {
     Cancel {
         run: RunNumber,
     },
+    /// Somebody wanted to cancel a run that had its outcome already: for the observer.
+    CancelRefused {
+        run: RunNumber,
+    },
     Stop,
 }
 
-/// Bounded by the runs and instances there are: each is started, cancelled and removed once.
+impl Command {
+    /// Whether the steps of a tick end for it.
+    fn is_urgent(&self) -> bool {
+        matches!(self, Command::Cancel { .. } | Command::Stop)
+    }
+}
+
+/// Refused cancellations that wait for the host's thread. The observer does not hear of those beyond.
+const REFUSED_CANCELS_MAX: usize = 1_024;
+
+/// Bounded by the runs and instances there are: each is started, cancelled and removed once. Refused cancellations have
+/// a bound of their own.
 pub(crate) struct Inbox {
     state: Mutex<InboxState>,
+    /// An urgent command waits. Read after every step, so without the lock.
+    urgent: AtomicBool,
     /// Notified for every command, and by whatever else the host's thread must look at.
     pub(crate) wake: Arc<Notify>,
     runs_max: usize,
@@ -46,12 +64,13 @@ struct InboxState {
     last_run: u64,
     last_instance: u64,
     active_runs: usize,
+    refused_cancels: usize,
     stopped: bool,
 }
 
 impl Inbox {
     pub(crate) fn new(runs_max: usize) -> Inbox {
-        Inbox { state: Mutex::default(), wake: Arc::default(), runs_max }
+        Inbox { state: Mutex::default(), urgent: AtomicBool::new(false), wake: Arc::default(), runs_max }
     }
 
     pub(crate) fn next_instance(&self) -> u64 {
@@ -65,10 +84,25 @@ impl Inbox {
         if state.stopped {
             return Err(HostStopped);
         }
+        if command.is_urgent() {
+            self.urgent.store(true, SeqCst);
+        }
         state.commands.push_back(command);
         drop(state);
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Tells the observer of a cancellation that came too late.
+    pub(crate) fn push_refused_cancel(&self, run: RunNumber) {
+        let mut state = self.lock();
+        if state.stopped || state.refused_cancels >= REFUSED_CANCELS_MAX {
+            return;
+        }
+        state.refused_cancels += 1;
+        state.commands.push_back(Command::CancelRefused { run });
+        drop(state);
+        self.wake.notify_one();
     }
 
     /// Numbers the runs and hands them over. Numbers are given in the order in which the scheduler starts the runs, so
@@ -94,7 +128,15 @@ impl Inbox {
     }
 
     pub(crate) fn take(&self) -> VecDeque<Command> {
-        std::mem::take(&mut self.lock().commands)
+        let mut state = self.lock();
+        state.refused_cancels = 0;
+        self.urgent.store(false, SeqCst);
+        std::mem::take(&mut state.commands)
+    }
+
+    /// Whether a command waits for which the steps of a tick end.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.urgent.load(SeqCst)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -199,14 +199,17 @@ impl RunHandle {
         self.cell.get()
     }
 
-    /// Cancels the run. Its program is not resumed, and late answers of handlers are dropped. Returns false, and changes
-    /// nothing, if the run had ended or was cancelled before. The outcome is decided at once, and can be seen when the
-    /// host's thread has released the run.
+    /// Cancels the run. Its program is not resumed, its handlers are not called any more, and their late answers are
+    /// dropped. Returns false, and changes nothing, if the run had ended or was cancelled before. The outcome is decided
+    /// at once, and can be seen when the host's thread has released the run. A step that is under way is not cut off,
+    /// because the runs of an instance share its memory: it ends by itself, or by [`RunLimits`].
     pub fn cancel(&self, reason: Option<Value>) -> bool {
         let accepted = self.cell.decide(EffectOutcome::Cancelled { reason });
         if accepted {
             // A host that has stopped runs nothing.
             let _ = self.host.inbox.push(Command::Cancel { run: self.id });
+        } else {
+            self.host.inbox.push_refused_cancel(self.id);
         }
         accepted
     }

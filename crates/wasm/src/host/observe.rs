@@ -32,7 +32,8 @@ pub enum RunEvent<'a> {
         op: &'a EffectOp,
         reply: &'a HandlerResult,
     },
-    /// Somebody asked to cancel the run. Not accepted: the run had ended.
+    /// Somebody asked to cancel the run. Not accepted: the run had ended, or was cancelled before. Of refused requests
+    /// that come faster than the host's thread reads them, some are not told.
     Cancel {
         run: RunNumber,
         accepted: bool,

@@ -98,6 +98,11 @@ impl OutcomeCell {
         self.lock().decided.clone()
     }
 
+    /// Whether the outcome is decided, published or not.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.lock().decided.is_some()
+    }
+
     /// Lets everybody see what was decided.
     pub(crate) fn publish(&self) {
         self.lock().is_published = true;

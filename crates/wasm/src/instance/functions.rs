@@ -1,8 +1,8 @@
 //! The functions of an instance, with their types checked once.
 
-use wasmtime::{Func, Global, Instance, Store, StoreLimits, TypedFunc, ValType, WasmParams, WasmResults};
+use wasmtime::{Func, Global, Instance, Store, TypedFunc, ValType, WasmParams, WasmResults};
 
-use super::{InstantiateError, StepRef};
+use super::{Growth, InstantiateError, StepRef};
 use crate::codec::Generation;
 
 pub(crate) struct Functions {
@@ -37,7 +37,7 @@ pub(crate) enum Resume {
 
 impl Functions {
     pub(crate) fn find(
-        store: &mut Store<StoreLimits>,
+        store: &mut Store<Growth>,
         instance: Instance,
         generation: Generation,
     ) -> Result<Functions, InstantiateError> {
@@ -67,16 +67,12 @@ impl Functions {
     }
 
     /// An export that asks for no effects.
-    pub(crate) fn pure(&self, store: &mut Store<StoreLimits>, name: &str) -> Result<Func, InstantiateError> {
+    pub(crate) fn pure(&self, store: &mut Store<Growth>, name: &str) -> Result<Func, InstantiateError> {
         let function = self.instance.get_func(store, name);
         function.ok_or_else(|| InstantiateError::MissingExport(name.to_owned()))
     }
 
-    pub(crate) fn entry(
-        &self,
-        store: &mut Store<StoreLimits>,
-        name: &str,
-    ) -> Result<Entry, InstantiateError> {
+    pub(crate) fn entry(&self, store: &mut Store<Growth>, name: &str) -> Result<Entry, InstantiateError> {
         Ok(match self.generation {
             Generation::A => {
                 Entry::A(function(store, self.instance, name, "function of (i32, i32) -> result")?)
@@ -89,7 +85,7 @@ impl Functions {
 }
 
 fn function<P: WasmParams, R: WasmResults>(
-    store: &mut Store<StoreLimits>,
+    store: &mut Store<Growth>,
     instance: Instance,
     name: &str,
     expected: &str,
@@ -104,7 +100,7 @@ pub(super) fn export_type(name: &str, expected: &str) -> InstantiateError {
     InstantiateError::ExportType { name: name.to_owned(), expected: expected.to_owned() }
 }
 
-fn panic_globals(store: &mut Store<StoreLimits>, instance: Instance) -> Option<(Global, Global)> {
+fn panic_globals(store: &mut Store<Growth>, instance: Instance) -> Option<(Global, Global)> {
     let mut global = |name| {
         let global = instance.get_global(&mut *store, name)?;
         let ty = global.ty(&*store);

@@ -127,6 +127,22 @@ impl Doctored {
         }
     }
 
+    /// A module of generation A whose `main` asks for one operation, of kind `tail`, and then returns 42.
+    pub fn asking(effect: &str, op: &str, args: &[u8]) -> Doctored {
+        let hash = effect.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let label = u32::try_from(effect.len() + 1).unwrap();
+        let entry = [1, hash as u32, (hash >> 32) as u32, 0, 0, 1, SIGNATURE, label];
+        let words = [2].into_iter().chain(entry).flat_map(u32::to_le_bytes);
+        let table = words.chain(format!("{effect}\0test::Effect.{op}\0").into_bytes()).collect();
+        let mut request = request_a(&[("effectId", hash.cast_signed()), ("resumeKind", 1)]);
+        request.truncate(request.len() - 2);
+        request.extend(args);
+        let steps = vec![Step::new(1, &request), Step::new(0, &[42])];
+        Doctored { table: Some(table), ..Doctored::new(Generation::A, steps) }
+    }
+
     /// A module of generation A that only executes these instructions.
     pub fn body(instructions: &str) -> Doctored {
         Doctored { entry: instructions.to_owned(), ..Doctored::new(Generation::A, vec![]) }

@@ -74,15 +74,16 @@ impl Fixture {
     }
 
     pub fn with_limits(clock: Clock, limits: RunsLimits, seed: Option<u64>) -> Fixture {
+        Fixture::with_options(HostOptions { clock, limits, seed, ..HostOptions::default() })
+    }
+
+    pub fn with_options(options: HostOptions) -> Fixture {
         let (trace, errors) = (Trace::default(), Trace::default());
         let sink = errors.clone();
         let options = HostOptions {
-            clock,
-            limits,
-            seed,
             observer: Some(trace.observer()),
             error_sink: Some(Box::new(move |run, failure| sink.say(format!("{run} {failure}")))),
-            compiler: None,
+            ..options
         };
         Fixture { host: Host::new(options).unwrap(), trace, errors }
     }

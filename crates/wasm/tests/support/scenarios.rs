@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 
 use millrace_wasm::{
-    Clock, Continuation, EffectOutcome, Generation, HandlerError, RunStart, RunsLimits, Value,
+    Call, Clock, Continuation, EffectOutcome, Generation, Handled, Handler, HandlerError, RunStart,
+    RunsLimits, Value,
 };
 use tokio::sync::{Notify, oneshot};
 
 use super::{
-    Fixture, arg, doubling, end, failure, mains, on, on_async, resume, run, sum_module, tail, value,
+    Fixture, arg, doubling, end, failure, mains, on, on_async, resume, run, set, sum_module, tail, value,
 };
 
 fn text(generation: Generation, a: &str, b: &str) -> String {
@@ -60,11 +61,24 @@ pub fn resume_or_end_for_a_tail_op_fails_before_resumption(generation: Generatio
         "handler for hand::Hand.tick must return tail(...)",
     );
     for wrong in [Continuation::Resume(Value::Int(1)), Continuation::End(Value::Int(1))] {
+        let (reply, before) = (wrong_reply(&wrong), fixture.trace.lines().len());
         let instance = fixture.instance(&sum_module(generation, 3), |handlers| {
             on(handlers, "bump", |_| resume(1));
             on(handlers, "tick", move |_| Ok(wrong.clone()));
         });
-        assert_eq!(failure(run(&instance)), expected);
+        let run = instance.start("main", vec![]).unwrap();
+        assert_eq!(failure(run.wait()), expected);
+        // A program that had been resumed would have asked for its third effect.
+        let told = ["call bump[Int(0)]", "bump resume 1", "call tick[Int(1)]", reply, "failed"];
+        let told = told.map(|line| format!("{} {line}", run.id()));
+        assert_eq!(fixture.trace.lines()[before..], told);
+    }
+}
+
+fn wrong_reply(wrong: &Continuation) -> &'static str {
+    match wrong {
+        Continuation::End(_) => "tick end 1",
+        _ => "tick resume 1",
     }
 }
 
@@ -79,6 +93,7 @@ pub fn a_plain_return_fails(generation: Generation) {
         "handler for hand::Hand.bump must return a continuation call",
     );
     assert_eq!(failure(run(&instance)), expected);
+    assert_eq!(fixture.trace.lines(), ["run_1 call bump[Int(0)]", "run_1 bump plain null", "run_1 failed"]);
 }
 
 pub fn early_host_completion_does_not_resume(generation: Generation) {
@@ -168,6 +183,11 @@ pub fn cancelling_an_ended_run_changes_nothing(generation: Generation) {
     assert_eq!(value(ended.wait()), 6);
     assert!(!ended.cancel(None));
     assert_eq!(value(ended.wait()), 6);
+    // Commands are read in their order: the refusal has been told when a later run has ended.
+    assert_eq!(value(run(&instance)), 6);
+    let trace = fixture.trace.lines();
+    let of_first: Vec<&String> = trace.iter().filter(|line| line.starts_with("run_1 ")).collect();
+    assert_eq!(of_first[of_first.len() - 2..], ["run_1 value", "run_1 cancel false"]);
 }
 
 pub fn fairness_pressure_yields_at_the_budget(generation: Generation) {
@@ -194,27 +214,97 @@ pub fn fairness_pressure_yields_at_the_budget(generation: Generation) {
     assert!(runs[0].cancel(None) && runs[1].cancel(None));
 }
 
-pub fn an_external_completion_is_served_beside_endless_chains(generation: Generation) {
-    let fixture = Fixture::new(Clock::Real);
-    let go = Arc::new(Notify::new());
-    let gate = go.clone();
-    let instance = fixture.instance(&sum_module(generation, u32::MAX), |handlers| {
-        on_async(handlers, "bump", move |call| {
-            let gate = gate.clone();
-            async move {
-                if call.run().serial() > 1 {
-                    return Ok(call.answer(0));
-                }
-                gate.notified().await;
-                end(1)
+pub fn a_tick_ends_with_its_budget(generation: Generation) {
+    for budget in [None, Some(8)] {
+        let mut limits = RunsLimits::default();
+        if let Some(budget) = budget {
+            limits.max_internal_steps_per_tick = budget;
+        }
+        let fixture = Fixture::with_limits(Clock::Virtual { system_start_ms: 0 }, limits, None);
+        let instance = fixture.instance(&sum_module(generation, 3_000), |handlers| {
+            for name in ["bump", "tick"] {
+                set(handlers, name, &now_or_later(|call| call.run().serial() == 2, |_| async {}));
             }
         });
-        on(handlers, "tick", |_| tail(0));
+        instance.start_all(mains(2)).unwrap().iter().for_each(|run| drop(run.wait()));
+        // The answer to the second run's first call is ready at once, and is looked at when the tick has ended.
+        let trace = fixture.trace.lines();
+        let answered = trace.iter().position(|line| line == "run_2 bump resume 0").unwrap();
+        let steps = trace[..answered].iter().filter(|line| line.contains(" call ")).count();
+        assert_eq!(steps, budget.unwrap_or(1024));
+    }
+}
+
+/// Answers at once with 0, or, in runs for which `is_later` holds, when the future has ended.
+fn now_or_later<F: Future<Output = ()> + Send + 'static>(
+    is_later: impl Fn(&Call) -> bool + Send + Sync + 'static,
+    wait: impl Fn(&Call) -> F + Send + Sync + 'static,
+) -> Arc<dyn Handler> {
+    struct NowOrLater<L, W>(L, W);
+
+    impl<F, L, W> Handler for NowOrLater<L, W>
+    where
+        F: Future<Output = ()> + Send + 'static,
+        L: Fn(&Call) -> bool + Send + Sync,
+        W: Fn(&Call) -> F + Send + Sync,
+    {
+        fn call(&self, call: Call) -> Handled {
+            if !(self.0)(&call) {
+                return Handled::Now(Ok(call.answer(0)));
+            }
+            let wait = (self.1)(&call);
+            Handled::Later(Box::pin(async move {
+                wait.await;
+                Ok(call.answer(0))
+            }))
+        }
+    }
+
+    Arc::new(NowOrLater(is_later, wait))
+}
+
+pub fn an_external_completion_is_served_beside_endless_chains(generation: Generation) {
+    const BUDGET: usize = 64;
+    const RUNS: usize = 20;
+    let limits = RunsLimits { max_internal_steps_per_tick: BUDGET, ..RunsLimits::default() };
+    let fixture = Fixture::with_limits(Clock::Real, limits, None);
+    // The first run waits for something outside; all others are answered at once, for ever.
+    let chains = Arc::new(AtomicUsize::new(0));
+    let go = Arc::new(Notify::new());
+    let (counted, gate, opened) = (chains.clone(), go.clone(), go.clone());
+    let is_first = move |call: &Call| {
+        if call.run().serial() == 1 {
+            return true;
+        }
+        if counted.fetch_add(1, SeqCst) == 500 {
+            opened.notify_one();
+        }
+        false
+    };
+    let answer = now_or_later(is_first, move |_| {
+        let gate = gate.clone();
+        async move { gate.notified().await }
     });
-    let runs = instance.start_all(mains(20)).unwrap();
-    go.notify_one();
-    assert_eq!(value(runs[0].wait()), 1);
-    assert!(runs[1..].iter().all(|run| run.cancel(None)));
+    let instance = fixture.instance(&sum_module(generation, u32::MAX), |handlers| {
+        set(handlers, "bump", &answer);
+        set(handlers, "tick", &answer);
+    });
+    let runs = instance.start_all(mains(RUNS)).unwrap();
+    // The first run's second call is waited for as well: nobody opens the gate again.
+    while !fixture.trace.lines().contains(&"run_1 call tick[Int(1)]".to_owned()) {
+        std::thread::yield_now();
+    }
+    assert!(runs.iter().all(|run| run.cancel(None)));
+    let trace = fixture.trace.lines();
+    let at = |line: &str| trace.iter().position(|told| told == line).unwrap();
+    let calls =
+        |from: usize, to: usize| trace[from..to].iter().filter(|line| line.contains(" call ")).count();
+    let (first, replied, applied) =
+        (at("run_1 call bump[Int(0)]"), at("run_1 bump resume 0"), at("run_1 call tick[Int(1)]"));
+    let chained = calls(first + 1, replied);
+    assert!(chained <= 500 + BUDGET + 1, "{chained} steps of chains before the completion was seen");
+    let chained = calls(replied, applied);
+    assert!(chained <= RUNS, "{chained} steps of chains before the completion was applied");
 }
 
 pub fn a_step_begins_only_after_the_one_before_was_applied(generation: Generation) {

@@ -46,6 +46,10 @@ impl Driver {
     /// Returns the answer if there is one at once.
     fn begin_call(&mut self, call: CallId, op: u32, args: Vec<Value>) -> Option<Answer<Value>> {
         let entry = self.entries.get_mut(&call.run.serial())?;
+        // Somebody has cancelled the run, and the command that ends it is on its way.
+        if entry.cell.0.is_decided() {
+            return None;
+        }
         let slot = self.hosted.get(&entry.instance).and_then(|hosted| hosted.handlers.get(op as usize));
         let Some((handler, slot)) = slot.and_then(|slot| Some((slot.handler.clone()?, slot))) else {
             return Some(Answer::Unhandled);
@@ -104,7 +108,7 @@ impl Driver {
     fn failure(&mut self, run: RunId, cause: Arc<RunError<GuestFault>>) {
         let Some(entry) = self.entries.get(&run.serial()) else { return };
         // Somebody cancelled the run before it failed: cancelled it is.
-        if entry.cell.0.decided().is_some() {
+        if entry.cell.0.is_decided() {
             return;
         }
         let failure = failure_of(entry, cause);
@@ -127,7 +131,11 @@ impl Driver {
             RunOutcome::Cancelled { reason } => EffectOutcome::Cancelled { reason },
         };
         // The observer hears of the outcome before anybody who waits for it can go on.
-        entry.cell.0.decide(outcome);
+        let is_cancelled = !entry.cell.0.decide(outcome);
+        if is_cancelled && !entry.cancel_is_told {
+            // The run came to its own end before the command that cancels it was read.
+            self.observe(RunEvent::Cancel { run: run.into(), accepted: true });
+        }
         if let Some(decided) = entry.cell.0.decided() {
             self.observe(RunEvent::Ended { run: run.into(), outcome: &decided });
         }

@@ -45,8 +45,13 @@ impl Driver {
         self.runs.tick(now);
         self.carry_out_effects();
         self.complete_deferred();
+        let tick_ends = now + self.tick_ms_max;
         while self.runs.step(&mut self.instances) {
             self.carry_out_effects();
+            // Looked at between two steps, so that a tick has at least one.
+            if self.inbox.is_urgent() || self.tools.clock.has_passed(tick_ends) {
+                break;
+            }
         }
         let polled_all = self.poll_handlers();
         self.set_sleeps();
@@ -78,6 +83,7 @@ impl Driver {
                 self.start_waiting();
             }
             Command::Cancel { run } => self.cancel(run),
+            Command::CancelRefused { run } => self.observe(RunEvent::Cancel { run, accepted: false }),
             Command::Stop => return false,
         }
         true
@@ -97,7 +103,7 @@ impl Driver {
                     if let Some(at) = cancel_at {
                         self.cancels.insert((at, id.serial()), id);
                     }
-                    let was_cancelled = cell.0.decided().is_some();
+                    let was_cancelled = cell.0.is_decided();
                     let entry = RunEntry {
                         id,
                         instance,
@@ -105,6 +111,7 @@ impl Driver {
                         module,
                         cell,
                         cancel_at,
+                        cancel_is_told: false,
                         working: None,
                     };
                     self.entries.insert(id.serial(), entry);
@@ -150,7 +157,10 @@ impl Driver {
 
     fn end_cancelled(&mut self, id: RunId) {
         let now = self.now();
-        self.observe(RunEvent::Cancel { run: id.into(), accepted: true });
+        if let Some(entry) = self.entries.get_mut(&id.serial()) {
+            entry.cancel_is_told = true;
+            self.observe(RunEvent::Cancel { run: id.into(), accepted: true });
+        }
         // Cancellation is never refused, and the outcome that counts is in the run's cell.
         let _ = self.runs.handle(now, Input::Cancel { run: id, reason: None });
         self.carry_out_effects();

@@ -1,0 +1,37 @@
+//! Calls that block a thread other than the host's: a bounded number of them.
+
+use std::sync::Arc;
+
+use millrace_runs::HandlerError;
+use tokio::sync::Semaphore;
+
+/// The places of a host for blocking calls. Calls that end by themselves (files, output) have places of their own, so
+/// that calls which wait for somebody (a line of input) do not hold them up.
+pub(crate) struct BlockingPlaces {
+    pub(crate) brief: Arc<Semaphore>,
+    pub(crate) waiting: Arc<Semaphore>,
+}
+
+impl BlockingPlaces {
+    pub(crate) fn new(calls_max: usize) -> BlockingPlaces {
+        let calls_max = calls_max.clamp(1, Semaphore::MAX_PERMITS);
+        BlockingPlaces {
+            brief: Arc::new(Semaphore::new(calls_max)),
+            waiting: Arc::new(Semaphore::new(calls_max)),
+        }
+    }
+}
+
+/// Does the work on another thread once there is a place. The work keeps its place until it returns, also when its run
+/// has ended meanwhile.
+pub(crate) async fn on_a_thread<T: Send + 'static>(
+    places: Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, HandlerError> {
+    let place = places.acquire_owned().await.map_err(|error| HandlerError::new(error.to_string()))?;
+    let work = move || {
+        let _place = place;
+        work()
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|error| HandlerError::new(error.to_string()))
+}
