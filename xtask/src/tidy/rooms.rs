@@ -36,6 +36,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("store-sqlite", Kind::Adapter),
     room("stores", Kind::Plain),
     room("shell", Kind::Plain),
+    room("zabi", Kind::Plain),
     room("runtime", Kind::Plain),
     room("actors", Kind::Plain),
     room("wasm", Kind::Plain),

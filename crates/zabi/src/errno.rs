@@ -1,0 +1,21 @@
+//! Errors of the operating system as the error codes of zABI.
+
+use std::io;
+
+use millrace_reactor::ErrorCode;
+use rustix::io::Errno;
+
+/// The table for sockets. `EADDRINUSE` is `Again`, as in the reference: the address may be free later.
+pub(crate) fn socket_error(error: &io::Error) -> ErrorCode {
+    match Errno::from_io_error(error) {
+        Some(Errno::AGAIN) => ErrorCode::Again,
+        Some(Errno::BADF) => ErrorCode::Closed,
+        Some(Errno::ACCESS | Errno::PERM) => ErrorCode::Denied,
+        Some(Errno::NOENT) => ErrorCode::NoEntry,
+        Some(Errno::NOMEM) => ErrorCode::OutOfMemory,
+        Some(Errno::INVAL | Errno::ADDRNOTAVAIL) => ErrorCode::Invalid,
+        Some(Errno::ADDRINUSE) => ErrorCode::Again,
+        _ if error.kind() == io::ErrorKind::WouldBlock => ErrorCode::Again,
+        _ => ErrorCode::Io,
+    }
+}

@@ -1,0 +1,298 @@
+//! One guest process: its calls, its handles, and the end of both.
+
+mod control;
+mod open;
+
+use std::sync::Arc;
+
+use millrace_reactor::{ErrorCode, HandleNumber};
+
+use crate::catalog::{Capability, CapsListForm};
+use crate::grants::Grants;
+use crate::handle::{HandleFlags, WatchSource};
+use crate::handles::Handles;
+use crate::heap::GuestHeap;
+use crate::limits::Limits;
+use crate::memory::GuestMemory;
+use crate::os_poller::IoEffect;
+use crate::signals::{Interrupter, Signals};
+use crate::streams::{StandardOutput, StandardStreams};
+
+/// What `zi_abi_version` returns: 2.5.
+pub const ABI_VERSION: u32 = 0x0002_0005;
+
+/// What a process is made of.
+#[derive(Debug)]
+pub struct ProcessOptions {
+    /// Names the process in logs.
+    pub name: String,
+    pub grants: Grants,
+    pub streams: StandardStreams,
+    pub limits: Limits,
+    /// The first free byte of the guest's memory (`__heap_base`), for `zi_alloc`. `None`: the guest has no allocator of
+    /// the host; `zi_alloc` returns 0 and `zi_free` -7.
+    pub heap_base: Option<u64>,
+    pub caps_list: CapsListForm,
+}
+
+impl ProcessOptions {
+    /// A process with these grants, without standard streams and without a heap.
+    pub fn new(name: impl Into<String>, grants: Grants) -> ProcessOptions {
+        ProcessOptions {
+            name: name.into(),
+            grants,
+            streams: StandardStreams::none(),
+            limits: Limits::default(),
+            heap_base: None,
+            caps_list: CapsListForm::default(),
+        }
+    }
+}
+
+/// Answers the calls of one guest. Methods named `zi_...` are the calls of zABI: they take numbers and addresses as the
+/// guest gave them and return the number that the guest gets. None of them panics, whatever it is given.
+///
+/// A process that is dropped releases everything that it held: handles, sockets, files, threads.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    grants: Grants,
+    granted: Vec<Capability>,
+    limits: Limits,
+    streams: StandardStreams,
+    handles: Handles,
+    heap: Option<GuestHeap>,
+    caps_list: CapsListForm,
+    signals: Arc<Signals>,
+}
+
+/// What the number of a handle stands for.
+enum Target {
+    Input,
+    Output(StandardOutput),
+    Loop(HandleNumber),
+    Handle(HandleNumber),
+}
+
+impl Process {
+    pub fn new(options: ProcessOptions) -> Process {
+        Process {
+            name: options.name,
+            granted: options.grants.list(),
+            grants: options.grants,
+            handles: Handles::new(&options.limits),
+            heap: options.heap_base.map(|base| GuestHeap::new(base, options.limits.allocations_max)),
+            limits: options.limits,
+            streams: options.streams,
+            caps_list: options.caps_list,
+            signals: Arc::default(),
+        }
+    }
+
+    /// Returns a handle for other threads, which ends waits of this process, or the process.
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(Arc::clone(&self.signals))
+    }
+
+    /// Whether [`Interrupter::end`] was called: the binding stops the guest's code.
+    pub fn is_ended(&self) -> bool {
+        self.signals.is_ended()
+    }
+
+    /// Returns the number of open handles; 0, 1 and 2 do not count.
+    pub fn open_handles(&self) -> usize {
+        self.handles.len()
+    }
+
+    pub fn zi_abi_version(&self) -> u32 {
+        ABI_VERSION
+    }
+
+    /// Reads up to `length` bytes to `address`. Returns their number; 0 at the end of a byte stream.
+    pub fn zi_read(&mut self, memory: &mut dyn GuestMemory, handle: i32, address: u64, length: u32) -> i32 {
+        returned(self.read(memory, handle, address, length))
+    }
+
+    /// Writes up to `length` bytes from `address`. Returns how many were taken.
+    pub fn zi_write(&mut self, memory: &mut dyn GuestMemory, handle: i32, address: u64, length: u32) -> i32 {
+        returned(self.write(memory, handle, address, length))
+    }
+
+    /// Ends a handle. Ending 0, 1 or 2 does nothing.
+    pub fn zi_end(&mut self, handle: i32) -> i32 {
+        let ended = self.target(handle).and_then(|target| match target {
+            Target::Input | Target::Output(_) => Ok(0),
+            Target::Loop(number) | Target::Handle(number) => {
+                self.handles.close(number).then_some(0).ok_or(ErrorCode::NotSupported)
+            }
+        });
+        returned(ended)
+    }
+
+    /// Returns the address of a new block of memory; 0 if there is none.
+    pub fn zi_alloc(&mut self, memory: &mut dyn GuestMemory, size: u32) -> u64 {
+        self.heap.as_mut().and_then(|heap| heap.alloc(size, memory)).unwrap_or(0)
+    }
+
+    pub fn zi_free(&mut self, address: u64) -> i32 {
+        returned(match &mut self.heap {
+            None => Err(ErrorCode::NotSupported),
+            Some(heap) => heap.free(address).then_some(0).ok_or(ErrorCode::Invalid),
+        })
+    }
+
+    /// Writes a message of the guest to the host's log. Texts that are not UTF-8 are made readable.
+    pub fn zi_telemetry(
+        &mut self,
+        memory: &mut dyn GuestMemory,
+        topic: u64,
+        topic_bytes: u32,
+        message: u64,
+        message_bytes: u32,
+    ) -> i32 {
+        let max = self.limits.telemetry_bytes_max;
+        let text = |address, length: u32| -> Result<String, ErrorCode> {
+            memory.bytes(address, length)?;
+            Ok(String::from_utf8_lossy(memory.bytes(address, length.min(max))?).into_owned())
+        };
+        let texts = text(topic, topic_bytes).and_then(|topic| Ok((topic, text(message, message_bytes)?)));
+        returned(texts.map(|(topic, message)| {
+            tracing::info!(target: "millrace::guest", guest = self.name, topic, "{message}");
+            0
+        }))
+    }
+
+    pub fn zi_handle_hflags(&mut self, handle: i32) -> u32 {
+        let flags = match self.target(handle) {
+            Err(_) => HandleFlags::NONE,
+            Ok(Target::Input) => HandleFlags::READ,
+            Ok(Target::Output(_)) => HandleFlags::WRITE,
+            Ok(Target::Loop(_)) => HandleFlags::READ_WRITE,
+            Ok(Target::Handle(number)) => {
+                self.handles.get(number).map_or(HandleFlags::NONE, |handle| handle.flags())
+            }
+        };
+        flags.0
+    }
+
+    fn read(
+        &mut self,
+        memory: &mut dyn GuestMemory,
+        handle: i32,
+        address: u64,
+        length: u32,
+    ) -> Result<usize, ErrorCode> {
+        let target = self.target(handle)?;
+        let to = memory.bytes_mut(address, length)?;
+        let room = to.len().min(self.limits.transfer_bytes_max as usize);
+        let to = &mut to[..room];
+        if to.is_empty() {
+            return Ok(0);
+        }
+        match target {
+            Target::Input => self.streams.read(to),
+            Target::Output(_) => Err(ErrorCode::Denied),
+            Target::Loop(number) => self.handles.get_loop(number).ok_or(ErrorCode::Internal)?.read(to),
+            Target::Handle(number) => {
+                let read = self.handles.with_handle(number, |handle, handles| {
+                    let result = handle.read(to, handles);
+                    let is_drained = result.is_ok_and(|count| handle.is_drained(count, room));
+                    let effect = match result {
+                        Ok(0) => IoEffect::Other,
+                        Ok(_) if is_drained => IoEffect::Drained,
+                        Ok(_) => IoEffect::Read,
+                        Err(ErrorCode::Again) => IoEffect::Drained,
+                        Err(_) => IoEffect::Other,
+                    };
+                    (result, effect)
+                });
+                let (result, effect) = read.ok_or(ErrorCode::NotSupported)?;
+                self.was_used(number, effect);
+                result
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        memory: &dyn GuestMemory,
+        handle: i32,
+        address: u64,
+        length: u32,
+    ) -> Result<usize, ErrorCode> {
+        let target = self.target(handle)?;
+        let from = memory.bytes(address, length)?;
+        if from.is_empty() {
+            return Ok(0);
+        }
+        let short = &from[..from.len().min(self.limits.transfer_bytes_max as usize)];
+        match target {
+            Target::Input => Err(ErrorCode::Denied),
+            Target::Output(output) => self.streams.write(output, short),
+            Target::Loop(number) => {
+                let written =
+                    self.handles.with_loop(number, |guest_loop, handles| guest_loop.write(from, handles));
+                written.ok_or(ErrorCode::Internal)?
+            }
+            Target::Handle(number) => {
+                let written =
+                    self.handles.with_handle(number, |handle, handles| handle.write(short, memory, handles));
+                let result = written.ok_or(ErrorCode::NotSupported)?;
+                let effect = match result {
+                    Ok(count) if count == short.len() => IoEffect::Wrote,
+                    Ok(_) | Err(ErrorCode::Again) => IoEffect::Filled,
+                    Err(_) => IoEffect::Other,
+                };
+                self.was_used(number, effect);
+                result
+            }
+        }
+    }
+
+    /// Tells every loop that the guest has used a handle: its readiness may be another now.
+    fn was_used(&mut self, number: HandleNumber, effect: IoEffect) {
+        match self.handles.watch_source(number) {
+            Some(WatchSource::Descriptor(_)) => {
+                self.handles.loops_mut().for_each(|guest_loop| guest_loop.used(number, effect));
+            }
+            Some(WatchSource::Computed { signal, .. }) => self.signals.mark(signal),
+            None => {}
+        }
+    }
+
+    /// Every call begins here.
+    fn target(&self, handle: i32) -> Result<Target, ErrorCode> {
+        if self.signals.is_ended() {
+            return Err(ErrorCode::Closed);
+        }
+        match handle {
+            0 => Ok(Target::Input),
+            1 => Ok(Target::Output(StandardOutput::Output)),
+            2 => Ok(Target::Output(StandardOutput::Error)),
+            _ => {
+                let number = u32::try_from(handle).ok().and_then(HandleNumber::new);
+                // The reference's answer for handles that were never open, or are no longer.
+                let number = number.ok_or(ErrorCode::NotSupported)?;
+                match self.handles.is_loop(number) {
+                    true => Ok(Target::Loop(number)),
+                    false if self.handles.contains(number) => Ok(Target::Handle(number)),
+                    false => Err(ErrorCode::NotSupported),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.handles.close_all();
+    }
+}
+
+/// Returns what the guest gets.
+fn returned(result: Result<usize, ErrorCode>) -> i32 {
+    match result {
+        Ok(count) => i32::try_from(count).unwrap_or(i32::MAX),
+        Err(error) => error.code(),
+    }
+}

@@ -1,0 +1,122 @@
+//! The capability calls: listing what is granted, and opening it.
+
+use millrace_reactor::ErrorCode;
+use millrace_reactor::HandleNumber;
+use millrace_reactor::zcl1::{FieldError, FieldReader};
+
+use super::{Process, returned};
+use crate::catalog::Capability;
+use crate::memory::GuestMemory;
+use crate::sys_loop::GuestLoop;
+use crate::tcp;
+
+const OPEN_REQUEST_BYTES: u32 = 40;
+
+/// A range of the guest's memory, as a request names it.
+struct Place {
+    address: u64,
+    length: u32,
+}
+
+/// The record that `zi_cap_open` points to.
+struct OpenRequest {
+    kind: Place,
+    name: Place,
+    mode: u32,
+    params: Place,
+}
+
+impl OpenRequest {
+    fn decode(bytes: &[u8]) -> Result<OpenRequest, FieldError> {
+        let mut fields = FieldReader::new(bytes);
+        let mut place = || Ok(Place { address: fields.u64()?, length: fields.u32()? });
+        let (kind, name) = (place()?, place()?);
+        let mode = fields.u32()?;
+        let params = Place { address: fields.u64()?, length: fields.u32()? };
+        Ok(OpenRequest { kind, name, mode, params })
+    }
+}
+
+impl Process {
+    /// Returns how many capabilities are granted.
+    pub fn zi_cap_count(&self) -> i32 {
+        returned(Ok(self.granted.len()))
+    }
+
+    /// Returns the bytes of an entry of the list.
+    pub fn zi_cap_get_size(&self, index: i32) -> i32 {
+        returned(self.entry(index).map(|entry| entry.len()))
+    }
+
+    /// Writes an entry of the list: kind, name, flags.
+    pub fn zi_cap_get(&self, memory: &mut dyn GuestMemory, index: i32, address: u64, length: u32) -> i32 {
+        returned(self.entry(index).and_then(|entry| {
+            let to = memory.bytes_mut(address, length)?;
+            to.get_mut(..entry.len()).ok_or(ErrorCode::Bounds)?.copy_from_slice(&entry);
+            Ok(entry.len())
+        }))
+    }
+
+    /// Opens a capability; returns its handle.
+    pub fn zi_cap_open(&mut self, memory: &mut dyn GuestMemory, request: u64) -> i32 {
+        returned(self.open(memory, request).map(|number| number.get() as usize))
+    }
+
+    fn entry(&self, index: i32) -> Result<Vec<u8>, ErrorCode> {
+        let index = usize::try_from(index).map_err(|_| ErrorCode::NoEntry)?;
+        let capability = self.granted.get(index).ok_or(ErrorCode::NoEntry)?;
+        let mut entry = Vec::new();
+        capability.encode(&mut entry);
+        Ok(entry)
+    }
+
+    fn open(&mut self, memory: &mut dyn GuestMemory, request: u64) -> Result<HandleNumber, ErrorCode> {
+        if self.is_ended() {
+            return Err(ErrorCode::Closed);
+        }
+        let request = OpenRequest::decode(memory.bytes(request, OPEN_REQUEST_BYTES)?)
+            .map_err(|_| ErrorCode::Internal)?;
+        if request.mode != 0 || request.kind.length == 0 || request.name.length == 0 {
+            return Err(ErrorCode::Invalid);
+        }
+        let (kind, name) = (self.field(memory, &request.kind)?, self.field(memory, &request.name)?);
+        let capability = Capability::named(&kind, &name).ok_or(ErrorCode::NoEntry)?;
+        if !self.grants.has(capability) {
+            tracing::debug!(guest = self.name, ?capability, "a guest opened what it was not granted");
+            return Err(ErrorCode::Denied);
+        }
+        let params = self.field(memory, &request.params)?;
+        match capability {
+            Capability::NetTcp => self.open_tcp(memory, &params),
+            _ if !params.is_empty() => Err(ErrorCode::Invalid),
+            Capability::SysLoop => {
+                let (limits, signals) = (&self.limits, &self.signals);
+                self.handles.open_loop(|| {
+                    GuestLoop::open(limits, signals).map_err(|error| {
+                        tracing::error!(%error, guest = self.name, "a loop could not be opened");
+                        ErrorCode::Internal
+                    })
+                })
+            }
+            _ => Err(ErrorCode::Denied),
+        }
+    }
+
+    fn open_tcp(&mut self, memory: &mut dyn GuestMemory, params: &[u8]) -> Result<HandleNumber, ErrorCode> {
+        let policy = self.grants.net_tcp.as_ref().ok_or(ErrorCode::Denied)?;
+        let params = tcp::OpenParams::decode(params, memory)?;
+        params.check(policy)?;
+        self.handles.reserve_socket()?;
+        let opened = tcp::open(&params, memory, &self.limits);
+        let number = opened.and_then(|handle| self.handles.open(handle));
+        number.inspect_err(|_| self.handles.release_socket())
+    }
+
+    fn field(&self, memory: &dyn GuestMemory, place: &Place) -> Result<Vec<u8>, ErrorCode> {
+        let bytes = memory.bytes(place.address, place.length)?;
+        if place.length > self.limits.open_field_bytes_max {
+            return Err(ErrorCode::Bounds);
+        }
+        Ok(bytes.to_vec())
+    }
+}

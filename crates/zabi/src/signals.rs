@@ -1,0 +1,172 @@
+//! What other threads tell a process: that a handle's computed readiness has changed, that a POLL is to end, that the
+//! guest is to end.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mio::Waker;
+
+/// Names a source of computed readiness. Numbers of handles are used again, these are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SignalId(u64);
+
+/// Shared by a process, its loops, the threads of its capabilities and its interrupters.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    next_id: AtomicU64,
+    is_poll_interrupted: AtomicBool,
+    is_ended: AtomicBool,
+    /// As many as the process has loops.
+    loops: Mutex<Vec<Arc<LoopSignal>>>,
+}
+
+/// The part of a loop that other threads may touch.
+#[derive(Debug)]
+pub(crate) struct LoopSignal {
+    waker: Waker,
+    /// The waker was used and the loop has not looked since: using it again would cost a system call for nothing.
+    is_woken: AtomicBool,
+    has_changes: AtomicBool,
+    /// The watched sources, and whether each has changed since the loop looked.
+    watched: Mutex<BTreeMap<SignalId, bool>>,
+}
+
+/// Held by a capability whose readiness is computed; told from any thread.
+#[derive(Clone, Debug)]
+#[allow(dead_code)]
+pub(crate) struct ReadySignal {
+    id: SignalId,
+    signals: Arc<Signals>,
+}
+
+/// Ends a wait or a guest from outside. Clones act on the same process, also after it has ended.
+#[derive(Clone, Debug)]
+pub struct Interrupter(pub(crate) Arc<Signals>);
+
+impl Interrupter {
+    /// Ends the POLL that is waiting, or the next one that would wait, with the events that are pending.
+    pub fn interrupt_poll(&self) {
+        self.0.is_poll_interrupted.store(true, SeqCst);
+        self.0.wake_all();
+    }
+
+    /// Ends the guest: a POLL that waits returns at once, and every call of the guest returns -5 from now on. The
+    /// binding asks [`crate::Process::is_ended`] after each call and stops the guest's code.
+    pub fn end(&self) {
+        self.0.is_ended.store(true, SeqCst);
+        self.0.wake_all();
+    }
+}
+
+impl Signals {
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.load(SeqCst)
+    }
+
+    /// Whether a POLL is to end; asked once per request to end it.
+    pub(crate) fn take_interrupt(&self) -> bool {
+        self.is_poll_interrupted.load(SeqCst) && self.is_poll_interrupted.swap(false, SeqCst)
+    }
+
+    #[allow(dead_code)]
+    pub(crate) fn new_source(self: &Arc<Signals>) -> ReadySignal {
+        ReadySignal { id: SignalId(self.next_id.fetch_add(1, SeqCst)), signals: Arc::clone(self) }
+    }
+
+    pub(crate) fn add_loop(&self, signal: &Arc<LoopSignal>) {
+        self.loops().push(Arc::clone(signal));
+    }
+
+    pub(crate) fn remove_loop(&self, signal: &Arc<LoopSignal>) {
+        self.loops().retain(|other| !Arc::ptr_eq(other, signal));
+    }
+
+    /// Notes a change that the guest's own thread made: no loop is waiting, so none needs to be woken.
+    pub(crate) fn mark(&self, id: SignalId) {
+        self.loops().iter().for_each(|signal| {
+            signal.mark(id);
+        });
+    }
+
+    fn wake_all(&self) {
+        self.loops().iter().for_each(|signal| signal.wake());
+    }
+
+    fn loops(&self) -> MutexGuard<'_, Vec<Arc<LoopSignal>>> {
+        // No code under this lock can panic half-way.
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[allow(dead_code)]
+impl ReadySignal {
+    pub(crate) fn id(&self) -> SignalId {
+        self.id
+    }
+
+    /// The readiness may have changed: loops that watch the source ask for it, and wake up for that.
+    pub(crate) fn changed(&self) {
+        for signal in self.signals.loops().iter() {
+            if signal.mark(self.id) {
+                signal.wake();
+            }
+        }
+    }
+}
+
+impl LoopSignal {
+    pub(crate) fn new(waker: Waker) -> LoopSignal {
+        LoopSignal {
+            waker,
+            is_woken: AtomicBool::new(false),
+            has_changes: AtomicBool::new(false),
+            watched: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    pub(crate) fn watch(&self, id: SignalId) {
+        self.watched().insert(id, false);
+    }
+
+    pub(crate) fn unwatch(&self, id: SignalId) {
+        self.watched().remove(&id);
+    }
+
+    /// The loop looks now: the next change wakes it again. Called before the changes are read.
+    pub(crate) fn reset(&self) {
+        self.is_woken.store(false, SeqCst);
+    }
+
+    /// Returns the sources that have changed since the last call.
+    pub(crate) fn take_changes(&self) -> Vec<SignalId> {
+        if !self.has_changes.swap(false, SeqCst) {
+            return Vec::new();
+        }
+        let mut watched = self.watched();
+        let taken = watched.iter_mut().map(|(id, is_changed)| (*id, std::mem::take(is_changed)));
+        taken.filter(|(_, is_changed)| *is_changed).map(|(id, _)| id).collect()
+    }
+
+    /// Returns whether the loop watches the source.
+    fn mark(&self, id: SignalId) -> bool {
+        let mut watched = self.watched();
+        let Some(is_changed) = watched.get_mut(&id) else { return false };
+        *is_changed = true;
+        self.has_changes.store(true, SeqCst);
+        true
+    }
+
+    fn wake(&self) {
+        if self.is_woken.swap(true, SeqCst) {
+            return;
+        }
+        if let Err(error) = self.waker.wake() {
+            tracing::error!(%error, "a loop of a guest could not be woken");
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, BTreeMap<SignalId, bool>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,85 @@
+//! The parameters of opening `net/tcp`.
+
+use millrace_reactor::ErrorCode;
+use millrace_reactor::zcl1::{FieldError, FieldReader};
+
+use super::policy::TcpPolicy;
+use crate::memory::GuestMemory;
+
+const HOST_BYTES_MAX: u32 = 255;
+const BACKLOG: u32 = 128;
+const BACKLOG_MAX: u32 = 65_535;
+
+const LISTEN: u32 = 1;
+/// Always on for listeners, whether asked for or not.
+const REUSE_ADDRESS: u32 = 2;
+const REUSE_PORT: u32 = 4;
+const IPV6_ONLY: u32 = 8;
+const NO_DELAY: u32 = 0x10;
+const KEEP_ALIVE: u32 = 0x20;
+const KNOWN_FLAGS: u32 = LISTEN | REUSE_ADDRESS | REUSE_PORT | IPV6_ONLY | NO_DELAY | KEEP_ALIVE;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OpenParams {
+    /// As given, less the brackets around an address of IPv6.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) is_listener: bool,
+    pub(crate) reuse_port: bool,
+    pub(crate) ipv6_only: bool,
+    pub(crate) options: StreamOptions,
+    pub(crate) backlog: u32,
+    /// Where the port that a listener got is written, as `u32`.
+    pub(crate) bound_port_address: Option<u64>,
+}
+
+/// What an accepted stream inherits from its listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamOptions {
+    pub(crate) no_delay: bool,
+    pub(crate) keep_alive: bool,
+}
+
+impl OpenParams {
+    /// Reads at least 20 bytes: address and length of the host, port, flags; then backlog and address of the bound port,
+    /// if they are there.
+    pub(crate) fn decode(params: &[u8], memory: &dyn GuestMemory) -> Result<OpenParams, ErrorCode> {
+        let mut fields = FieldReader::new(params);
+        let mut required =
+            || Ok::<_, FieldError>((fields.u64()?, fields.u32()?, fields.u32()?, fields.u32()?));
+        let (host, host_bytes, port, flags) = required().map_err(|_| ErrorCode::Invalid)?;
+        let backlog = fields.u32().ok();
+        let bound_port_address = fields.u64().ok();
+        if host_bytes == 0 || host_bytes > HOST_BYTES_MAX || flags & !KNOWN_FLAGS != 0 {
+            return Err(ErrorCode::Invalid);
+        }
+        let is_listener = flags & LISTEN != 0;
+        let port = u16::try_from(port).map_err(|_| ErrorCode::Invalid)?;
+        let backlog = backlog.filter(|backlog| *backlog != 0).unwrap_or(BACKLOG);
+        if (port == 0 && !is_listener) || backlog > BACKLOG_MAX {
+            return Err(ErrorCode::Invalid);
+        }
+        Ok(OpenParams {
+            host: decode_host(memory.bytes(host, host_bytes)?)?,
+            port,
+            is_listener,
+            reuse_port: flags & REUSE_PORT != 0,
+            ipv6_only: flags & IPV6_ONLY != 0,
+            options: StreamOptions { no_delay: flags & NO_DELAY != 0, keep_alive: flags & KEEP_ALIVE != 0 },
+            backlog,
+            bound_port_address: bound_port_address.filter(|address| *address != 0 && is_listener),
+        })
+    }
+
+    /// Checks the host as the guest wrote it, before any name is resolved.
+    pub(crate) fn check(&self, policy: &TcpPolicy) -> Result<(), ErrorCode> {
+        let list = if self.is_listener { &policy.listen } else { &policy.connect };
+        if list.allows(&self.host, self.port) { Ok(()) } else { Err(ErrorCode::Denied) }
+    }
+}
+
+fn decode_host(bytes: &[u8]) -> Result<String, ErrorCode> {
+    let host = std::str::from_utf8(bytes).map_err(|_| ErrorCode::Invalid)?;
+    let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    if inner.is_empty() || inner.contains('\0') { Err(ErrorCode::Invalid) } else { Ok(inner.to_owned()) }
+}

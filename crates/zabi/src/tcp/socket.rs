@@ -1,0 +1,107 @@
+//! Sockets as their options demand: nonblocking, and closed when another program is executed.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+use millrace_reactor::ErrorCode;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::listener::TcpListenerHandle;
+use super::params::{OpenParams, StreamOptions};
+use super::stream::TcpStreamHandle;
+use crate::errno::socket_error;
+use crate::limits::Limits;
+
+/// Begins a connection to the first address that does not fail at once. Whether it comes about shows later.
+pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamHandle, ErrorCode> {
+    let mut last = ErrorCode::NoEntry;
+    for address in resolve(params, limits)? {
+        match begin_connection(address, params.options) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = socket_error(&error),
+        }
+    }
+    // Nothing of a connection may look like «try again».
+    Err(if last == ErrorCode::Again { ErrorCode::Io } else { last })
+}
+
+/// Listens on the first address that can be bound.
+pub(super) fn listen(params: &OpenParams, limits: &Limits) -> Result<TcpListenerHandle, ErrorCode> {
+    let mut last = ErrorCode::NoEntry;
+    for address in resolve(params, limits)? {
+        match bind(address, params, limits.tcp_backlog_max) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = socket_error(&error),
+        }
+    }
+    Err(last)
+}
+
+fn begin_connection(address: SocketAddr, options: StreamOptions) -> io::Result<TcpStreamHandle> {
+    let socket = new_socket(address)?;
+    set_options(&socket, options)?;
+    let is_connected = match socket.connect(&address.into()) {
+        Ok(()) => true,
+        Err(error) if is_in_progress(&error) => false,
+        Err(error) => return Err(error),
+    };
+    Ok(TcpStreamHandle::new(socket.into(), is_connected))
+}
+
+fn bind(address: SocketAddr, params: &OpenParams, backlog_max: u32) -> io::Result<TcpListenerHandle> {
+    let socket = new_socket(address)?;
+    socket.set_reuse_address(true)?;
+    if params.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(params.ipv6_only)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(i32::try_from(params.backlog.min(backlog_max)).unwrap_or(i32::MAX))?;
+    TcpListenerHandle::new(socket.into(), params.options)
+}
+
+/// Sets what a guest asked for; used for accepted streams as well.
+pub(super) fn set_options(socket: &Socket, options: StreamOptions) -> io::Result<()> {
+    if options.no_delay {
+        socket.set_tcp_nodelay(true)?;
+    }
+    if options.keep_alive {
+        socket.set_keepalive(true)?;
+    }
+    Ok(())
+}
+
+fn new_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn is_in_progress(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    error.kind() == io::ErrorKind::WouldBlock || Errno::from_io_error(error) == Some(Errno::INPROGRESS)
+}
+
+/// Returns the addresses of the host. Names are looked up by the system, which blocks.
+fn resolve(params: &OpenParams, limits: &Limits) -> Result<Vec<SocketAddr>, ErrorCode> {
+    let at = |ip: IpAddr| SocketAddr::new(ip, params.port);
+    if params.is_listener && params.host == "*" {
+        let any_v6 = at(Ipv6Addr::UNSPECIFIED.into());
+        // On a machine without IPv6 the first cannot be bound.
+        return Ok(if params.ipv6_only {
+            vec![any_v6]
+        } else {
+            vec![any_v6, at(Ipv4Addr::UNSPECIFIED.into())]
+        });
+    }
+    if let Ok(ip) = params.host.parse::<IpAddr>() {
+        return Ok(vec![at(ip)]);
+    }
+    let found = (params.host.as_str(), params.port).to_socket_addrs().map_err(|error| {
+        tracing::debug!(%error, host = params.host, "a guest's name was not resolved");
+        ErrorCode::NoEntry
+    })?;
+    Ok(found.take(limits.tcp_addresses_max).collect())
+}
