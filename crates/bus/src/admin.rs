@@ -158,7 +158,7 @@ impl Bus {
             Some(topic) => {
                 let mut view = topic.view();
                 view.schema = view.schema.map(|schema| SchemaView { checked, ..schema });
-                self.reply(to, Reply::Topic { created, topic: view });
+                self.reply(to, Reply::Topic { created, topic: Box::new(view) });
             }
             None => self.refuse(to, BusError::TopicDeleted(key)),
         }
@@ -214,7 +214,7 @@ impl Bus {
             return Err(BusError::UnknownTopic(topic));
         };
         let view = state.view();
-        self.reply(to, Reply::Topic { created: false, topic: view });
+        self.reply(to, Reply::Topic { created: false, topic: Box::new(view) });
         Ok(())
     }
 

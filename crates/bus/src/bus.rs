@@ -244,8 +244,8 @@ impl Bus {
             Request::Nack(nack) => self.nack(now, to, nack),
             Request::GiveBack(given) => self.give_back(to, given),
             Request::Flow { credits } => self.flow(to, credits),
-            Request::CreateTopic { topic, settings } => self.create_topic(now, to, &topic, settings),
-            Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, patch),
+            Request::CreateTopic { topic, settings } => self.create_topic(now, to, &topic, *settings),
+            Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, *patch),
             Request::DeleteTopic { topic } => self.delete_topic(now, to, topic),
             Request::ListTopics { namespace, after, max, dead_letters_only } => {
                 self.list_topics(to, &by, &Listing { namespace, after, max, dead_letters_only })

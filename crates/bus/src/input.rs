@@ -150,11 +150,12 @@ pub enum Request {
     /// Makes a topic with these settings; one that exists is changed like by [`Request::PatchTopic`].
     CreateTopic {
         topic: TopicKey,
-        settings: TopicPatch,
+        /// In a box: publishes are moved through the same queues, many times more often.
+        settings: Box<TopicPatch>,
     },
     PatchTopic {
         topic: TopicKey,
-        patch: TopicPatch,
+        patch: Box<TopicPatch>,
     },
     DeleteTopic {
         topic: TopicKey,

@@ -53,7 +53,8 @@ pub enum Reply {
     FlowAdded,
     Topic {
         created: bool,
-        topic: TopicView,
+        /// In a box: answers to publishes are moved through the same queues, many times more often.
+        topic: Box<TopicView>,
     },
     TopicDeleted {
         topic: TopicKey,

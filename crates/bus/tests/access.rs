@@ -98,7 +98,7 @@ fn a_member_whom_a_new_list_turns_away_leaves_at_once() {
     desk.by = None;
     let patch = TopicPatch { subscribe_acl: Some(list(&["alice"])), ..TopicPatch::default() };
     desk.out();
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     let out = desk.out();
     assert!(out.iter().any(|line| line.contains("agent eve may not read topic t")), "{out:?}");
     desk.publish("t", "1");
@@ -138,7 +138,7 @@ fn a_list_that_changes_while_a_group_is_placed_still_counts() {
     desk.request(1, Request::Subscribe(subscription("t", "g")));
     desk.by = None;
     let patch = TopicPatch { subscribe_acl: Some(list(&["alice"])), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     desk.hold = false;
     desk.release();
     let out = desk.out();
@@ -229,7 +229,7 @@ fn members_whom_a_new_group_list_turns_away_leave_at_once_and_others_stay() {
     desk.out();
     let patch: GroupAccessPatch = serde_json::from_str(r#"{"billing":["bob"]}"#).expect("a patch");
     let patch = TopicPatch { group_acl: Some(Some(patch)), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     let out = desk.out();
     let told: Vec<_> = out.iter().filter(|line| line.contains("may not use group billing")).collect();
     assert_eq!(told.len(), 1, "{out:?}");

@@ -103,7 +103,7 @@ fn partitions_grow_for_many_groups_at_once_and_groups_find_them_after_a_restart(
     desk.open(1);
     desk.request(1, Request::Subscribe(subscription("t", "g")));
     let patch = TopicPatch { partitions: Some(1024), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     desk.publish_event("t", keyed("duck-1", "1"));
     desk.restart();
     desk.open(1);
@@ -347,7 +347,7 @@ fn cursors_are_counted_over_all_topics_and_only_more_of_them_are_refused() {
     desk.open(1);
     desk.out();
     desk.request(1, Request::Subscribe(subscription("t", "a")));
-    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default() });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default().into() });
     let out = desk.out();
     assert!(!out.iter().any(|line| line.contains("refused")), "{out:?}");
 }

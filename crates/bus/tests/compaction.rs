@@ -55,7 +55,7 @@ fn a_topic_that_did_not_ask_for_it_keeps_everything() {
     desk.pass(HOUR_MS);
     assert_eq!(seen(&mut desk, "g"), ["1 1", "2 2"]);
     let patch = TopicPatch { compact: Some(true), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     desk.pass(60_000);
     assert_eq!(seen(&mut desk, "h"), ["2 2"]);
 }

@@ -131,7 +131,7 @@ fn what_was_held_back_is_looked_up_when_the_topic_is_settled() {
     desk.out();
     neighbour(&mut desk, vec![append("t", "1")]);
     desk.hold = true;
-    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default() });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default().into() });
     report(&mut desk, "t", 2);
     desk.expect(&[]);
     desk.release();
@@ -183,7 +183,7 @@ fn a_topic_that_two_processes_make_keeps_what_was_delayed_for_it() {
         deliver_at: Some(DeliverAt::AfterMs(600)),
     }));
     desk.out();
-    desk.call(Request::PatchTopic { topic: topic("new"), patch: TopicPatch::default() });
+    desk.call(Request::PatchTopic { topic: topic("new"), patch: TopicPatch::default().into() });
     assert_eq!(desk.made_of(&topic("new")), Some(9));
     desk.out();
     desk.pass(1000);

@@ -293,12 +293,12 @@ fn a_topic_and_the_server_say_what_an_ack_completes_where_the_client_does_not() 
     let mut desk = reading(3, 3);
     desk.input(Input::Close { conn: ConnId(1) });
     let patch = TopicPatch { ack_mode: Some(Some(AckMode::Individual)), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     unsaid(&mut desk, 2);
     desk.ack(2, "t", "g", 3);
     assert_eq!(desk.committed("t", "g", 0), 0, "the topic says individual");
     let patch = TopicPatch { ack_mode: Some(None), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     desk.ack(2, "t", "g", 2);
     assert_eq!(
         desk.committed("t", "g", 0),

@@ -16,7 +16,7 @@ fn config(schema: Value) -> TopicConfig {
 fn patch(desk: &mut Desk, schema: Option<Value>, force_schema: bool) -> Vec<String> {
     let schema = Some(schema.map(Arc::new));
     let patch = TopicPatch { schema, force_schema, ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     desk.out()
 }
 
@@ -354,7 +354,7 @@ fn other_changes_may_come_while_one_is_checked() {
     patch(&mut desk, Some(json!({"maximum": 9})), false);
     one(patch(&mut desk, Some(json!({"maximum": 8})), false), "another change of the schema");
     let retention = TopicPatch { retention_ms: Some(Some(5000)), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch: retention });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: retention.into() });
     one(desk.out(), "topic ");
     desk.release_checks();
     one(desk.out(), "topic t created=false schema 2 checked 0/1-1");

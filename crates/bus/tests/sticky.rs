@@ -147,10 +147,10 @@ fn a_topic_may_be_sticky_for_all_its_groups_and_stop_being_so() {
     join(&mut desk, 1, 8, false);
     assert_eq!(deliveries(&mut desk), ["1:1"], "a restart changes nothing");
     let patch = TopicPatch { sticky: Some(false), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     assert_eq!(deliveries(&mut desk), ["1:2", "1:3"]);
     let patch = TopicPatch { sticky: Some(true), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     publish(&mut desk, &["a:4", "b:5"]);
     assert_eq!(deliveries(&mut desk), ["1:5"], "what was in flight by then counts");
     for offset in [3, 1, 2] {

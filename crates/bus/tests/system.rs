@@ -179,7 +179,7 @@ fn its_topics_are_made_with_a_bound_and_keep_what_their_owner_sets() {
     desk.call(Request::DescribeTopic { topic: topic("system.metrics") });
     let view = desk.out();
     let patch = TopicPatch { retention_ms: Some(Some(5)), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("system.metrics"), patch });
+    desk.call(Request::PatchTopic { topic: topic("system.metrics"), patch: patch.into() });
     desk.restart();
     record(&mut desk, "system.metrics", Vec::new());
     assert_eq!(retention(&desk), Some(5), "{view:?}");
@@ -211,7 +211,7 @@ fn the_servers_topics_are_for_those_who_look_after_it() {
     desk.by = None;
     let open = AccessList::new(["*"].into_iter()).expect("a list");
     let patch = TopicPatch { subscribe_acl: Some(Some(open)), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic(MIRROR), patch });
+    desk.call(Request::PatchTopic { topic: topic(MIRROR), patch: patch.into() });
     desk.out();
     desk.by = Some(Arc::new(Principal {
         agent: Actor::new("eve").expect("a name"),

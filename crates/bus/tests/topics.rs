@@ -66,13 +66,13 @@ fn partitions_grow_and_groups_read_the_new_ones_from_their_first_event() {
     desk.publish("t", "1");
     desk.request(1, Request::Subscribe(subscription("t", "g")));
     let patch = TopicPatch { partitions: Some(2), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     desk.out();
     desk.publish("t", "2");
     desk.publish("t", "3");
     desk.expect(&["published 1/1", "1<- g t/1/1 2", "published 0/2", "1<- g t/0/2 3"]);
     let patch = TopicPatch { partitions: Some(1), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     desk.expect(&["refused bad_frame: partitions may only grow: the topic has 2, 1 were asked for"]);
 }
 
@@ -310,7 +310,7 @@ fn a_change_to_a_topic_that_is_deleted_meanwhile_is_answered() {
     create(&mut desk, "t", TopicConfig::default());
     desk.out();
     desk.hold = true;
-    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default() });
+    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default().into() });
     desk.call(Request::DeleteTopic { topic: topic("t") });
     desk.release();
     desk.expect(&["refused bad_topic: topic t was deleted", "deleted t"]);
@@ -336,12 +336,12 @@ fn creating_a_topic_that_exists_takes_nothing_away() {
     desk.call(Request::CreateTopic { topic: topic("t"), settings: config.clone().into() });
     let settings =
         TopicPatch { partitions: Some(2), retention_ms: Some(Some(5_000)), ..TopicPatch::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: settings.into() });
     let row = &desk.tables[&(Space::Topics, "default/t".to_owned())];
     let expected = TopicConfig { partitions: 2, retention_ms: Some(5_000), ..config };
     assert_eq!(TopicRow::decode("default/t", row).map(|row| row.config).ok(), Some(expected));
     let settings = TopicPatch { sticky: Some(false), ..TopicPatch::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: settings.into() });
     let row = &desk.tables[&(Space::Topics, "default/t".to_owned())];
     assert!(TopicRow::decode("default/t", row).is_ok_and(|row| !row.config.sticky && row.config.compact));
 }

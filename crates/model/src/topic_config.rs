@@ -97,6 +97,12 @@ pub struct TopicPatch {
 }
 
 /// Sets what the configuration has, and takes nothing away.
+impl From<TopicConfig> for Box<TopicPatch> {
+    fn from(config: TopicConfig) -> Box<TopicPatch> {
+        Box::new(config.into())
+    }
+}
+
 impl From<TopicConfig> for TopicPatch {
     fn from(config: TopicConfig) -> TopicPatch {
         TopicPatch {

@@ -114,7 +114,9 @@ pub(crate) fn publish_keyed(
     payload_bytes: usize,
     keys: u64,
 ) -> Result<(), BenchError> {
-    publish_each(session, jobs, |number| Job::new(number, payload_bytes).with_key((number % keys).to_string()))
+    publish_each(session, jobs, |number| {
+        Job::new(number, payload_bytes).with_key((number % keys).to_string())
+    })
 }
 
 fn publish_each<E: IntoOutgoing>(

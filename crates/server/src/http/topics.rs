@@ -39,9 +39,9 @@ pub(crate) async fn create(
             return Err(Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::PRECONDITION_FAILED));
         }
     }
-    match app.ask(caller.by(), Request::CreateTopic { topic, settings }).await? {
-        Reply::Topic { created: true, topic } => shown(&app, StatusCode::CREATED, topic),
-        Reply::Topic { created: false, topic } => shown(&app, StatusCode::OK, topic),
+    match app.ask(caller.by(), Request::CreateTopic { topic, settings: settings.into() }).await? {
+        Reply::Topic { created: true, topic } => shown(&app, StatusCode::CREATED, *topic),
+        Reply::Topic { created: false, topic } => shown(&app, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -84,7 +84,7 @@ pub(crate) async fn show(
     at: AtTopic,
 ) -> Result<Response, Refusal> {
     match app.ask(caller.by_unless_admin(), Request::DescribeTopic { topic: at.topic }).await? {
-        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, topic),
+        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -99,8 +99,8 @@ pub(crate) async fn patch(
     let force_schema = at.params.flag("force")?;
     let patch = TopicPatch { force_schema, ..parse_topic_patch(&body.text)? };
     enforceable(&app, patch.sets_access())?;
-    match app.ask(caller.by(), Request::PatchTopic { topic: at.topic, patch }).await? {
-        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, topic),
+    match app.ask(caller.by(), Request::PatchTopic { topic: at.topic, patch: patch.into() }).await? {
+        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }

@@ -68,7 +68,7 @@ impl Admin {
             let partitions = Some(self.dice.between(2, 6) as u32);
             desk.call(Request::PatchTopic {
                 topic,
-                patch: TopicPatch { partitions, ..TopicPatch::default() },
+                patch: TopicPatch { partitions, ..TopicPatch::default() }.into(),
             });
             return;
         }
@@ -115,7 +115,7 @@ impl Admin {
         let schema = self.schema_dice.chance(600).then(|| Arc::new(forbidding(factor)));
         let force_schema = self.schema_dice.chance(200);
         let patch = TopicPatch { schema: Some(schema), force_schema, ..TopicPatch::default() };
-        desk.call(Request::PatchTopic { topic, patch });
+        desk.call(Request::PatchTopic { topic, patch: patch.into() });
     }
 
     fn seek(&mut self, desk: &mut Desk) {

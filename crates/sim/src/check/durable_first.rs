@@ -1,7 +1,7 @@
 //! Nothing is answered or delivered before the commit it depends on is durable, and what is delivered is what was
 //! committed.
 
-use millrace_bus::{Ack, Reply, Request, TopicView};
+use millrace_bus::{Ack, Reply, Request};
 use millrace_model::{DueRow, EventId, Offset, Op, TopicKey};
 
 use super::Checker;
@@ -69,8 +69,8 @@ fn topic_of(reply: &Reply) -> Option<&TopicKey> {
     match reply {
         Reply::Published { topic, .. }
         | Reply::PublishedBatch { topic, .. }
-        | Reply::Subscribed { topic, .. }
-        | Reply::Topic { topic: TopicView { topic, .. }, .. } => Some(topic),
+        | Reply::Subscribed { topic, .. } => Some(topic),
+        Reply::Topic { topic, .. } => Some(&topic.topic),
         _ => None,
     }
 }
