@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use millrace_reactor::{ErrorCode, HandleNumber};
 
+use crate::aio::WorkerPool;
 use crate::catalog::{Capability, CapsListForm};
 use crate::grants::Grants;
 use crate::handle::{HandleFlags, WatchSource};
@@ -64,6 +65,8 @@ pub struct Process {
     heap: Option<GuestHeap>,
     caps_list: CapsListForm,
     signals: Arc<Signals>,
+    /// Started by the first request of `file/aio`.
+    file_workers: Arc<WorkerPool>,
 }
 
 /// What the number of a handle stands for.
@@ -81,6 +84,7 @@ impl Process {
             granted: options.grants.list(),
             grants: options.grants,
             handles: Handles::new(&options.limits),
+            file_workers: WorkerPool::new(options.limits.aio_threads_max),
             heap: options.heap_base.map(|base| GuestHeap::new(base, options.limits.allocations_max)),
             limits: options.limits,
             streams: options.streams,
@@ -286,6 +290,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.handles.close_all();
+        self.file_workers.stop();
     }
 }
 
