@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::aio::FileRoot;
 use crate::bus::BusPort;
 use crate::catalog::Capability;
-use crate::tcp::TcpPolicy;
+use crate::tcp::{NetAllowList, TcpPolicy};
 
 /// The capabilities of one process:
 ///
@@ -21,6 +21,7 @@ pub struct Grants {
     pub(crate) sys_loop: bool,
     pub(crate) sys_info: bool,
     pub(crate) net_tcp: Option<TcpPolicy>,
+    pub(crate) net_http: Option<NetAllowList>,
     pub(crate) file_aio: Option<FileRoot>,
     pub(crate) event_bus: Option<Arc<dyn BusPort>>,
     pub(crate) async_default: bool,
@@ -68,6 +69,13 @@ impl Grants {
         self
     }
 
+    /// Serving HTTP on what the list allows.
+    #[must_use]
+    pub fn net_http(mut self, listen: NetAllowList) -> Grants {
+        self.net_http = Some(listen);
+        self
+    }
+
     /// The files beneath a folder, which the guest sees as `/`.
     #[must_use]
     pub fn file_aio(mut self, root: FileRoot) -> Grants {
@@ -93,13 +101,13 @@ impl Grants {
         match capability {
             Capability::SysLoop => self.sys_loop,
             Capability::SysInfo => self.sys_info,
+            Capability::NetHttp => self.net_http.is_some(),
             Capability::NetTcp => self.net_tcp.is_some(),
             Capability::AsyncDefault => self.async_default,
             Capability::EventBus => self.event_bus.is_some(),
             Capability::FileAio => self.file_aio.is_some(),
             Capability::ProcArgv => self.argv.is_some(),
             Capability::ProcEnv => self.env.is_some(),
-            _ => false,
         }
     }
 

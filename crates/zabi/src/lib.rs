@@ -24,6 +24,7 @@ mod grants;
 mod handle;
 mod handles;
 mod heap;
+mod http;
 mod limits;
 mod memory;
 mod os_poller;

@@ -5,6 +5,7 @@ use millrace_reactor::{HandleLimits, LoopLimits};
 
 use crate::aio::AioLimits;
 use crate::bus::BusHandleLimits;
+use crate::http::HttpLimits;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -20,7 +21,7 @@ pub struct Limits {
     pub os_events_max: usize,
     /// Blocks that `zi_alloc` has given out: `zi_alloc` returns 0.
     pub allocations_max: usize,
-    /// Bytes of one `zi_write` or `zi_read` that the host looks at; the rest is a short write or read.
+    /// Bytes of one read, or of one write to a standard stream: the call returns this number, and the guest goes on.
     pub transfer_bytes_max: u32,
     /// Bytes of topic and message of `zi_telemetry`: longer texts are cut.
     pub telemetry_bytes_max: u32,
@@ -53,6 +54,19 @@ pub struct Limits {
     pub bus_output_bytes_max: usize,
     /// Open futures of one handle of `async/default`: code 3.
     pub futures_max: usize,
+    /// Listeners of one handle of `net/http`: an error frame.
+    pub http_listeners_max: usize,
+    /// Connections to one handle of `net/http`: further ones wait in the backlog of the operating system.
+    pub http_connections_max: usize,
+    /// Requests that wait for the guest's response: the host responds with 503.
+    pub http_requests_max: usize,
+    /// Bytes of the body of a request: the host responds with 413. Bytes of the body of RESPOND_INLINE: `zi_write`
+    /// returns -2. Times the connections, this bounds the memory that bodies take.
+    pub http_body_bytes_max: usize,
+    /// Bytes of requests that the guest has not read: the host responds with 503.
+    pub http_output_bytes_max: usize,
+    /// Writes to the body of a response that wait for the client, each of at most 64 KiB: `zi_write` returns -6.
+    pub http_body_chunks_max: usize,
 }
 
 impl Limits {
@@ -63,6 +77,17 @@ impl Limits {
             data_bytes_max: self.aio_data_bytes_max,
             output_bytes_max: self.aio_output_bytes_max,
             path_bytes_max: self.aio_path_bytes_max,
+        }
+    }
+
+    pub(crate) fn http(&self) -> HttpLimits {
+        HttpLimits {
+            listeners_max: self.http_listeners_max,
+            connections_max: self.http_connections_max,
+            requests_max: self.http_requests_max,
+            body_bytes_max: self.http_body_bytes_max,
+            output_bytes_max: self.http_output_bytes_max,
+            body_chunks_max: self.http_body_chunks_max,
         }
     }
 
@@ -98,6 +123,12 @@ impl Default for Limits {
             bus_subscriptions_max: 1024,
             bus_output_bytes_max: 1 << 20,
             futures_max: 64,
+            http_listeners_max: 16,
+            http_connections_max: 256,
+            http_requests_max: 256,
+            http_body_bytes_max: 1 << 20,
+            http_output_bytes_max: 8 << 20,
+            http_body_chunks_max: 8,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::grants::Grants;
 use crate::handle::{HandleFlags, WatchSource};
 use crate::handles::Handles;
 use crate::heap::GuestHeap;
+use crate::http::HttpRuntime;
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
 use crate::os_poller::IoEffect;
@@ -67,6 +68,8 @@ pub struct Process {
     signals: Arc<Signals>,
     /// Started by the first request of `file/aio`.
     file_workers: Arc<WorkerPool>,
+    /// Started by the first listener of `net/http`.
+    http: Arc<HttpRuntime>,
 }
 
 /// What the number of a handle stands for.
@@ -90,6 +93,7 @@ impl Process {
             streams: options.streams,
             caps_list: options.caps_list,
             signals: Arc::default(),
+            http: Arc::default(),
         }
     }
 
@@ -229,10 +233,12 @@ impl Process {
         if from.is_empty() {
             return Ok(0);
         }
-        let short = &from[..from.len().min(self.limits.transfer_bytes_max as usize)];
         match target {
             Target::Input => Err(ErrorCode::Denied),
-            Target::Output(output) => self.streams.write(output, short),
+            Target::Output(output) => {
+                let count = from.len().min(self.limits.transfer_bytes_max as usize);
+                self.streams.write(output, &from[..count])
+            }
             Target::Loop(number) => {
                 let written =
                     self.handles.with_loop(number, |guest_loop, handles| guest_loop.write(from, handles));
@@ -240,10 +246,10 @@ impl Process {
             }
             Target::Handle(number) => {
                 let written =
-                    self.handles.with_handle(number, |handle, handles| handle.write(short, memory, handles));
+                    self.handles.with_handle(number, |handle, handles| handle.write(from, memory, handles));
                 let result = written.ok_or(ErrorCode::NotSupported)?;
                 let effect = match result {
-                    Ok(count) if count == short.len() => IoEffect::Wrote,
+                    Ok(count) if count == from.len() => IoEffect::Wrote,
                     Ok(_) | Err(ErrorCode::Again) => IoEffect::Filled,
                     Err(_) => IoEffect::Other,
                 };
@@ -291,6 +297,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.handles.close_all();
         self.file_workers.stop();
+        self.http.stop();
     }
 }
 

@@ -159,7 +159,7 @@ fn folders_are_made_listed_described_and_removed() {
     std::os::unix::fs::symlink("file", files.folder.path().join("d/link")).unwrap();
     let (count, extra) = files.on_path(READDIR, "/d", &[0, 0]).unwrap();
     assert_eq!((count, &extra[..4]), (2, &[0; 4][..]));
-    let mut entries = vec![
+    let mut entries = [
         [&1u32.to_le_bytes()[..], &4u32.to_le_bytes(), b"file"].concat(),
         [&3u32.to_le_bytes()[..], &4u32.to_le_bytes(), b"link"].concat(),
     ];

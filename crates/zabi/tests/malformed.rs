@@ -35,6 +35,7 @@ fn subjects() -> Vec<Subject> {
         let mut options = ProcessOptions::new("test", with_files(folder.path()));
         // The requests come faster than the workers execute them.
         (options.limits.aio_jobs_max, options.limits.aio_output_bytes_max) = (1 << 20, 1 << 40);
+        options.limits.http_listeners_max = usize::MAX;
         let mut guest = Guest::with(options);
         guest.put(PATH, b"/file");
         let handle = guest.open_ok(kind, name);
@@ -94,6 +95,21 @@ fn subjects() -> Vec<Subject> {
             (2, vec![0xEE; 4]),
             false,
         ),
+        subject(
+            "net",
+            "http",
+            vec![
+                (1, [vec![0; 8], text(&[b"127.0.0.1"])].concat()),
+                (2, vec![9, 0, 0, 0]),
+                (10, [vec![200, 0, 0, 0], vec![0; 8]].concat()),
+                (
+                    11,
+                    [vec![200, 0, 0, 0], vec![0; 4], vec![1, 0, 0, 0], text(&[b"a", b"b", b"body"])].concat(),
+                ),
+            ],
+            (1, [vec![0; 8], text(&[b"127.0.0.1"])].concat()),
+            false,
+        ),
         subject("async", "default", vec![(1, vec![]), (2, invoke), (3, vec![1; 8])], (1, vec![]), false),
     ]
 }
@@ -112,7 +128,21 @@ impl Subject {
         let (op, frame) = (*op, Frame::encode(Header::request(*op, rid), payload).unwrap());
         let code = self.write(&frame);
         let replies = self.guest.replies(self.handle);
+        if self.name == "http" {
+            self.close_listeners(&replies);
+        }
         code == frame.len() as i32 && replies.iter().any(|reply| is_answer(reply, op, rid))
+    }
+}
+
+impl Subject {
+    /// The probe of `net/http` opens a listener each time.
+    fn close_listeners(&mut self, replies: &[Reply]) {
+        for reply in replies.iter().filter(|reply| reply.op == 1 && reply.is_ok) {
+            let frame = encode(2, &reply.payload[..4]);
+            assert_eq!(self.write(&frame), frame.len() as i32);
+            assert!(Reply::of(&self.guest.read(self.handle).unwrap()).is_ok);
+        }
     }
 }
 
@@ -203,7 +233,9 @@ fn garbage_and_absurd_lengths_are_refused() {
         for length in [FRAME_BYTES_MAX as u32 - 23, 1 << 20, u32::MAX] {
             let mut wrong = encode(subject.probe.0, &subject.probe.1);
             wrong[20..24].copy_from_slice(&length.to_le_bytes());
-            assert_eq!(subject.write(&wrong), -2, "{}", subject.name);
+            let code = subject.write(&wrong);
+            // A response of HTTP may be longer than a frame of the others; then its bytes are missing.
+            assert!(code == -2 || (subject.name == "http" && code == -1), "{}: {code}", subject.name);
             assert!(subject.works(length), "{}", subject.name);
         }
         assert_eq!(subject.write(&vec![0; FRAME_BYTES_MAX + 1]), if subject.is_stream { -2 } else { -1 });

@@ -40,6 +40,15 @@ fn hold_everything(folder: &std::path::Path, port: u16) -> Guest {
         }
         assert_eq!(guest.request(aio, 3, &[0; 24]).op, 3, "a request is left in the queue");
     }
+    let http = guest.open_ok("net", "http");
+    let mut payload = vec![0; 8];
+    FieldWriter::new(&mut payload).prefixed(b"127.0.0.1");
+    let reply = guest.request(http, 1, &payload);
+    let port = u16::from_le_bytes(reply.payload[4..6].try_into().unwrap());
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    assert!(guest.watch(loops[1], http, READABLE, 99).is_ok);
+    assert_eq!(guest.ready(loops[1], FOREVER), [(99, READABLE)]);
     guest.arm(loops[0], 1, 1 << 40, 0);
     guest
 }
@@ -49,6 +58,8 @@ fn a_process_that_ends_releases_descriptors_and_threads() {
     let folder = tempfile::TempDir::new().unwrap();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = server.local_addr().unwrap().port();
+    // tokio keeps two descriptors for signals, once for the whole program.
+    drop((hold_everything(folder.path(), port), server.accept().unwrap()));
     let before = (open_descriptors(), threads());
     for _ in 0..20 {
         let guest = hold_everything(folder.path(), port);

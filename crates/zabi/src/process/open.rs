@@ -9,6 +9,7 @@ use crate::aio::AioHandle;
 use crate::async_default::AsyncHandle;
 use crate::bus::BusHandle;
 use crate::catalog::Capability;
+use crate::http::HttpHandle;
 use crate::memory::GuestMemory;
 use crate::proc_lists::ListHandle;
 use crate::sys_info::InfoHandle;
@@ -111,7 +112,7 @@ impl Process {
             Capability::EventBus => self.open_bus(),
             Capability::FileAio => self.open_aio(),
             Capability::SysInfo => self.handles.open(Box::new(InfoHandle::new())),
-            _ => Err(ErrorCode::Denied),
+            Capability::NetHttp => self.open_http(),
         }
     }
 
@@ -125,6 +126,12 @@ impl Process {
     fn open_bus(&mut self) -> Result<HandleNumber, ErrorCode> {
         let bus = self.grants.event_bus.clone().ok_or(ErrorCode::Denied)?;
         let handle = BusHandle::new(bus, self.limits.bus(), self.signals.new_source());
+        self.handles.open(Box::new(handle))
+    }
+
+    fn open_http(&mut self) -> Result<HandleNumber, ErrorCode> {
+        let allowed = self.grants.net_http.clone().ok_or(ErrorCode::Denied)?;
+        let handle = HttpHandle::new(allowed, &self.limits, &self.signals, &self.http);
         self.handles.open(Box::new(handle))
     }
 

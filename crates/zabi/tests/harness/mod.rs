@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use millrace_reactor::zcl1::{ErrorPayload, FieldWriter, Frame, Header, STATUS_OK};
 use millrace_reactor::{Event, PollReply};
-use millrace_zabi::{FileRoot, Grants, GuestMemory, LocalBus, Process, ProcessOptions, TcpPolicy, VecMemory};
+use millrace_zabi::{
+    FileRoot, Grants, GuestMemory, LocalBus, NetAllowList, Process, ProcessOptions, TcpPolicy, VecMemory,
+};
 
 /// Where the recordings of the reference have their bytes.
 pub(crate) const REQUEST: u64 = 4096;
@@ -61,6 +63,7 @@ impl Reply {
 /// Everything but files.
 pub(crate) fn everything_here() -> Grants {
     let grants = Grants::none().sys_loop().sys_info().net_tcp(TcpPolicy::loopback()).async_default();
+    let grants = grants.net_http(NetAllowList::loopback());
     grants.event_bus(Arc::new(LocalBus::default())).proc_argv(["guest", "one"]).proc_env(["A=1"])
 }
 
