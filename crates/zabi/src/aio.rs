@@ -27,7 +27,7 @@ pub use root::{FileRoot, FileRootError};
 use shared::SharedHandle;
 pub(crate) use workers::WorkerPool;
 
-/// One open handle of `file/aio`.
+/// An open handle of `file/aio`.
 #[derive(Debug)]
 pub(crate) struct AioHandle {
     requests: RequestStream,

@@ -1,4 +1,4 @@
-//! What a process may use. Nothing is granted unless it is named.
+//! The capabilities that a process may use. Nothing is granted unless it is named.
 
 use std::sync::Arc;
 

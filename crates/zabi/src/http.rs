@@ -44,7 +44,7 @@ pub(crate) struct HttpLimits {
 /// Input beyond the body of a response: its header, its fields and names.
 const HEAD_BYTES_MAX: usize = 65_536 + 4096;
 
-/// One open handle of `net/http`.
+/// An open handle of `net/http`.
 #[derive(Debug)]
 pub(crate) struct HttpHandle {
     exchange: Arc<Exchange>,

@@ -1,4 +1,4 @@
-//! One guest process: its calls, its handles, and the end of both.
+//! A guest process: its calls, its handles, and the end of both.
 
 mod control;
 mod open;
@@ -20,10 +20,10 @@ use crate::memory::GuestMemory;
 use crate::signals::{Interrupter, Signals};
 use crate::streams::{StandardOutput, StandardStreams};
 
-/// What `zi_abi_version` returns: 2.5.
+/// The result of `zi_abi_version`: 2.5.
 pub const ABI_VERSION: u32 = 0x0002_0005;
 
-/// What a process is made of.
+/// Everything that a process is made of.
 #[derive(Debug)]
 pub struct ProcessOptions {
     /// Names the process in logs.
@@ -72,7 +72,7 @@ pub struct Process {
     http: Arc<HttpRuntime>,
 }
 
-/// What the number of a handle stands for.
+/// The thing that the number of a handle stands for.
 enum Target {
     Input,
     Output(StandardOutput),

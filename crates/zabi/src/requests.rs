@@ -18,7 +18,7 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 256;
 pub(crate) const UNKNOWN_OP: &str = "unknown op";
 const TRUNCATED: &str = "truncated frame";
 
-/// What a capability does with its requests.
+/// A capability's answers to its requests.
 pub(crate) trait RequestHandler {
     /// Checks what the header alone tells: the op, and whether its payload can have this length.
     fn check(&self, op: u16, payload_bytes: usize) -> Result<(), &'static str>;
@@ -38,7 +38,7 @@ pub(crate) struct RequestStream {
     reader: FrameReader,
 }
 
-/// What became of the next bytes of a write.
+/// The fate of the next bytes of a write.
 enum Step {
     Consumed(usize),
     NoRoom,

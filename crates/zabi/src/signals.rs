@@ -1,4 +1,4 @@
-//! What other threads tell a process: that a handle's computed readiness has changed, that a POLL is to end, that the
+//! Messages of other threads to a process: that a handle's computed readiness has changed, that a POLL is to end, that the
 //! guest is to end.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Signals {
         self.is_ended.load(SeqCst)
     }
 
-    /// Whether a POLL is to end; asked once per request to end it.
+    /// Returns whether a POLL is to end, once for each request to end it.
     pub(crate) fn take_interrupt(&self) -> bool {
         self.is_poll_interrupted.load(SeqCst) && self.is_poll_interrupted.swap(false, SeqCst)
     }

@@ -1,7 +1,19 @@
 //! The recorded bytes of the reference host, replayed against this host through the calls of zABI.
 //!
-//! Where the host differs on purpose, [`deviation`] says what it answers instead and why. Every other step must return
-//! the recorded codes and bytes, less the volatile ones and the four extra bytes of the reference's errors.
+//! Every step must return the recorded codes and bytes, less the volatile ones and the four extra bytes of the reference's
+//! errors. The steps that differ on purpose, because `specs/zabi.md` decides against the reference:
+//!
+//! | step | this host |
+//! |---|---|
+//! | v033, v034 | an absolute due time of 0 is due at once |
+//! | v056 | status and reserved of a request are checked |
+//! | v059 | two replies are two reads |
+//! | v073 | a wrong version is answered with an error frame |
+//! | v076 | a wrong magic is -1 |
+//! | v074, v075, v077, v078 | requests after a malformed one are answered |
+//! | v096 | a POLL for more events than fit a frame returns those that fit, and loses no timer |
+//!
+//! In `loop-limits` a readable connection stands for the reference's pipe.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -57,7 +69,7 @@ fn without_time(mut frame: Vec<u8>, step: &Value) -> Vec<u8> {
     frame
 }
 
-/// What this host answers where `specs/zabi.md` decides against the reference, and why.
+/// The frames that this host answers where `specs/zabi.md` decides against the reference, and why.
 fn deviation(id: &str) -> Option<(&'static str, Vec<Vec<u8>>)> {
     let error = |op, rid, message| {
         let mut payload = Vec::new();
@@ -96,7 +108,7 @@ fn replay(guest: &mut Guest, step: &Value) {
     }
     let expected_code = if id == "v076" { -1 } else { step["write_rc"].as_i64().unwrap() };
     assert_eq!(i64::from(code), expected_code, "{id}: zi_write");
-    // One frame per read, so a recorded read of two frames is two reads.
+    // A read returns one frame, so a recorded read of two frames is two reads.
     let mut read = Vec::new();
     let last = loop {
         match guest.read(handle) {

@@ -1,4 +1,4 @@
-//! What a handle of `file/aio` shares with the worker threads.
+//! The part of a handle of `file/aio` that worker threads use too.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

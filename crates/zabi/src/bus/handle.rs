@@ -1,4 +1,4 @@
-//! One open handle of `event/bus`.
+//! An open handle of `event/bus`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -18,7 +18,7 @@ use crate::signals::ReadySignal;
 /// Bytes that one write takes at most.
 const CHUNK_BYTES_MAX: usize = 65_536;
 
-/// What `hyper` sends.
+/// The body as `hyper` sends it.
 #[derive(Debug)]
 pub(super) enum ResponseBody {
     Whole(Option<Bytes>),

@@ -22,7 +22,7 @@ const REPLY_BYTES_MAX: usize = 4096;
 pub(super) struct Exchange {
     pub(super) limits: HttpLimits,
     pub(super) signal: ReadySignal,
-    /// One permit for each connection of all listeners.
+    /// Has a permit for each connection of all listeners.
     pub(super) connections: Arc<Semaphore>,
     state: Mutex<ExchangeState>,
 }

@@ -1,4 +1,4 @@
-//! What the operating system tells about the machine. Where it does not, the answer is `None`.
+//! Facts about the machine, as the operating system tells them; `None` where it does not.
 
 /// In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub(crate) struct OpenParams {
     pub(crate) bound_port_address: Option<u64>,
 }
 
-/// What an accepted stream inherits from its listener.
+/// Options that an accepted stream inherits from its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamOptions {
     pub(crate) no_delay: bool,
