@@ -11,7 +11,7 @@ use mio::Registry;
 #[derive(Debug)]
 pub(crate) struct DeadlineTimer {
     timer: std::os::fd::OwnedFd,
-    /// What the timer is set to.
+    /// The moment that the timer is set to.
     set_to: Option<MonoNs>,
 }
 

@@ -1,4 +1,4 @@
-//! What an open handle can do. Each capability has its own kind of handle; `sys/loop` is the exception (`sys_loop.rs`),
+//! The operations of an open handle. Each capability has its own kind of handle; `sys/loop` is the exception (`sys_loop.rs`),
 //! because a loop watches the other handles.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::signals::SignalId;
 pub struct HandleFlags(pub u32);
 
 impl HandleFlags {
-    /// What an unknown handle has.
+    /// The flags of an unknown handle.
     pub const NONE: HandleFlags = HandleFlags(0);
     const READABLE: u32 = 1;
     const WRITABLE: u32 = 2;
@@ -33,7 +33,6 @@ pub(crate) enum WatchSource {
     /// The operating system polls this descriptor, which stays open as long as the handle.
     Descriptor(RawFd),
     /// The capability computes the state, and tells each change to the signal.
-    #[allow(dead_code)]
     Computed { signal: SignalId, state: Readiness },
 }
 

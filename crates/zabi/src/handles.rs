@@ -8,7 +8,7 @@ use crate::handle::{OpenHandle, WatchSource};
 use crate::limits::Limits;
 use crate::sys_loop::GuestLoop;
 
-/// What a number stands for.
+/// The thing that a number stands for.
 #[derive(Debug)]
 enum Slot {
     /// The loop is in `loops`.

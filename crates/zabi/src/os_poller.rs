@@ -41,13 +41,13 @@ struct OsSource {
     token: SourceToken,
     interest: Readiness,
     trigger: Trigger,
-    /// What was reported last, less what reads and writes have shown to be over.
+    /// The state that was reported last, less what reads and writes have shown to be over.
     state: Readiness,
     /// The peer sends no more: reads that drain the stream do not end readability.
     is_read_closed: bool,
 }
 
-/// What a call of the guest tells about the readiness of a descriptor.
+/// The effect of a guest's call on the readiness of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IoEffect {
     /// There was less to read than there was room for, or nothing.

@@ -1,27 +1,29 @@
-//! One guest process: its calls, its handles, and the end of both.
+//! A guest process: its calls, its handles, and the end of both.
 
 mod control;
 mod open;
+mod transfer;
 
 use std::sync::Arc;
 
 use millrace_reactor::{ErrorCode, HandleNumber};
 
+use crate::aio::WorkerPool;
 use crate::catalog::{Capability, CapsListForm};
 use crate::grants::Grants;
-use crate::handle::{HandleFlags, WatchSource};
+use crate::handle::HandleFlags;
 use crate::handles::Handles;
 use crate::heap::GuestHeap;
+use crate::http::HttpRuntime;
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
-use crate::os_poller::IoEffect;
 use crate::signals::{Interrupter, Signals};
 use crate::streams::{StandardOutput, StandardStreams};
 
-/// What `zi_abi_version` returns: 2.5.
+/// The result of `zi_abi_version`: 2.5.
 pub const ABI_VERSION: u32 = 0x0002_0005;
 
-/// What a process is made of.
+/// Everything that a process is made of.
 #[derive(Debug)]
 pub struct ProcessOptions {
     /// Names the process in logs.
@@ -64,9 +66,13 @@ pub struct Process {
     heap: Option<GuestHeap>,
     caps_list: CapsListForm,
     signals: Arc<Signals>,
+    /// Started by the first request of `file/aio`.
+    file_workers: Arc<WorkerPool>,
+    /// Started by the first listener of `net/http`.
+    http: Arc<HttpRuntime>,
 }
 
-/// What the number of a handle stands for.
+/// The thing that the number of a handle stands for.
 enum Target {
     Input,
     Output(StandardOutput),
@@ -81,11 +87,13 @@ impl Process {
             granted: options.grants.list(),
             grants: options.grants,
             handles: Handles::new(&options.limits),
+            file_workers: WorkerPool::new(options.limits.aio_threads_max),
             heap: options.heap_base.map(|base| GuestHeap::new(base, options.limits.allocations_max)),
             limits: options.limits,
             streams: options.streams,
             caps_list: options.caps_list,
             signals: Arc::default(),
+            http: Arc::default(),
         }
     }
 
@@ -175,91 +183,6 @@ impl Process {
         flags.0
     }
 
-    fn read(
-        &mut self,
-        memory: &mut dyn GuestMemory,
-        handle: i32,
-        address: u64,
-        length: u32,
-    ) -> Result<usize, ErrorCode> {
-        let target = self.target(handle)?;
-        let to = memory.bytes_mut(address, length)?;
-        let room = to.len().min(self.limits.transfer_bytes_max as usize);
-        let to = &mut to[..room];
-        if to.is_empty() {
-            return Ok(0);
-        }
-        match target {
-            Target::Input => self.streams.read(to),
-            Target::Output(_) => Err(ErrorCode::Denied),
-            Target::Loop(number) => self.handles.get_loop(number).ok_or(ErrorCode::Internal)?.read(to),
-            Target::Handle(number) => {
-                let read = self.handles.with_handle(number, |handle, handles| {
-                    let result = handle.read(to, handles);
-                    let is_drained = result.is_ok_and(|count| handle.is_drained(count, room));
-                    let effect = match result {
-                        Ok(0) => IoEffect::Other,
-                        Ok(_) if is_drained => IoEffect::Drained,
-                        Ok(_) => IoEffect::Read,
-                        Err(ErrorCode::Again) => IoEffect::Drained,
-                        Err(_) => IoEffect::Other,
-                    };
-                    (result, effect)
-                });
-                let (result, effect) = read.ok_or(ErrorCode::NotSupported)?;
-                self.was_used(number, effect);
-                result
-            }
-        }
-    }
-
-    fn write(
-        &mut self,
-        memory: &dyn GuestMemory,
-        handle: i32,
-        address: u64,
-        length: u32,
-    ) -> Result<usize, ErrorCode> {
-        let target = self.target(handle)?;
-        let from = memory.bytes(address, length)?;
-        if from.is_empty() {
-            return Ok(0);
-        }
-        let short = &from[..from.len().min(self.limits.transfer_bytes_max as usize)];
-        match target {
-            Target::Input => Err(ErrorCode::Denied),
-            Target::Output(output) => self.streams.write(output, short),
-            Target::Loop(number) => {
-                let written =
-                    self.handles.with_loop(number, |guest_loop, handles| guest_loop.write(from, handles));
-                written.ok_or(ErrorCode::Internal)?
-            }
-            Target::Handle(number) => {
-                let written =
-                    self.handles.with_handle(number, |handle, handles| handle.write(short, memory, handles));
-                let result = written.ok_or(ErrorCode::NotSupported)?;
-                let effect = match result {
-                    Ok(count) if count == short.len() => IoEffect::Wrote,
-                    Ok(_) | Err(ErrorCode::Again) => IoEffect::Filled,
-                    Err(_) => IoEffect::Other,
-                };
-                self.was_used(number, effect);
-                result
-            }
-        }
-    }
-
-    /// Tells every loop that the guest has used a handle: its readiness may be another now.
-    fn was_used(&mut self, number: HandleNumber, effect: IoEffect) {
-        match self.handles.watch_source(number) {
-            Some(WatchSource::Descriptor(_)) => {
-                self.handles.loops_mut().for_each(|guest_loop| guest_loop.used(number, effect));
-            }
-            Some(WatchSource::Computed { signal, .. }) => self.signals.mark(signal),
-            None => {}
-        }
-    }
-
     /// Every call begins here.
     fn target(&self, handle: i32) -> Result<Target, ErrorCode> {
         if self.signals.is_ended() {
@@ -286,6 +209,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.handles.close_all();
+        self.file_workers.stop();
+        self.http.stop();
     }
 }
 

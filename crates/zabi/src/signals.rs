@@ -1,4 +1,4 @@
-//! What other threads tell a process: that a handle's computed readiness has changed, that a POLL is to end, that the
+//! Messages of other threads to a process: that a handle's computed readiness has changed, that a POLL is to end, that the
 //! guest is to end.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,6 @@ pub(crate) struct LoopSignal {
 
 /// Held by a capability whose readiness is computed; told from any thread.
 #[derive(Clone, Debug)]
-#[allow(dead_code)]
 pub(crate) struct ReadySignal {
     id: SignalId,
     signals: Arc<Signals>,
@@ -64,12 +63,11 @@ impl Signals {
         self.is_ended.load(SeqCst)
     }
 
-    /// Whether a POLL is to end; asked once per request to end it.
+    /// Returns whether a POLL is to end, once for each request to end it.
     pub(crate) fn take_interrupt(&self) -> bool {
         self.is_poll_interrupted.load(SeqCst) && self.is_poll_interrupted.swap(false, SeqCst)
     }
 
-    #[allow(dead_code)]
     pub(crate) fn new_source(self: &Arc<Signals>) -> ReadySignal {
         ReadySignal { id: SignalId(self.next_id.fetch_add(1, SeqCst)), signals: Arc::clone(self) }
     }
@@ -99,7 +97,6 @@ impl Signals {
     }
 }
 
-#[allow(dead_code)]
 impl ReadySignal {
     pub(crate) fn id(&self) -> SignalId {
         self.id

@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::os_poller::{IoEffect, OsPoller};
 use crate::signals::{LoopSignal, SignalId, Signals};
 
-/// One open handle of `sys/loop`.
+/// An open handle of `sys/loop`.
 #[derive(Debug)]
 pub(crate) struct GuestLoop {
     engine: SysLoop,

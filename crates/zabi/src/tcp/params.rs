@@ -33,7 +33,7 @@ pub(crate) struct OpenParams {
     pub(crate) bound_port_address: Option<u64>,
 }
 
-/// What an accepted stream inherits from its listener.
+/// Options that an accepted stream inherits from its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamOptions {
     pub(crate) no_delay: bool,
@@ -68,6 +68,23 @@ impl OpenParams {
             options: StreamOptions { no_delay: flags & NO_DELAY != 0, keep_alive: flags & KEEP_ALIVE != 0 },
             backlog,
             bound_port_address: bound_port_address.filter(|address| *address != 0 && is_listener),
+        })
+    }
+
+    /// A listener of `net/http`.
+    pub(crate) fn http_listener(host: &str, port: u16) -> Result<OpenParams, ErrorCode> {
+        if host.len() > HOST_BYTES_MAX as usize {
+            return Err(ErrorCode::Invalid);
+        }
+        Ok(OpenParams {
+            host: decode_host(host.as_bytes())?,
+            port,
+            is_listener: true,
+            reuse_port: false,
+            ipv6_only: false,
+            options: StreamOptions { no_delay: true, keep_alive: false },
+            backlog: BACKLOG,
+            bound_port_address: None,
         })
     }
 

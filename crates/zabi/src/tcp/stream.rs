@@ -90,7 +90,7 @@ impl OpenHandle for TcpStreamHandle {
         }
         self.check_connected()?;
         match retry(|| self.stream.write(from)) {
-            // What the peer has sent before it closed can still be read.
+            // Bytes that the peer sent before it closed can still be read.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ErrorCode::Io),
             result => self.finish(result),
         }
