@@ -107,10 +107,11 @@ impl Exchange {
             }
             let rid = state.next_rid();
             match body {
-                None => {
-                    state.output.push(FrameClass::Event, Header::ok(OP_EV_REQUEST, rid), &payload).ok()?
-                }
                 Some(body) => state.with_streams.push_back(StreamEvent { rid, payload, body }),
+                None => {
+                    let header = Header::ok(OP_EV_REQUEST, rid);
+                    state.output.push(FrameClass::Event, header, &payload).ok()?;
+                }
             }
             state.waiting.insert(rid, send);
             rid
