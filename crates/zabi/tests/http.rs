@@ -218,7 +218,7 @@ fn a_long_body_of_a_request_is_a_stream() {
                 Ok(bytes) if bytes.is_empty() => break,
                 Ok(bytes) => read.extend(bytes),
                 Err(code) => {
-                    assert_eq!((code, server.guest.ready(server.sys_loop, FOREVER)), (-6, vec![(9, 1)]))
+                    assert_eq!((code, server.guest.ready(server.sys_loop, FOREVER)), (-6, vec![(9, 1)]));
                 }
             }
         }
