@@ -1,8 +1,15 @@
 //! How late a timer is reported, beside a bare wait in epoll for the same time.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use millrace_reactor::PollTimeout;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 
 use super::guest::Guest;
 use crate::BenchOptions;
@@ -37,21 +44,29 @@ pub(super) fn measure(options: &BenchOptions, out: &mut Collector) -> Result<(),
     Ok(())
 }
 
-/// An epoll instance without descriptors.
-struct BareEpoll(std::os::fd::OwnedFd);
+/// An epoll instance that waits for one timer of the kernel. `epoll_wait` alone counts in milliseconds.
+struct BareEpoll {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+}
 
 impl BareEpoll {
     fn new() -> Result<BareEpoll, BenchError> {
-        let made = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
-        Ok(BareEpoll(made.map_err(|error| BenchError::io("making an epoll instance", error.into()))?))
+        let wrong = |error: Errno| BenchError::io("making an epoll instance", error.into());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(wrong)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).map_err(wrong)?;
+        epoll::add(&epoll, &timer, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(wrong)?;
+        Ok(BareEpoll { epoll, timer })
     }
 
-    /// Waits with a resolution of nanoseconds (`epoll_pwait2`).
     fn wait(&self, time: Duration) -> Result<(), BenchError> {
-        let timeout = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+        let wrong = |error: Errno| BenchError::io("waiting in epoll", error.into());
+        let it_value = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).map_err(wrong)?;
         let mut events = Vec::with_capacity(1);
-        let waited =
-            rustix::event::epoll::wait(&self.0, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
-        waited.map(drop).map_err(|error| BenchError::io("waiting in epoll", error.into()))
+        epoll::wait(&self.epoll, spare_capacity(&mut events), None).map_err(wrong)?;
+        // The kernel's count of expirations: until it is read, the timer stays ready.
+        rustix::io::read(&self.timer, &mut [0u8; 8]).map(drop).map_err(wrong)
     }
 }
