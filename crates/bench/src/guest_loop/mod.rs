@@ -1,9 +1,10 @@
-//! `sys/loop` of zABI guests: what a POLL costs with many idle watches, what a timer costs beside many others, and how late
-//! timers are.
+//! `sys/loop` of zABI guests: what a POLL costs with many idle watches, what a timer costs beside many others, how late
+//! timers are, and how fast a guest echoes.
 //!
-//! Costs are processor time of this process, so a busy machine does not change them. Lateness is wall-clock time, beside a
-//! bare wait in epoll with the same deadlines in the same round.
+//! Costs are processor time of this process, so a busy machine does not change them. Lateness and echo are wall-clock
+//! time, beside epoll without a guest in the same round.
 
+mod echo;
 mod guest;
 mod lateness;
 mod poll;
@@ -14,12 +15,17 @@ use crate::error::BenchError;
 use crate::report::{Collector, Report};
 
 /// Name, and whether it runs by default.
-pub const LOOP_SCENARIOS: &[(&str, bool)] = &[("poll", true), ("timers", true), ("lateness", true)];
+pub const LOOP_SCENARIOS: &[(&str, bool)] =
+    &[("poll", true), ("timers", true), ("lateness", true), ("echo", true)];
 
 type Scenario = fn(&BenchOptions, &mut Collector) -> Result<(), BenchError>;
 
-const EVERY_ROUND: &[(&str, Scenario)] =
-    &[("poll", poll::measure), ("timers", timers::measure), ("lateness", lateness::measure)];
+const EVERY_ROUND: &[(&str, Scenario)] = &[
+    ("poll", poll::measure),
+    ("timers", timers::measure),
+    ("lateness", lateness::measure),
+    ("echo", echo::measure),
+];
 
 pub fn bench_loop(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     options.check(LOOP_SCENARIOS)?;
