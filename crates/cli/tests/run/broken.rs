@@ -34,6 +34,10 @@ fn what_is_no_module_says_why() {
 fn an_export_that_is_missing_is_named_with_those_there_are() {
     let stage = Stage::with_module(SUM_A);
     stage.run(&["--export", "start"]).refused(1, &["Missing export start_effectful", "main"]);
+    // Exports of the protocol begin no run.
+    for export in ["resume", "resume_effectful", "effect_status", "init_effects"] {
+        stage.run(&["--export", export]).refused(1, &["Missing export", export, "the module has main"]);
+    }
 }
 
 #[test]
