@@ -27,10 +27,10 @@ const STEP_TIME_FACTOR: u64 = 10;
 /// Starts a run for a replay, on the instance that the program of the recording had.
 pub type StartRun = Box<dyn FnMut(RunStart) -> Result<RunHandle, StartError> + Send>;
 
-/// What a replay tells, in the order of the recording. The end is the last word.
+/// A message of a replay. Messages come in the order of the recording, and the end is the last of them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Replayed {
-    /// This happened again as it was recorded. With the report of the trap if a module ended by one.
+pub enum ReplayMessage {
+    /// The event happened again as it was recorded. `trap` is the report of a run that ended by a trap.
     Event {
         event: TraceEvent,
         trap: Option<TrapReport>,
@@ -38,8 +38,8 @@ pub enum Replayed {
     End(ReplayEnd),
 }
 
-/// Hears what a replay tells, on the host's thread or on that of [`Replayer::start`].
-pub type ReplaySink = Box<dyn FnMut(Replayed) + Send>;
+/// Receives the messages of a replay, on the host's thread or on that of [`Replayer::start`].
+pub type ReplaySink = Box<dyn FnMut(ReplayMessage) + Send>;
 
 /// Replays a recording on a host: [`Replayer::observer`] goes into the host's options, [`Replayer::register`] replaces
 /// the handlers of the instance, and [`Replayer::start`] begins. Clones are the same replay.
@@ -121,14 +121,14 @@ impl Replayer {
 }
 
 impl ReplayerState {
-    fn tell(&mut self, told: Replayed) {
+    fn tell(&mut self, told: ReplayMessage) {
         if let Some(sink) = &mut self.sink {
             sink(told);
         }
     }
 
     fn end(&mut self, end: ReplayEnd) {
-        self.tell(Replayed::End(end));
+        self.tell(ReplayMessage::End(end));
         self.sink = None;
         self.start = None;
         self.names.clear();
@@ -143,7 +143,7 @@ impl ReplayerState {
         }
         match self.replay.observe(event) {
             Ok(()) => {
-                self.tell(Replayed::Event { event: event.clone(), trap });
+                self.tell(ReplayMessage::Event { event: event.clone(), trap });
                 true
             }
             Err(divergence) => {
@@ -157,7 +157,7 @@ impl ReplayerState {
     fn go_on(&mut self) {
         while let Some(action) = self.replay.next_action() {
             match action {
-                ReplayAction::Repeat(event) => self.tell(Replayed::Event { event, trap: None }),
+                ReplayAction::Repeat(event) => self.tell(ReplayMessage::Event { event, trap: None }),
                 ReplayAction::Start { run, export, args } => {
                     if let Err(problem) = self.start_run(&run, export, args) {
                         let divergence = self.replay.differs(format!("{run} cannot be started: {problem}"));
@@ -172,7 +172,7 @@ impl ReplayerState {
                 }
                 ReplayAction::End { run, outcome } => {
                     self.cancel(&run);
-                    self.tell(Replayed::Event { event: outcome, trap: None });
+                    self.tell(ReplayMessage::Event { event: outcome, trap: None });
                 }
             }
         }

@@ -3,8 +3,8 @@
 //! Plain JSON means what it says: whole numbers are integers, other numbers `f64`, objects records. What plain JSON cannot
 //! say is an object with one tag: `{"i64":"5"}`, `{"f64":2}` (or `"NaN"`, `"Infinity"`, `"-Infinity"`), `{"f32":0.5}`,
 //! `{"bytes":"00ff"}` in hexadecimal, and `{"map":[[key,value],...]}` for keys that are no strings and for records that
-//! would read as a tag. What is nested deeper than [`LEVELS_MAX`] is written as `{"msgpack":"91c0"}`, the bytes of its
-//! MsgPack: a tag takes several levels of JSON for one of a value, and readers of JSON stop at 128.
+//! would read as a tag. Values nested deeper than [`LEVELS_MAX`] are written as `{"msgpack":"91c0"}`, the bytes of
+//! their MsgPack: a tag takes several levels of JSON for one of a value, and readers of JSON stop at 128.
 
 use serde_json::{Value as Json, json};
 

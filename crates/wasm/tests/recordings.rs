@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use millrace_wasm::record::{Recorder, Recording, RecordingSettings};
 use millrace_wasm::replay::ReplayEnd;
-use millrace_wasm::replayed::{Replayed, Replayer};
+use millrace_wasm::replayed::{ReplayMessage, Replayer};
 use millrace_wasm::trace::TraceEvent;
 use millrace_wasm::{
     Clock, Compiler, Generation, HandlerError, Handlers, Host, HostOptions, Instance, InstanceLimits,
@@ -83,8 +83,8 @@ fn replay(compiler: &Compiler, recording: Recording) -> (Vec<TraceEvent>, Replay
     let mut events = Vec::new();
     loop {
         match told.recv().unwrap() {
-            Replayed::Event { event, .. } => events.push(event),
-            Replayed::End(end) => return (events, end),
+            ReplayMessage::Event { event, .. } => events.push(event),
+            ReplayMessage::End(end) => return (events, end),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which event of a recording can follow which. Whoever deletes, swaps or copies lines of one makes a recording that no
-//! run could have made, and a replay of it would wait for steps that never come.
+//! The order of events in a recording. A recording with deleted, swapped or copied lines is one that no run could have
+//! made, and its replay would wait for steps that never come: such a recording is refused.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The settings in the head of a recording: what decides, beside the module and its answers, how runs go.
+//! The settings in the head of a recording. Together with the module and its answers they decide how runs go.
 
 use serde_json::{Value as Json, json};
 

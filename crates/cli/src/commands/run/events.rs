@@ -1,7 +1,7 @@
 //! The way of events from the host's thread to the thread that writes them (`report.rs`).
 //!
-//! The queue is bounded by events and by bytes. A host whose events nobody writes, because nobody reads the trace, waits
-//! here with all its runs: no event is lost, and a program cannot fill the memory with them.
+//! The queue is bounded by events and by bytes. While it is full, because nobody reads the trace, the host waits with all
+//! its runs: no event is lost, and a program cannot fill the memory with events.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,20 +15,20 @@ const QUEUE_EVENTS_MAX: usize = 1_024;
 /// Bytes of the events that wait to be written. An event that is larger waits until it is alone.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// What the report is told, in order.
+/// A message to the report. Messages keep their order.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum ReportMessage {
     /// With the report of the trap if a run ended by one.
     Event { event: TraceEvent, trap: Option<TrapReport> },
     /// A replay is over.
     ReplayEnded(ReplayEnd),
 }
 
-impl Told {
+impl ReportMessage {
     fn size_bytes(&self) -> usize {
         match self {
-            Told::Event { event, .. } => event.size_bytes(),
-            Told::ReplayEnded(_) => 0,
+            ReportMessage::Event { event, .. } => event.size_bytes(),
+            ReportMessage::ReplayEnded(_) => 0,
         }
     }
 }
@@ -41,16 +41,16 @@ struct Queue {
 
 #[derive(Default)]
 struct QueueState {
-    waiting: VecDeque<Told>,
+    waiting: VecDeque<ReportMessage>,
     bytes: usize,
-    /// One of the two ends is gone.
+    /// The sender or the receiver was dropped.
     is_closed: bool,
 }
 
-/// The end of the host's thread.
+/// The sending end, for the host's thread.
 pub(super) struct EventSender(Arc<Queue>);
 
-/// The end of the report.
+/// The receiving end, for the report's thread.
 pub(super) struct EventReceiver(Arc<Queue>);
 
 pub(super) fn event_queue() -> (EventSender, EventReceiver) {
@@ -59,8 +59,8 @@ pub(super) fn event_queue() -> (EventSender, EventReceiver) {
 }
 
 impl EventSender {
-    /// Waits until there is room. Drops the event if there is no report any more.
-    pub(super) fn send(&self, told: Told) {
+    /// Waits until there is room. Drops the message if the report has ended.
+    pub(super) fn send(&self, told: ReportMessage) {
         let bytes = told.size_bytes();
         let full = |state: &mut QueueState| {
             let is_full = state.waiting.len() >= QUEUE_EVENTS_MAX || state.bytes + bytes > QUEUE_BYTES_MAX;
@@ -76,8 +76,8 @@ impl EventSender {
 }
 
 impl EventReceiver {
-    /// Waits for events and takes all there are; none if the host has stopped.
-    pub(super) fn receive(&self) -> VecDeque<Told> {
+    /// Waits for messages and returns all there are. Returns none if the host has stopped.
+    pub(super) fn receive(&self) -> VecDeque<ReportMessage> {
         let mut state = self.0.wait_while(|state| !state.is_closed && state.waiting.is_empty());
         state.bytes = 0;
         self.0.changed.notify_all();
@@ -117,9 +117,9 @@ mod tests {
 
     use super::*;
 
-    fn event(number: usize, bytes: usize) -> Told {
+    fn event(number: usize, bytes: usize) -> ReportMessage {
         let what = TraceKind::Woke { op: "x".repeat(bytes) };
-        Told::Event { event: TraceEvent { run: number.to_string(), what }, trap: None }
+        ReportMessage::Event { event: TraceEvent { run: number.to_string(), what }, trap: None }
     }
 
     /// Sends events of this size from another thread and receives them as late as possible. Returns the most that ever
@@ -142,7 +142,7 @@ mod tests {
             let received = receiver.receive();
             most = most.max(received.len());
             for told in received {
-                let Told::Event { event, .. } = told else { panic!("{told:?}") };
+                let ReportMessage::Event { event, .. } = told else { panic!("{told:?}") };
                 assert_eq!(event.run, next.to_string(), "nothing is lost, and the order is kept");
                 next += 1;
             }

@@ -16,7 +16,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_wasm::capability::Grants;
 use millrace_wasm::record::{Recorder, RecordingSettings};
-use millrace_wasm::replayed::{ReplaySink, Replayed, Replayer};
+use millrace_wasm::replayed::{ReplayMessage, ReplaySink, Replayer};
 use millrace_wasm::trace::{TraceEvent, TraceKind};
 use millrace_wasm::{
     Clock, EffectOutcome, Host, HostOptions, Instance, Observer, RunEvent, RunStart, RunsLimits, Value,
@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use crate::commands::json_flag;
-use crate::commands::run::events::{EventSender, Told, event_queue};
+use crate::commands::run::events::{EventSender, ReportMessage, event_queue};
 use crate::commands::run::grants::Granted;
 use crate::commands::run::plan::{Answers, Plan};
 use crate::commands::run::report::{Report, Results};
@@ -104,7 +104,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ended
 }
 
-/// Nothing in here may block its thread, which waits for signals: modules are compiled and events are written elsewhere.
+/// This function must not block its thread, which also waits for signals: other threads compile modules and write events.
 async fn run_all(plan: Plan, config: &Config) -> Result<(), Failure> {
     // A replay needs no grants: everything is answered from the file.
     let granted = match plan.answers {
@@ -113,7 +113,7 @@ async fn run_all(plan: Plan, config: &Config) -> Result<(), Failure> {
     };
     let started = tokio::task::spawn_blocking(move || start(plan, &granted)).await;
     let running = started.map_err(|error| Failure::Failed(format!("cannot start: {error}")))??;
-    // The report says so before it goes, whatever happens to it.
+    // The report sends its result before its thread ends.
     running.ended.await.unwrap_or_else(|_| {
         Err(Failure::Failed("the report has stopped: this is a defect, please report it".into()))
     })
@@ -160,7 +160,7 @@ fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
             granted.grants.offer_to(&mut handlers);
             let instance = host.instantiate(&module, handlers, &settings.instance);
             let instance = instance.map_err(|error| broken(&error))?;
-            // Not before the module is known to be one: an older recording is lost by it.
+            // The module is known to be good by now: opening the file loses an older recording.
             if let Some(record) = &record {
                 let inputs: Vec<&Path> =
                     std::iter::once(path.as_path()).chain(script_path.as_deref()).collect();
@@ -205,8 +205,8 @@ fn recorder(
     recorder.map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Tells the report what happens on the host's thread: everything, or outcomes alone. `args` are those of the runs, in the
-/// order of their start: the host does not tell them.
+/// Sends the host's events to the report: all of them, or outcomes alone. `args` are the arguments of the runs in the order
+/// of their start, which the host's events do not have.
 fn observer(events: EventSender, tells_all: bool, args: Vec<Vec<Value>>, grants: Grants) -> Observer {
     let mut args = args.into_iter();
     Box::new(move |event: RunEvent<'_>| {
@@ -225,15 +225,15 @@ fn observer(events: EventSender, tells_all: bool, args: Vec<Vec<Value>>, grants:
         if let TraceKind::Start { args: told, .. } = &mut event.what {
             *told = args.next().unwrap_or_default();
         }
-        events.send(Told::Event { event, trap });
+        events.send(ReportMessage::Event { event, trap });
     })
 }
 
 fn replay_sink(events: EventSender) -> ReplaySink {
     Box::new(move |replayed| {
         events.send(match replayed {
-            Replayed::Event { event, trap } => Told::Event { event, trap },
-            Replayed::End(end) => Told::ReplayEnded(end),
+            ReplayMessage::Event { event, trap } => ReportMessage::Event { event, trap },
+            ReplayMessage::End(end) => ReportMessage::ReplayEnded(end),
         });
     })
 }

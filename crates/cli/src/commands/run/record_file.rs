@@ -19,7 +19,7 @@ pub(super) fn create(path: &Path, inputs: &[&Path]) -> Result<File, Failure> {
         // A pipe or a device has nothing that could be lost.
         return File::create(path).map_err(unwritable);
     }
-    // What was opened is looked at, not what has the name: that may be another file meanwhile.
+    // The checks below are of the opened file: the name may belong to another file by now.
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     let mut file = file.map_err(unwritable)?;
     let found = file.metadata().map_err(unwritable)?;

@@ -1,5 +1,5 @@
-//! What `millrace run` tells: results on stdout, the trace on stderr, the recording in its file. Written by a thread of
-//! its own, which may wait for readers of stdout and stderr for as long as they like.
+//! The output of `millrace run`: results on stdout, the trace on stderr, the recording in its file. A thread of its own
+//! writes them, so that only this thread waits for slow readers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 
-use crate::commands::run::events::{EventReceiver, Told};
+use crate::commands::run::events::{EventReceiver, ReportMessage};
 use crate::failure::Failure;
 
 pub(super) struct Report {
@@ -35,12 +35,12 @@ pub(super) struct Results {
     /// Results that wait for those of runs before them, by the number of the run.
     waiting: BTreeMap<u64, ResultLine>,
     printed: u64,
-    /// A run that has ended has no value.
+    /// Some run has failed or was cancelled.
     has_failed: bool,
 }
 
 impl Report {
-    /// Writes what comes through the queue, on a thread of its own, until all runs or the replay have ended.
+    /// Starts the thread, which writes all messages of the queue until the runs or the replay have ended.
     pub(super) fn start(
         mut self,
         events: EventReceiver,
@@ -71,14 +71,14 @@ impl Report {
         self.results.failure()
     }
 
-    /// Writes these events: first the recording, so that nobody sees an event of which a crash would leave no trace in
-    /// it. Returns how the replay ended, if it did.
-    fn write(&mut self, told: VecDeque<Told>) -> Result<Option<ReplayEnd>, Failure> {
+    /// Writes these events. The recording comes first: it must have every event that a user has seen, even after a crash.
+    /// Returns how the replay ended, if it did.
+    fn write(&mut self, told: VecDeque<ReportMessage>) -> Result<Option<ReplayEnd>, Failure> {
         if let Some(recorder) = &mut self.recorder {
             let unwritten =
                 |error: std::io::Error| Failure::Failed(format!("cannot write the recording: {error}"));
             for told in &told {
-                if let Told::Event { event, .. } = told {
+                if let ReportMessage::Event { event, .. } = told {
                     recorder.add(event).map_err(unwritten)?;
                 }
             }
@@ -88,8 +88,8 @@ impl Report {
         let mut ended = None;
         for told in told {
             let (event, trap) = match told {
-                Told::Event { event, trap } => (event, trap),
-                Told::ReplayEnded(end) => {
+                ReportMessage::Event { event, trap } => (event, trap),
+                ReportMessage::ReplayEnded(end) => {
                     ended = Some(end);
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM, heard by a thread of their own: whatever the other threads wait for, a reader of stdout or a module
-//! that is being compiled, the command can be ended.
+//! SIGINT and SIGTERM, on a thread of their own: a signal ends the command even if its other threads wait, for a reader of
+//! stdout or for a module to be compiled.
 
 use std::io;
 use std::thread;
@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 
-/// The first signal is for the command, which ends by itself. A second one, or a first one when the command has stopped
-/// listening, ends the process at once.
+/// The first signal is passed on to the command, which ends by itself. The second signal ends the process at once, and so
+/// does the first if the command has stopped listening.
 pub(super) struct Signals {
     first: oneshot::Receiver<()>,
 }
