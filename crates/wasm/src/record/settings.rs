@@ -34,6 +34,8 @@ impl RecordingSettings {
             "buffer": self.instance.buffer_bytes.unwrap_or(0),
             "run-memory-bytes-max": self.instance.memory_bytes_max,
             "table-elements-max": self.instance.table_elements_max,
+            "start-fuel": self.instance.step_fuel_max,
+            "start-ms-max": self.instance.step_wall_ms_max,
             "fuel": self.run.step_fuel_max,
             "step-ms-max": self.run.step_wall_ms_max,
             "wall-ms-max": self.run.wall_ms_max.unwrap_or(0),
@@ -71,9 +73,8 @@ impl RecordingSettings {
                 buffer_bytes: Some(buffer_bytes).filter(|bytes| *bytes > 0),
                 memory_bytes_max: size("run-memory-bytes-max")?,
                 table_elements_max: size("table-elements-max")?,
-                // A replay's instance starts within the limits of a step, as `millrace run` sets them.
-                step_fuel_max: number("fuel")?,
-                step_wall_ms_max: number("step-ms-max")?,
+                step_fuel_max: number("start-fuel")?,
+                step_wall_ms_max: number("start-ms-max")?,
             },
             run: RunLimits {
                 step_fuel_max: number("fuel")?,
