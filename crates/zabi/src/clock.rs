@@ -14,7 +14,6 @@ pub(crate) fn mono_now() -> MonoNs {
 }
 
 /// Returns nanoseconds since 1970; 0 before.
-#[allow(dead_code)]
 pub(crate) fn realtime_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -19,3 +19,20 @@ pub(crate) fn socket_error(error: &io::Error) -> ErrorCode {
         _ => ErrorCode::Io,
     }
 }
+
+/// The table for files.
+pub(crate) fn file_error(error: &io::Error) -> ErrorCode {
+    match Errno::from_io_error(error) {
+        Some(Errno::EXIST | Errno::NOTEMPTY | Errno::INVAL | Errno::ISDIR) => ErrorCode::Invalid,
+        Some(Errno::BADF) => ErrorCode::Closed,
+        Some(Errno::ACCESS | Errno::PERM | Errno::LOOP) => ErrorCode::Denied,
+        Some(Errno::NOENT | Errno::NOTDIR) => ErrorCode::NoEntry,
+        Some(Errno::NOMEM) => ErrorCode::OutOfMemory,
+        Some(Errno::AGAIN) => ErrorCode::Again,
+        Some(_) => ErrorCode::Io,
+        // Errors without a number are made by `cap-std`: the path would have left the folder.
+        None if error.kind() == io::ErrorKind::PermissionDenied => ErrorCode::Denied,
+        None if error.kind() == io::ErrorKind::InvalidInput => ErrorCode::Invalid,
+        None => ErrorCode::Io,
+    }
+}

@@ -1,7 +1,11 @@
 //! What a process may use. Nothing is granted unless it is named.
 
+use std::sync::Arc;
+
+use crate::aio::FileRoot;
+use crate::bus::BusPort;
 use crate::catalog::Capability;
-use crate::tcp::TcpPolicy;
+use crate::tcp::{NetAllowList, TcpPolicy};
 
 /// The capabilities of one process:
 ///
@@ -15,7 +19,14 @@ use crate::tcp::TcpPolicy;
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
     pub(crate) sys_loop: bool,
+    pub(crate) sys_info: bool,
     pub(crate) net_tcp: Option<TcpPolicy>,
+    pub(crate) net_http: Option<NetAllowList>,
+    pub(crate) file_aio: Option<FileRoot>,
+    pub(crate) event_bus: Option<Arc<dyn BusPort>>,
+    pub(crate) async_default: bool,
+    pub(crate) argv: Option<Vec<Vec<u8>>>,
+    pub(crate) env: Option<Vec<Vec<u8>>>,
 }
 
 impl Grants {
@@ -30,6 +41,27 @@ impl Grants {
         self
     }
 
+    /// Facts about the machine, its clocks, random bytes.
+    #[must_use]
+    pub fn sys_info(mut self) -> Grants {
+        self.sys_info = true;
+        self
+    }
+
+    /// The arguments that the guest is to see; the first is its name by custom.
+    #[must_use]
+    pub fn proc_argv<T: Into<Vec<u8>>>(mut self, arguments: impl IntoIterator<Item = T>) -> Grants {
+        self.argv = Some(arguments.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// The environment variables that the guest is to see, each `NAME=VALUE`. Those of the host are not passed on.
+    #[must_use]
+    pub fn proc_env<T: Into<Vec<u8>>>(mut self, variables: impl IntoIterator<Item = T>) -> Grants {
+        self.env = Some(variables.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Connections to, and listeners on, what the policy allows.
     #[must_use]
     pub fn net_tcp(mut self, policy: TcpPolicy) -> Grants {
@@ -37,11 +69,45 @@ impl Grants {
         self
     }
 
+    /// Serving HTTP on what the list allows.
+    #[must_use]
+    pub fn net_http(mut self, listen: NetAllowList) -> Grants {
+        self.net_http = Some(listen);
+        self
+    }
+
+    /// The files beneath a folder, which the guest sees as `/`.
+    #[must_use]
+    pub fn file_aio(mut self, root: FileRoot) -> Grants {
+        self.file_aio = Some(root);
+        self
+    }
+
+    /// Publishing to and subscribing on this bus.
+    #[must_use]
+    pub fn event_bus(mut self, bus: Arc<dyn BusPort>) -> Grants {
+        self.event_bus = Some(bus);
+        self
+    }
+
+    /// Futures of the host's demonstration selectors.
+    #[must_use]
+    pub fn async_default(mut self) -> Grants {
+        self.async_default = true;
+        self
+    }
+
     pub fn has(&self, capability: Capability) -> bool {
         match capability {
             Capability::SysLoop => self.sys_loop,
+            Capability::SysInfo => self.sys_info,
+            Capability::NetHttp => self.net_http.is_some(),
             Capability::NetTcp => self.net_tcp.is_some(),
-            _ => false,
+            Capability::AsyncDefault => self.async_default,
+            Capability::EventBus => self.event_bus.is_some(),
+            Capability::FileAio => self.file_aio.is_some(),
+            Capability::ProcArgv => self.argv.is_some(),
+            Capability::ProcEnv => self.env.is_some(),
         }
     }
 

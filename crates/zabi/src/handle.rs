@@ -33,7 +33,6 @@ pub(crate) enum WatchSource {
     /// The operating system polls this descriptor, which stays open as long as the handle.
     Descriptor(RawFd),
     /// The capability computes the state, and tells each change to the signal.
-    #[allow(dead_code)]
     Computed { signal: SignalId, state: Readiness },
 }
 

@@ -13,6 +13,9 @@
 //!
 //! This crate does not run guests, and it does not know the Millrace bus. Start with [`Process`].
 
+mod aio;
+mod async_default;
+mod bus;
 mod catalog;
 mod clock;
 mod deadline;
@@ -21,15 +24,21 @@ mod grants;
 mod handle;
 mod handles;
 mod heap;
+mod http;
 mod limits;
 mod memory;
 mod os_poller;
+mod proc_lists;
 mod process;
+mod requests;
 mod signals;
 mod streams;
+mod sys_info;
 mod sys_loop;
 mod tcp;
 
+pub use aio::{FileRoot, FileRootError};
+pub use bus::{BusError, BusEvent, BusPort, BusSubscriber, LocalBus, SubscriptionId};
 pub use catalog::{Capability, CapsListForm};
 pub use grants::Grants;
 pub use handle::HandleFlags;

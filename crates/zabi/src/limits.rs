@@ -1,6 +1,11 @@
 //! Every bound of a guest process, with its default and the answer when it is reached.
 
+use millrace_reactor::zcl1::FRAME_BYTES_MAX;
 use millrace_reactor::{HandleLimits, LoopLimits};
+
+use crate::aio::AioLimits;
+use crate::bus::BusHandleLimits;
+use crate::http::HttpLimits;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -16,7 +21,7 @@ pub struct Limits {
     pub os_events_max: usize,
     /// Blocks that `zi_alloc` has given out: `zi_alloc` returns 0.
     pub allocations_max: usize,
-    /// Bytes of one `zi_write` or `zi_read` that the host looks at; the rest is a short write or read.
+    /// Bytes of one read, or of one write to a standard stream: the call returns this number, and the guest goes on.
     pub transfer_bytes_max: u32,
     /// Bytes of topic and message of `zi_telemetry`: longer texts are cut.
     pub telemetry_bytes_max: u32,
@@ -29,6 +34,70 @@ pub struct Limits {
     pub tcp_backlog_max: u32,
     /// Addresses of one name that a connection tries: the others are ignored.
     pub tcp_addresses_max: usize,
+    /// Worker threads of `file/aio`: further handles wait for their turn.
+    pub aio_threads_max: usize,
+    /// Requests of one handle that wait for a worker: the acknowledgement is the error `queue full`.
+    pub aio_jobs_max: usize,
+    /// Files that one handle has open: the completion is the error `too many open files`.
+    pub aio_files_max: usize,
+    /// Bytes that waiting requests of one handle are to write: `queue full`.
+    pub aio_data_bytes_max: usize,
+    /// Bytes of completions that wait to be read, those of accepted requests included: `queue full`. The
+    /// acknowledgements have room of their own; without it `zi_write` returns -6.
+    pub aio_output_bytes_max: usize,
+    /// Bytes of a path: the acknowledgement is the error `path out of bounds`.
+    pub aio_path_bytes_max: u32,
+    /// Subscriptions of one handle of `event/bus`: an error frame.
+    pub bus_subscriptions_max: usize,
+    /// Bytes of events that wait to be read on one handle of `event/bus`: further events are lost to this subscriber, and
+    /// the publisher's count does not include it.
+    pub bus_output_bytes_max: usize,
+    /// Open futures of one handle of `async/default`: code 3.
+    pub futures_max: usize,
+    /// Listeners of one handle of `net/http`: an error frame.
+    pub http_listeners_max: usize,
+    /// Connections to one handle of `net/http`: further ones wait in the backlog of the operating system.
+    pub http_connections_max: usize,
+    /// Requests that wait for the guest's response: the host responds with 503.
+    pub http_requests_max: usize,
+    /// Bytes of the body of a request: the host responds with 413. Bytes of the body of RESPOND_INLINE: `zi_write`
+    /// returns -2. Times the connections, this bounds the memory that bodies take.
+    pub http_body_bytes_max: usize,
+    /// Bytes of requests that the guest has not read: the host responds with 503.
+    pub http_output_bytes_max: usize,
+    /// Writes to the body of a response that wait for the client, each of at most 64 KiB: `zi_write` returns -6.
+    pub http_body_chunks_max: usize,
+}
+
+impl Limits {
+    pub(crate) fn aio(&self) -> AioLimits {
+        AioLimits {
+            jobs_max: self.aio_jobs_max,
+            files_max: self.aio_files_max,
+            data_bytes_max: self.aio_data_bytes_max,
+            output_bytes_max: self.aio_output_bytes_max,
+            path_bytes_max: self.aio_path_bytes_max,
+        }
+    }
+
+    pub(crate) fn http(&self) -> HttpLimits {
+        HttpLimits {
+            listeners_max: self.http_listeners_max,
+            connections_max: self.http_connections_max,
+            requests_max: self.http_requests_max,
+            body_bytes_max: self.http_body_bytes_max,
+            output_bytes_max: self.http_output_bytes_max,
+            body_chunks_max: self.http_body_chunks_max,
+        }
+    }
+
+    pub(crate) fn bus(&self) -> BusHandleLimits {
+        BusHandleLimits {
+            subscriptions_max: self.bus_subscriptions_max,
+            // The longest event fits an empty queue.
+            output_bytes_max: self.bus_output_bytes_max.max(FRAME_BYTES_MAX),
+        }
+    }
 }
 
 impl Default for Limits {
@@ -45,6 +114,21 @@ impl Default for Limits {
             sockets_max: 1 << 16,
             tcp_backlog_max: 65_535,
             tcp_addresses_max: 16,
+            aio_threads_max: 2,
+            aio_jobs_max: 128,
+            aio_files_max: 256,
+            aio_data_bytes_max: 16 << 20,
+            aio_output_bytes_max: 8 << 20,
+            aio_path_bytes_max: 4096,
+            bus_subscriptions_max: 1024,
+            bus_output_bytes_max: 1 << 20,
+            futures_max: 64,
+            http_listeners_max: 16,
+            http_connections_max: 256,
+            http_requests_max: 256,
+            http_body_bytes_max: 1 << 20,
+            http_output_bytes_max: 8 << 20,
+            http_body_chunks_max: 8,
         }
     }
 }

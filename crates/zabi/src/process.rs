@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use millrace_reactor::{ErrorCode, HandleNumber};
 
+use crate::aio::WorkerPool;
 use crate::catalog::{Capability, CapsListForm};
 use crate::grants::Grants;
 use crate::handle::{HandleFlags, WatchSource};
 use crate::handles::Handles;
 use crate::heap::GuestHeap;
+use crate::http::HttpRuntime;
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
 use crate::os_poller::IoEffect;
@@ -64,6 +66,10 @@ pub struct Process {
     heap: Option<GuestHeap>,
     caps_list: CapsListForm,
     signals: Arc<Signals>,
+    /// Started by the first request of `file/aio`.
+    file_workers: Arc<WorkerPool>,
+    /// Started by the first listener of `net/http`.
+    http: Arc<HttpRuntime>,
 }
 
 /// What the number of a handle stands for.
@@ -81,11 +87,13 @@ impl Process {
             granted: options.grants.list(),
             grants: options.grants,
             handles: Handles::new(&options.limits),
+            file_workers: WorkerPool::new(options.limits.aio_threads_max),
             heap: options.heap_base.map(|base| GuestHeap::new(base, options.limits.allocations_max)),
             limits: options.limits,
             streams: options.streams,
             caps_list: options.caps_list,
             signals: Arc::default(),
+            http: Arc::default(),
         }
     }
 
@@ -231,10 +239,12 @@ impl Process {
         if from.is_empty() {
             return Ok(0);
         }
-        let short = &from[..from.len().min(self.limits.transfer_bytes_max as usize)];
         match target {
             Target::Input => Err(ErrorCode::Denied),
-            Target::Output(output) => self.streams.write(output, short),
+            Target::Output(output) => {
+                let count = from.len().min(self.limits.transfer_bytes_max as usize);
+                self.streams.write(output, &from[..count])
+            }
             Target::Loop(number) => {
                 let written =
                     self.handles.with_loop(number, |guest_loop, handles| guest_loop.write(from, handles));
@@ -242,10 +252,10 @@ impl Process {
             }
             Target::Handle(number) => {
                 let written =
-                    self.handles.with_handle(number, |handle, handles| handle.write(short, memory, handles));
+                    self.handles.with_handle(number, |handle, handles| handle.write(from, memory, handles));
                 let result = written.ok_or(ErrorCode::NotSupported)?;
                 let effect = match result {
-                    Ok(count) if count == short.len() => IoEffect::Wrote,
+                    Ok(count) if count == from.len() => IoEffect::Wrote,
                     Ok(_) | Err(ErrorCode::Again) => IoEffect::Filled,
                     Err(_) => IoEffect::Other,
                 };
@@ -292,6 +302,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.handles.close_all();
+        self.file_workers.stop();
+        self.http.stop();
     }
 }
 

@@ -34,7 +34,6 @@ pub(crate) struct LoopSignal {
 
 /// Held by a capability whose readiness is computed; told from any thread.
 #[derive(Clone, Debug)]
-#[allow(dead_code)]
 pub(crate) struct ReadySignal {
     id: SignalId,
     signals: Arc<Signals>,
@@ -69,7 +68,6 @@ impl Signals {
         self.is_poll_interrupted.load(SeqCst) && self.is_poll_interrupted.swap(false, SeqCst)
     }
 
-    #[allow(dead_code)]
     pub(crate) fn new_source(self: &Arc<Signals>) -> ReadySignal {
         ReadySignal { id: SignalId(self.next_id.fetch_add(1, SeqCst)), signals: Arc::clone(self) }
     }
@@ -99,7 +97,6 @@ impl Signals {
     }
 }
 
-#[allow(dead_code)]
 impl ReadySignal {
     pub(crate) fn id(&self) -> SignalId {
         self.id

@@ -14,6 +14,7 @@ use crate::memory::GuestMemory;
 
 pub(crate) use params::OpenParams;
 pub use policy::{NetAllowList, NetRule, ParseRuleError, TcpPolicy};
+pub(crate) use socket::bind_listener;
 
 /// Opens a connection or a listener. The parameters were checked against the policy. A name is resolved here, which
 /// blocks; a connection is only begun.

@@ -5,8 +5,14 @@ use millrace_reactor::HandleNumber;
 use millrace_reactor::zcl1::{FieldError, FieldReader};
 
 use super::{Process, returned};
+use crate::aio::AioHandle;
+use crate::async_default::AsyncHandle;
+use crate::bus::BusHandle;
 use crate::catalog::Capability;
+use crate::http::HttpHandle;
 use crate::memory::GuestMemory;
+use crate::proc_lists::ListHandle;
+use crate::sys_info::InfoHandle;
 use crate::sys_loop::GuestLoop;
 use crate::tcp;
 
@@ -98,8 +104,41 @@ impl Process {
                     })
                 })
             }
-            _ => Err(ErrorCode::Denied),
+            Capability::ProcArgv | Capability::ProcEnv => self.open_list(capability),
+            Capability::AsyncDefault => {
+                let handle = AsyncHandle::new(self.limits.futures_max, self.signals.new_source());
+                self.handles.open(Box::new(handle))
+            }
+            Capability::EventBus => self.open_bus(),
+            Capability::FileAio => self.open_aio(),
+            Capability::SysInfo => self.handles.open(Box::new(InfoHandle::new())),
+            Capability::NetHttp => self.open_http(),
         }
+    }
+
+    fn open_aio(&mut self) -> Result<HandleNumber, ErrorCode> {
+        let root = self.grants.file_aio.clone().ok_or(ErrorCode::Denied)?;
+        let signal = self.signals.new_source();
+        let handle = AioHandle::new(root, self.limits.aio(), signal, &self.file_workers);
+        self.handles.open(Box::new(handle))
+    }
+
+    fn open_bus(&mut self) -> Result<HandleNumber, ErrorCode> {
+        let bus = self.grants.event_bus.clone().ok_or(ErrorCode::Denied)?;
+        let handle = BusHandle::new(bus, self.limits.bus(), self.signals.new_source());
+        self.handles.open(Box::new(handle))
+    }
+
+    fn open_http(&mut self) -> Result<HandleNumber, ErrorCode> {
+        let allowed = self.grants.net_http.clone().ok_or(ErrorCode::Denied)?;
+        let handle = HttpHandle::new(allowed, &self.limits, &self.signals, &self.http);
+        self.handles.open(Box::new(handle))
+    }
+
+    fn open_list(&mut self, capability: Capability) -> Result<HandleNumber, ErrorCode> {
+        let texts = if capability == Capability::ProcArgv { &self.grants.argv } else { &self.grants.env };
+        let list = ListHandle::new(texts.as_ref().ok_or(ErrorCode::Denied)?);
+        self.handles.open(Box::new(list))
     }
 
     fn open_tcp(&mut self, memory: &mut dyn GuestMemory, params: &[u8]) -> Result<HandleNumber, ErrorCode> {

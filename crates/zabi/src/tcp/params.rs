@@ -71,6 +71,23 @@ impl OpenParams {
         })
     }
 
+    /// A listener of `net/http`.
+    pub(crate) fn http_listener(host: &str, port: u16) -> Result<OpenParams, ErrorCode> {
+        if host.len() > HOST_BYTES_MAX as usize {
+            return Err(ErrorCode::Invalid);
+        }
+        Ok(OpenParams {
+            host: decode_host(host.as_bytes())?,
+            port,
+            is_listener: true,
+            reuse_port: false,
+            ipv6_only: false,
+            options: StreamOptions { no_delay: true, keep_alive: false },
+            backlog: BACKLOG,
+            bound_port_address: None,
+        })
+    }
+
     /// Checks the host as the guest wrote it, before any name is resolved.
     pub(crate) fn check(&self, policy: &TcpPolicy) -> Result<(), ErrorCode> {
         let list = if self.is_listener { &policy.listen } else { &policy.connect };

@@ -1,7 +1,7 @@
 //! Sockets as their options demand: nonblocking, and closed when another program is executed.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
 use millrace_reactor::ErrorCode;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -15,7 +15,7 @@ use crate::limits::Limits;
 /// Begins a connection to the first address that does not fail at once. Whether it comes about shows later.
 pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamHandle, ErrorCode> {
     let mut last = ErrorCode::NoEntry;
-    for address in resolve(params, limits)? {
+    for address in resolve(params, limits.tcp_addresses_max)? {
         match begin_connection(address, params.options) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = socket_error(&error),
@@ -27,8 +27,14 @@ pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamH
 
 /// Listens on the first address that can be bound.
 pub(super) fn listen(params: &OpenParams, limits: &Limits) -> Result<TcpListenerHandle, ErrorCode> {
+    let listener = bind_listener(params, limits)?;
+    TcpListenerHandle::new(listener, params.options).map_err(|error| socket_error(&error))
+}
+
+/// Binds a nonblocking listener.
+pub(crate) fn bind_listener(params: &OpenParams, limits: &Limits) -> Result<TcpListener, ErrorCode> {
     let mut last = ErrorCode::NoEntry;
-    for address in resolve(params, limits)? {
+    for address in resolve(params, limits.tcp_addresses_max)? {
         match bind(address, params, limits.tcp_backlog_max) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = socket_error(&error),
@@ -48,7 +54,7 @@ fn begin_connection(address: SocketAddr, options: StreamOptions) -> io::Result<T
     Ok(TcpStreamHandle::new(socket.into(), is_connected))
 }
 
-fn bind(address: SocketAddr, params: &OpenParams, backlog_max: u32) -> io::Result<TcpListenerHandle> {
+fn bind(address: SocketAddr, params: &OpenParams, backlog_max: u32) -> io::Result<TcpListener> {
     let socket = new_socket(address)?;
     socket.set_reuse_address(true)?;
     if params.reuse_port {
@@ -59,7 +65,7 @@ fn bind(address: SocketAddr, params: &OpenParams, backlog_max: u32) -> io::Resul
     }
     socket.bind(&address.into())?;
     socket.listen(i32::try_from(params.backlog.min(backlog_max)).unwrap_or(i32::MAX))?;
-    TcpListenerHandle::new(socket.into(), params.options)
+    Ok(socket.into())
 }
 
 /// Sets what a guest asked for; used for accepted streams as well.
@@ -85,7 +91,7 @@ fn is_in_progress(error: &io::Error) -> bool {
 }
 
 /// Returns the addresses of the host. Names are looked up by the system, which blocks.
-fn resolve(params: &OpenParams, limits: &Limits) -> Result<Vec<SocketAddr>, ErrorCode> {
+fn resolve(params: &OpenParams, addresses_max: usize) -> Result<Vec<SocketAddr>, ErrorCode> {
     let at = |ip: IpAddr| SocketAddr::new(ip, params.port);
     if params.is_listener && params.host == "*" {
         let any_v6 = at(Ipv6Addr::UNSPECIFIED.into());
@@ -103,5 +109,5 @@ fn resolve(params: &OpenParams, limits: &Limits) -> Result<Vec<SocketAddr>, Erro
         tracing::debug!(%error, host = params.host, "a guest's name was not resolved");
         ErrorCode::NoEntry
     })?;
-    Ok(found.take(limits.tcp_addresses_max).collect())
+    Ok(found.take(addresses_max).collect())
 }

@@ -1,9 +1,13 @@
 //! A guest for tests: a process, its memory, and the calls with bytes instead of addresses.
 #![allow(dead_code, clippy::unwrap_used)]
 
+use std::sync::Arc;
+
 use millrace_reactor::zcl1::{ErrorPayload, FieldWriter, Frame, Header, STATUS_OK};
 use millrace_reactor::{Event, PollReply};
-use millrace_zabi::{Grants, GuestMemory, Process, ProcessOptions, TcpPolicy, VecMemory};
+use millrace_zabi::{
+    FileRoot, Grants, GuestMemory, LocalBus, NetAllowList, Process, ProcessOptions, TcpPolicy, VecMemory,
+};
 
 /// Where the recordings of the reference have their bytes.
 pub(crate) const REQUEST: u64 = 4096;
@@ -56,8 +60,16 @@ impl Reply {
     }
 }
 
+/// Everything but files.
 pub(crate) fn everything_here() -> Grants {
-    Grants::none().sys_loop().net_tcp(TcpPolicy::loopback())
+    let grants = Grants::none().sys_loop().sys_info().net_tcp(TcpPolicy::loopback()).async_default();
+    let grants = grants.net_http(NetAllowList::loopback());
+    grants.event_bus(Arc::new(LocalBus::default())).proc_argv(["guest", "one"]).proc_env(["A=1"])
+}
+
+/// The grants with the files of a folder.
+pub(crate) fn with_files(folder: &std::path::Path) -> Grants {
+    everything_here().file_aio(FileRoot::open(folder).unwrap())
 }
 
 impl Guest {
@@ -146,6 +158,15 @@ impl Guest {
         let reply = Reply::of(&self.read(handle).unwrap());
         assert_eq!(reply.rid, self.next_rid);
         reply
+    }
+
+    /// Reads every frame that is there.
+    pub(crate) fn replies(&mut self, handle: i32) -> Vec<Reply> {
+        let mut replies = Vec::new();
+        while let Ok(bytes) = self.read(handle) {
+            replies.push(Reply::of(&bytes));
+        }
+        replies
     }
 
     pub(crate) fn watch(&mut self, sys_loop: i32, handle: i32, events: u32, id: u64) -> Reply {

@@ -1,0 +1,187 @@
+//! A job: a request with everything that it needs, executed by a worker thread.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use millrace_reactor::zcl1::{FieldWriter, HEADER_BYTES};
+
+use super::completion::{Done, JobError};
+use super::path::beneath_root;
+use super::root::{FileRoot, OpenFlags};
+use crate::errno::file_error;
+use crate::requests::ANSWER_BYTES_MAX;
+
+const OPEN_READ: u32 = 1;
+const OPEN_WRITE: u32 = 2;
+const OPEN_CREATE: u32 = 4;
+const OPEN_TRUNCATE: u32 = 8;
+const OPEN_APPEND: u32 = 0x10;
+
+/// Paths and data were copied from the guest's memory when the request came.
+#[derive(Debug)]
+pub(super) enum Job {
+    Open { path: Vec<u8>, flags: u32, mode: u32 },
+    Close { file_id: u64 },
+    Read { file_id: u64, offset: u64, bytes_max: usize },
+    Write { file_id: u64, offset: u64, data: Vec<u8> },
+    MakeDir { path: Vec<u8>, mode: u32 },
+    RemoveDir { path: Vec<u8> },
+    Unlink { path: Vec<u8> },
+    Stat { path: Vec<u8> },
+    ReadDir { path: Vec<u8>, bytes_max: usize },
+}
+
+/// The files that a handle has open, by the ids that the guest knows.
+#[derive(Debug)]
+pub(super) struct OpenFiles {
+    files: BTreeMap<u64, File>,
+    last_id: u64,
+    files_max: usize,
+}
+
+impl OpenFiles {
+    pub(super) fn new(files_max: usize) -> OpenFiles {
+        OpenFiles { files: BTreeMap::new(), last_id: 0, files_max }
+    }
+
+    fn get(&self, id: u64) -> Result<&File, JobError> {
+        self.files.get(&id).ok_or(JobError::from("unknown file_id"))
+    }
+}
+
+impl Job {
+    /// Returns how many bytes the frame DONE can have at most.
+    pub(super) fn completion_bytes_max(&self) -> usize {
+        let extra = match self {
+            Job::Read { bytes_max, .. } | Job::ReadDir { bytes_max, .. } => *bytes_max,
+            _ => 0,
+        };
+        HEADER_BYTES + ANSWER_BYTES_MAX + extra
+    }
+
+    /// Returns how many bytes of data the job holds.
+    pub(super) fn data_bytes(&self) -> usize {
+        if let Job::Write { data, .. } = self { data.len() } else { 0 }
+    }
+
+    pub(super) fn execute(self, files: &mut OpenFiles, root: &FileRoot) -> Result<Done, JobError> {
+        match self {
+            Job::Open { path, flags, mode } => open(files, root, &path, flags, mode),
+            Job::Close { file_id } => {
+                files.files.remove(&file_id).map(|_| Done::nothing()).ok_or("unknown file_id".into())
+            }
+            Job::Read { file_id, offset, bytes_max } => read(files.get(file_id)?, offset, bytes_max),
+            Job::Write { file_id, offset, data } => write(files.get(file_id)?, offset, &data),
+            Job::MakeDir { path, mode } => {
+                let path = allowed(root, &path, true)?;
+                finished("mkdir", root.make_dir(&path, or_default(mode, 0o755)))
+            }
+            Job::RemoveDir { path } => {
+                let path = allowed(root, &path, true)?;
+                finished("rmdir", root.remove_dir(&path))
+            }
+            // A link may be removed and described; it is not followed.
+            Job::Unlink { path } => finished("unlink", root.remove_file(&allowed(root, &path, false)?)),
+            Job::Stat { path } => {
+                let extra = root.stat(&allowed(root, &path, false)?);
+                extra.map(|extra| Done { count: 0, extra }).map_err(|error| failed("stat", &error))
+            }
+            Job::ReadDir { path, bytes_max } => read_dir(root, &path, bytes_max),
+        }
+    }
+}
+
+fn open(
+    files: &mut OpenFiles,
+    root: &FileRoot,
+    path: &[u8],
+    flags: u32,
+    mode: u32,
+) -> Result<Done, JobError> {
+    let has = |flag| flags & flag != 0;
+    let known = OPEN_READ | OPEN_WRITE | OPEN_CREATE | OPEN_TRUNCATE | OPEN_APPEND;
+    if flags & !known != 0 || !(has(OPEN_READ) || has(OPEN_WRITE)) {
+        return Err("bad oflags".into());
+    }
+    if (has(OPEN_TRUNCATE) || has(OPEN_APPEND)) && !has(OPEN_WRITE) {
+        return Err("TRUNC/APPEND requires write".into());
+    }
+    if files.files.len() >= files.files_max {
+        return Err("too many open files".into());
+    }
+    let path = allowed(root, path, true)?;
+    let flags = OpenFlags {
+        read: has(OPEN_READ),
+        write: has(OPEN_WRITE),
+        create: has(OPEN_CREATE),
+        truncate: has(OPEN_TRUNCATE),
+        append: has(OPEN_APPEND),
+    };
+    let file =
+        root.open_file(&path, flags, or_default(mode, 0o644)).map_err(|error| failed("open", &error))?;
+    files.last_id += 1;
+    files.files.insert(files.last_id, file);
+    let mut extra = Vec::new();
+    FieldWriter::new(&mut extra).u64(files.last_id);
+    Ok(Done { count: 0, extra })
+}
+
+fn read(file: &File, offset: u64, bytes_max: usize) -> Result<Done, JobError> {
+    let mut bytes = vec![0; bytes_max];
+    let mut count = 0;
+    // A short read is not the end of a file, but reading nothing is.
+    while count < bytes_max {
+        match file.read_at(&mut bytes[count..], offset.saturating_add(count as u64)) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) if count > 0 => break,
+            Err(_) => return Err("read failed".into()),
+        }
+    }
+    bytes.truncate(count);
+    Ok(Done::counted(count, bytes))
+}
+
+fn write(file: &File, offset: u64, data: &[u8]) -> Result<Done, JobError> {
+    let mut count = 0;
+    while count < data.len() {
+        match file.write_at(&data[count..], offset.saturating_add(count as u64)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(more) if more > 0 => count += more,
+            _ if count > 0 => break,
+            _ => return Err("write failed".into()),
+        }
+    }
+    Ok(Done::counted(count, Vec::new()))
+}
+
+fn read_dir(root: &FileRoot, path: &[u8], bytes_max: usize) -> Result<Done, JobError> {
+    let path = allowed(root, path, true)?;
+    let entries = root.read_dir(&path, bytes_max).map_err(|_| JobError::from("readdir open failed"))?;
+    let mut extra = Vec::with_capacity(4 + entries.bytes.len());
+    FieldWriter::new(&mut extra).u32(u32::from(entries.is_truncated));
+    extra.extend_from_slice(&entries.bytes);
+    Ok(Done::counted(entries.count, extra))
+}
+
+/// Returns the path beneath the root, if policy allows it.
+fn allowed(root: &FileRoot, path: &[u8], last_may_not_be_link: bool) -> Result<PathBuf, JobError> {
+    let path = beneath_root(path).ok_or(JobError::from("denied"))?;
+    if root.has_link(&path, last_may_not_be_link) { Err("denied".into()) } else { Ok(path) }
+}
+
+fn finished(what: &str, result: io::Result<()>) -> Result<Done, JobError> {
+    result.map(|()| Done::nothing()).map_err(|error| failed(what, &error))
+}
+
+fn failed(what: &str, error: &io::Error) -> JobError {
+    JobError(format!("{what} failed: {}", file_error(error).code()))
+}
+
+fn or_default(mode: u32, default: u32) -> u32 {
+    if mode == 0 { default } else { mode }
+}

@@ -1,0 +1,18 @@
+//! `event/bus`: publish and subscribe by topic. Who carries the events is behind a port ([`BusPort`]); [`LocalBus`] carries
+//! them between the guests of one program.
+
+mod handle;
+mod local;
+mod messages;
+mod port;
+
+pub(crate) use handle::BusHandle;
+pub use local::LocalBus;
+pub use port::{BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId};
+
+/// The bounds of one handle; see [`crate::Limits`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BusHandleLimits {
+    pub(crate) subscriptions_max: usize,
+    pub(crate) output_bytes_max: usize,
+}

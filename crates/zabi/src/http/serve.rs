@@ -1,0 +1,126 @@
+//! Connections and requests, on the HTTP thread.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use super::body::ResponseBody;
+use super::exchange::{Exchange, GuestResponse};
+use super::messages::encode_request;
+
+/// How long a client may take for the head of its request, and then for the body.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+const BODY_TIME_MAX: Duration = Duration::from_secs(60);
+const HEADERS_MAX: usize = 128;
+const HEAD_BYTES_MAX: usize = 65_536 + 8192;
+const URI_BYTES_MAX: usize = 8192;
+/// After an accept that failed, for example because there are no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections until the task is aborted.
+pub(super) async fn accept(listener: std::net::TcpListener, id: u32, exchange: Arc<Exchange>) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "a listener of a guest could not be used");
+            return;
+        }
+    };
+    loop {
+        // Without a permit, connections wait in the backlog.
+        let Ok(permit) = Arc::clone(&exchange.connections).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let exchange = Arc::clone(&exchange);
+                tokio::spawn(async move {
+                    serve(stream, peer, id, exchange).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection to a guest was not accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one request.
+async fn serve(stream: TcpStream, peer: SocketAddr, listener: u32, exchange: Arc<Exchange>) {
+    let service = service_fn(|request| answer(request, peer, listener, Arc::clone(&exchange)));
+    let served = http1::Builder::new()
+        .keep_alive(false)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection to a guest ended early");
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    listener: u32,
+    exchange: Arc<Exchange>,
+) -> Result<Response<ResponseBody>, Infallible> {
+    let response = match offer(request, peer, listener, &exchange).await {
+        Ok(GuestResponse { head, body }) => {
+            let mut response = Response::new(body);
+            *response.status_mut() = head.status;
+            *response.headers_mut() = head.headers;
+            response
+        }
+        Err(status) => {
+            let mut response = Response::new(ResponseBody::Whole(None));
+            *response.status_mut() = status;
+            response
+        }
+    };
+    Ok(response)
+}
+
+/// Returns the guest's response, or the status with which the host responds itself.
+async fn offer(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    listener: u32,
+    exchange: &Arc<Exchange>,
+) -> Result<GuestResponse, StatusCode> {
+    let (parts, body) = request.into_parts();
+    let uri_bytes = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if uri_bytes > URI_BYTES_MAX {
+        return Err(StatusCode::URI_TOO_LONG);
+    }
+    let body = read_body(body, exchange.limits.body_bytes_max).await?;
+    let payload = encode_request(listener, peer, &parts, &body);
+    let waiting = exchange.offer(&payload).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    drop((payload, body));
+    waiting.response().await.ok_or(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+async fn read_body(body: Incoming, bytes_max: usize) -> Result<Bytes, StatusCode> {
+    let read = timeout(BODY_TIME_MAX, Limited::new(body, bytes_max).collect()).await;
+    match read {
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(StatusCode::PAYLOAD_TOO_LARGE)
+        }
+        Ok(Err(_)) => Err(StatusCode::BAD_REQUEST),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+    }
+}

@@ -1,0 +1,265 @@
+//! `net/http`: real clients, and a guest that waits in POLL.
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::{self, JoinHandle};
+
+use harness::{FOREVER, Guest, READABLE, Reply, WRITABLE, everything_here};
+use millrace_reactor::zcl1::{FieldReader, FieldWriter, Frame, Header};
+use millrace_zabi::{Grants, NetAllowList, ProcessOptions};
+
+/// A guest that serves HTTP on one port.
+struct Server {
+    guest: Guest,
+    http: i32,
+    sys_loop: i32,
+    port: u16,
+}
+
+/// An EV_REQUEST.
+#[derive(Debug)]
+struct Incoming {
+    rid: u32,
+    listener: u32,
+    method: String,
+    path: String,
+    authority: String,
+    headers: Vec<(String, String)>,
+    body: Option<Vec<u8>>,
+}
+
+fn listen_payload(host: &str, port: u32) -> Vec<u8> {
+    let mut payload = Vec::new();
+    FieldWriter::new(&mut payload).u32(port).u32(0).prefixed(host.as_bytes());
+    payload
+}
+
+fn head(code: u32, headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let mut fields = FieldWriter::new(&mut payload);
+    fields.u32(code).u32(0).u32(headers.len() as u32);
+    headers.iter().for_each(|(name, value)| {
+        fields.prefixed(name.as_bytes()).prefixed(value.as_bytes());
+    });
+    payload
+}
+
+/// Sends bytes and returns everything that comes back.
+fn client(port: u16, request: impl Into<Vec<u8>>) -> JoinHandle<String> {
+    let request = request.into();
+    thread::spawn(move || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(&request).unwrap();
+        let mut response = Vec::new();
+        // The server may close before it has read everything.
+        let _ = stream.read_to_end(&mut response);
+        String::from_utf8_lossy(&response).into_owned()
+    })
+}
+
+impl Server {
+    fn new() -> Server {
+        Server::with(ProcessOptions::new("test", everything_here()))
+    }
+
+    fn with(options: ProcessOptions) -> Server {
+        let mut guest = Guest::with(options);
+        let http = guest.open_ok("net", "http");
+        let sys_loop = guest.open_ok("sys", "loop");
+        assert!(guest.watch(sys_loop, http, READABLE, 1).is_ok);
+        let reply = guest.request(http, 1, &listen_payload("127.0.0.1", 0));
+        assert!(reply.is_ok, "{:?}", reply.error());
+        assert_eq!((reply.payload.len(), &reply.payload[..4]), (24, &[1, 0, 0, 0][..]));
+        assert_eq!(reply.payload[18..], [0xFF, 0xFF, 127, 0, 0, 1]);
+        let port = u16::from_le_bytes(reply.payload[4..6].try_into().unwrap());
+        Server { guest, http, sys_loop, port }
+    }
+
+    fn next(&mut self) -> Incoming {
+        let bytes = loop {
+            match self.guest.read_max(self.http, 1 << 17) {
+                Ok(bytes) => break bytes,
+                Err(code) => assert_eq!(code, -6),
+            }
+            assert_eq!(self.guest.ready(self.sys_loop, FOREVER), [(1, READABLE)]);
+        };
+        let frame = Frame::decode(&bytes).unwrap();
+        assert_eq!((frame.header.op, frame.header.status), (100, 1));
+        let mut fields = FieldReader::new(frame.payload);
+        let text = |fields: &mut FieldReader<'_>| fields.text().unwrap().to_owned();
+        let (listener, flags) = (fields.u32().unwrap(), fields.u32().unwrap());
+        assert_eq!(flags, 0);
+        let (method, path, scheme) = (text(&mut fields), text(&mut fields), text(&mut fields));
+        assert_eq!(scheme, "http");
+        let authority = text(&mut fields);
+        let address = [fields.u64().unwrap(), fields.u64().unwrap()].map(u64::to_le_bytes).concat();
+        assert_eq!(address[10..], [0xFF, 0xFF, 127, 0, 0, 1]);
+        assert!(fields.u32().unwrap() > 0, "the port of the client");
+        let count = fields.u32().unwrap();
+        let headers = (0..count).map(|_| (text(&mut fields), text(&mut fields))).collect();
+        let body = match fields.u32().unwrap() {
+            0 => None,
+            1 => Some(fields.prefixed().unwrap().to_vec()),
+            kind => panic!("{kind}"),
+        };
+        fields.finish().unwrap();
+        Incoming { rid: frame.header.rid, listener, method, path, authority, headers, body }
+    }
+
+    fn send(&mut self, op: u16, rid: u32, payload: &[u8]) -> Reply {
+        let frame = Frame::encode(Header::request(op, rid), payload).unwrap();
+        assert_eq!(self.guest.write(self.http, &frame), frame.len() as i32);
+        let reply = Reply::of(&self.guest.read(self.http).unwrap());
+        assert_eq!((reply.op, reply.rid), (op, rid), "replies overtake events");
+        reply
+    }
+
+    fn respond(&mut self, rid: u32, code: u32, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let mut payload = head(code, headers);
+        FieldWriter::new(&mut payload).prefixed(body);
+        self.send(11, rid, &payload)
+    }
+}
+
+#[test]
+fn a_request_becomes_an_event_and_gets_its_response() {
+    let mut server = Server::new();
+    let request =
+        "POST /path?q=1 HTTP/1.1\r\nHost: example.org\r\nX-Thing: a\r\nContent-Length: 4\r\n\r\nbody";
+    let client = client(server.port, request);
+    let incoming = server.next();
+    assert_eq!((incoming.listener, incoming.method.as_str()), (1, "POST"));
+    assert_eq!((incoming.path.as_str(), incoming.authority.as_str()), ("/path?q=1", "example.org"));
+    assert!(incoming.headers.contains(&("x-thing".to_owned(), "a".to_owned())));
+    assert_eq!(incoming.body.as_deref(), Some(&b"body"[..]));
+    assert!(
+        server.respond(incoming.rid, 201, &[("X-Answer", "42"), ("Content-Length", "1")], b"hello").is_ok
+    );
+    let response = client.join().unwrap();
+    assert!(response.starts_with("HTTP/1.1 201 Created\r\n"), "{response}");
+    assert!(
+        response.contains("x-answer: 42\r\n") && response.contains("content-length: 5\r\n"),
+        "{response}"
+    );
+    assert!(response.ends_with("\r\n\r\nhello"), "{response}");
+    assert_eq!(server.respond(incoming.rid, 200, &[], b"").error().0, "t_http_noent", "once");
+}
+
+#[test]
+fn many_requests_are_answered_in_any_order() {
+    let mut server = Server::new();
+    let clients: Vec<_> =
+        (0..20).map(|n| client(server.port, format!("GET /{n} HTTP/1.1\r\nHost: x\r\n\r\n"))).collect();
+    let mut waiting: Vec<Incoming> = (0..20).map(|_| server.next()).collect();
+    waiting.sort_by(|one, other| other.path.cmp(&one.path));
+    for incoming in waiting {
+        assert_eq!(incoming.body, None);
+        assert!(server.respond(incoming.rid, 200, &[], incoming.path.as_bytes()).is_ok);
+    }
+    for (n, client) in clients.into_iter().enumerate() {
+        let response = client.join().unwrap();
+        assert!(response.ends_with(&format!("\r\n\r\n/{n}")), "{response}");
+    }
+}
+
+#[test]
+fn a_body_may_be_a_stream() {
+    let mut server = Server::new();
+    let client = client(server.port, "GET / HTTP/1.0\r\n\r\n");
+    let incoming = server.next();
+    let reply = server.send(12, incoming.rid, &head(200, &[("content-type", "text/plain")]));
+    let body = i32::from_le_bytes(reply.payload.try_into().unwrap());
+    assert_eq!(server.guest.process.zi_handle_hflags(body), 6);
+    assert!(server.guest.watch(server.sys_loop, body, WRITABLE, 2).is_ok);
+    let mut expected = String::new();
+    for n in 0..200u8 {
+        let chunk = [b'a' + n % 26; 10_000];
+        let mut rest = &chunk[..];
+        while !rest.is_empty() {
+            match server.guest.write(body, rest) {
+                -6 => assert_eq!(server.guest.ready(server.sys_loop, FOREVER), [(2, WRITABLE)]),
+                count => rest = &rest[usize::try_from(count).unwrap()..],
+            }
+        }
+        expected.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    assert_eq!(server.guest.read(body), Err(-7));
+    assert_eq!(server.guest.process.zi_end(body), 0);
+    let response = client.join().unwrap();
+    assert!(response.split_once("\r\n\r\n").unwrap().1 == expected);
+}
+
+#[test]
+fn a_client_that_leaves_is_noticed() {
+    let mut server = Server::new();
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let incoming = server.next();
+    let reply = server.send(12, incoming.rid, &head(200, &[]));
+    let body = i32::from_le_bytes(reply.payload.try_into().unwrap());
+    const HUP: u32 = 4;
+    assert!(server.guest.watch(server.sys_loop, body, HUP, 2).is_ok);
+    drop(stream);
+    // The host notices when it cannot write.
+    while server.guest.ready(server.sys_loop, 1) != [(2, HUP)] {
+        server.guest.write(body, &[0; 65_536]);
+    }
+    assert_eq!(server.guest.write(body, b"x"), -5);
+}
+
+#[test]
+fn bodies_and_requests_are_bounded() {
+    let mut options = ProcessOptions::new("test", everything_here());
+    (options.limits.http_body_bytes_max, options.limits.http_requests_max) = (1000, 1);
+    let mut server = Server::with(options);
+    let large = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n{}", "x".repeat(1001));
+    assert!(client(server.port, large).join().unwrap().starts_with("HTTP/1.1 413 "));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(9000));
+    assert!(client(server.port, long).join().unwrap().starts_with("HTTP/1.1 414 "));
+    let first = client(server.port, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    let incoming = server.next();
+    let second = client(server.port, "GET /2 HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(second.join().unwrap().starts_with("HTTP/1.1 503 "), "one request waits already");
+    assert!(server.respond(incoming.rid, 204, &[], b"").is_ok);
+    assert!(first.join().unwrap().starts_with("HTTP/1.1 204 "));
+}
+
+#[test]
+fn listeners_are_closed_and_requests_of_an_ended_handle_get_503() {
+    let mut server = Server::new();
+    let waiting = client(server.port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    server.next();
+    assert!(server.send(2, 0, &1u32.to_le_bytes()).is_ok);
+    assert_eq!(server.send(2, 0, &1u32.to_le_bytes()).error().0, "t_http_noent");
+    assert_eq!(server.guest.process.zi_end(server.http), 0);
+    assert!(waiting.join().unwrap().starts_with("HTTP/1.1 503 "));
+}
+
+#[test]
+fn requests_of_the_guest_are_checked() {
+    let mut server = Server::new();
+    let cases: [(u16, Vec<u8>, &str); 9] = [
+        (1, listen_payload("0.0.0.0", 0), "t_http_denied"),
+        (1, listen_payload("127.0.0.1", 65_536), "t_http_invalid"),
+        (1, listen_payload("", 0), "t_http_invalid"),
+        (1, vec![0; 5], "t_http_invalid"),
+        (3, vec![], "t_http_nosys"),
+        (20, vec![], "t_http_nosys"),
+        (10, head(99, &[]), "t_http_invalid"),
+        (10, head(200, &[("bad name", "x")]), "t_http_invalid"),
+        (10, head(200, &[]), "t_http_noent"),
+    ];
+    for (op, payload, trace) in cases {
+        assert_eq!(server.send(op, 9999, &payload).error().0, trace, "op {op}");
+    }
+    for _ in 1..16 {
+        assert!(server.send(1, 0, &listen_payload("127.0.0.1", 0)).is_ok);
+    }
+    assert_eq!(server.send(1, 0, &listen_payload("127.0.0.1", 0)).error().0, "t_http_oom");
+    let mut guest = Guest::new(Grants::none().net_http(NetAllowList::default()));
+    let http = guest.open_ok("net", "http");
+    assert_eq!(guest.request(http, 1, &listen_payload("127.0.0.1", 0)).error().0, "t_http_denied");
+}
