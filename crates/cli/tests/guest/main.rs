@@ -3,6 +3,12 @@
 // The harness is shared with the tests of the command line, and in a test a panic is how a failure is said.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+mod broken;
+mod echo;
+mod ends;
+mod examples;
+mod granted;
+mod hostile;
 mod program;
 #[path = "../cli/run.rs"]
 mod run;

@@ -14,6 +14,15 @@ pub fn timer_arm(id: u64, due_ns: u64, interval_ns: u64) -> Frame {
     Frame { op: 3, payload }
 }
 
+pub fn watch(handle: u32, conditions: u32, id: u64) -> Frame {
+    let words = [handle.to_le_bytes(), conditions.to_le_bytes()].concat();
+    Frame { op: 1, payload: [&words[..], &id.to_le_bytes(), &0u32.to_le_bytes()].concat() }
+}
+
+pub fn unwatch(id: u64) -> Frame {
+    Frame { op: 2, payload: id.to_le_bytes().to_vec() }
+}
+
 pub const FOREVER: u32 = u32::MAX;
 
 pub fn poll(events_max: u32, timeout_ms: u32) -> Frame {
@@ -27,6 +36,10 @@ impl Frame {
             [&b"ZCL1"[..], &1u16.to_le_bytes(), &self.op.to_le_bytes(), &[0; 12], &length.to_le_bytes()];
         [head.concat(), self.payload.clone()].concat()
     }
+}
+
+fn length(bytes: &[u8]) -> Vec<u8> {
+    u32::try_from(bytes.len()).unwrap().to_le_bytes().to_vec()
 }
 
 /// Builds a guest: data in its memory, and code that uses it.
@@ -51,9 +64,35 @@ impl Program {
 
     /// Places bytes in the memory; returns their address and length as two constants.
     pub fn place(&mut self, bytes: &[u8]) -> String {
+        let address = self.place_at(bytes);
+        format!("(i64.const {address}) (i32.const {})", bytes.len())
+    }
+
+    /// Places the request that opens a listener on any port of a host; returns its address as a constant.
+    pub fn listener(&mut self, host: &str) -> String {
+        let host_at = self.place_at(host.as_bytes());
+        let mut params = [host_at.to_le_bytes().to_vec(), length(host.as_bytes())].concat();
+        params.extend([0u32.to_le_bytes(), 1u32.to_le_bytes()].concat());
+        self.open_record("net", "tcp", &params)
+    }
+
+    /// Places the 40 bytes of an open request; returns its address as a constant.
+    pub fn open_record(&mut self, kind: &str, name: &str, params: &[u8]) -> String {
+        let mut record = Vec::new();
+        for text in [kind.as_bytes(), name.as_bytes()] {
+            record.extend(self.place_at(text).to_le_bytes());
+            record.extend(length(text));
+        }
+        record.extend(0u32.to_le_bytes());
+        record.extend(self.place_at(params).to_le_bytes());
+        record.extend(length(params));
+        format!("(i64.const {})", self.place_at(&record))
+    }
+
+    fn place_at(&mut self, bytes: &[u8]) -> u64 {
         let address = DATA + self.data.len();
         self.data.extend_from_slice(bytes);
-        format!("(i64.const {address}) (i32.const {})", bytes.len())
+        address as u64
     }
 
     pub fn open_loop(self) -> Program {

@@ -64,8 +64,9 @@ impl GuestOutcome {
             Some(name) => name.to_owned(),
             None => format!("function {}", frame.func_index()),
         });
+        let message = trap.map_or_else(|| error.root_cause().to_string(), ToString::to_string);
         GuestOutcome::Failed(GuestFailure::Trapped {
-            message: trap.map_or_else(|| error.root_cause().to_string(), ToString::to_string),
+            message: message.strip_prefix("wasm trap: ").unwrap_or(&message).to_owned(),
             function,
             offset: frame.and_then(wasmtime::FrameInfo::module_offset),
         })

@@ -1,15 +1,21 @@
 //! What the flags of `millrace guest` grant.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use clap::ArgMatches;
-use millrace_zabi::{Capability, Grants, NetAllowList, NetRule, TcpPolicy};
+use millrace_zabi::{Capability, FileRoot, Grants, LocalBus, NetAllowList, NetRule, TcpPolicy};
 
+use crate::commands::{name_and_value, text};
 use crate::failure::Failure;
 
-/// Harmless, and nothing works without the first: they reach nothing outside the guest but clocks and facts about the
-/// machine.
-const ALWAYS: [Capability; 1] = [Capability::SysLoop];
+/// The id of the flag `--allow`.
+pub(super) const ALLOW: &str = "guest-allow";
+
+/// Granted without a flag: they reach nothing outside the guest but clocks, facts about the machine, and the words of
+/// the command line that are meant for the guest.
+const ALWAYS: [Capability; 4] =
+    [Capability::AsyncDefault, Capability::ProcArgv, Capability::SysInfo, Capability::SysLoop];
 
 pub(super) fn always_granted() -> String {
     ALWAYS.map(shown).join(", ")
@@ -18,35 +24,76 @@ pub(super) fn always_granted() -> String {
 pub(super) fn granted(matches: &ArgMatches) -> Result<Grants, Failure> {
     let denied: BTreeSet<Capability> =
         items(matches, "deny").map(|text| capability("deny", text)).collect::<Result<_, _>>()?;
-    let mut wanted = BTreeSet::from(ALWAYS);
-    for text in items(matches, "allow") {
-        let capability = capability("allow", text)?;
-        if let Some(flag) = own_flag(capability) {
-            return Err(Failure::Usage(format!("--allow is {text:?}: that is granted by {flag}")));
-        }
-        wanted.insert(capability);
-    }
+    let wanted = wanted(matches)?;
+    let rules = rules(matches)?;
+    let variables = variables(matches)?;
     let mut grants = Grants::none();
     for capability in wanted.difference(&denied) {
         grants = match capability {
+            Capability::AsyncDefault => grants.async_default(),
+            Capability::EventBus => grants.event_bus(Arc::new(LocalBus::default())),
+            Capability::FileAio => grants.file_aio(folder(text(matches, "dir").unwrap_or_default())?),
+            Capability::NetHttp => grants.net_http(rules.clone()),
+            Capability::NetTcp => grants.net_tcp(TcpPolicy { connect: rules.clone(), listen: rules.clone() }),
+            Capability::ProcArgv => grants.proc_argv(words(matches)),
+            Capability::ProcEnv => grants.proc_env(variables.clone()),
+            Capability::SysInfo => grants.sys_info(),
             Capability::SysLoop => grants.sys_loop(),
-            other => return Err(Failure::Usage(format!("--allow: this host has no {}", shown(*other)))),
         };
-    }
-    let rules: Vec<NetRule> = items(matches, "net")
-        .map(|text| text.parse().map_err(|error| Failure::Usage(format!("--net: {error}"))))
-        .collect::<Result<_, _>>()?;
-    if !rules.is_empty() && !denied.contains(&Capability::NetTcp) {
-        let list = NetAllowList::new(rules);
-        grants = grants.net_tcp(TcpPolicy { connect: list.clone(), listen: list });
     }
     Ok(grants)
 }
 
-/// The flag that grants a capability together with what it needs to know.
-fn own_flag(capability: Capability) -> Option<&'static str> {
+/// Returns what is granted always, by `--allow`, or by a flag of its own.
+fn wanted(matches: &ArgMatches) -> Result<BTreeSet<Capability>, Failure> {
+    let mut wanted = BTreeSet::from(ALWAYS);
+    for text in items(matches, ALLOW) {
+        let capability = capability("allow", text)?;
+        if let Some((_, usage)) = own_flag(capability) {
+            return Err(Failure::Usage(format!("--allow is {text:?}: that is granted by {usage}")));
+        }
+        wanted.insert(capability);
+    }
+    let is_given =
+        |capability: &Capability| own_flag(*capability).is_some_and(|(flag, _)| matches.contains_id(flag));
+    wanted.extend(Capability::ALL.into_iter().filter(is_given));
+    Ok(wanted)
+}
+
+fn rules(matches: &ArgMatches) -> Result<NetAllowList, Failure> {
+    let rules = items(matches, "net").map(|text| {
+        text.parse::<NetRule>().map_err(|error| Failure::Usage(format!("--net is {text:?}: {error}")))
+    });
+    rules.collect::<Result<_, _>>().map(NetAllowList::new)
+}
+
+fn variables(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    let texts = matches.get_many::<String>("env").into_iter().flatten();
+    let variables = texts.map(|text| match name_and_value("--env", text)? {
+        (name, _) if name.is_empty() => {
+            Err(Failure::Usage(format!("--env is {text:?}: the variable has no name")))
+        }
+        _ => Ok(text.clone()),
+    });
+    variables.collect()
+}
+
+/// The guest's arguments: the module, then what stands after `--`.
+fn words(matches: &ArgMatches) -> Vec<String> {
+    let args = matches.get_many::<String>("args").into_iter().flatten().cloned();
+    text(matches, "module").map(str::to_owned).into_iter().chain(args).collect()
+}
+
+fn folder(path: &str) -> Result<FileRoot, Failure> {
+    FileRoot::open(path).map_err(|error| Failure::Usage(format!("--dir: {error}")))
+}
+
+/// The flag that grants a capability together with what it needs to know, and how it is used.
+fn own_flag(capability: Capability) -> Option<(&'static str, &'static str)> {
     match capability {
-        Capability::NetTcp | Capability::NetHttp => Some("--net loopback|HOST:PORT,..."),
+        Capability::FileAio => Some(("dir", "--dir DIR")),
+        Capability::NetTcp | Capability::NetHttp => Some(("net", "--net loopback|HOST:PORT,...")),
+        Capability::ProcEnv => Some(("env", "--env NAME=VALUE")),
         _ => None,
     }
 }

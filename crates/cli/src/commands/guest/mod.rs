@@ -29,19 +29,21 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// The exit code for a result of `main` that is no exit code.
 const CODE_MAX: u8 = u8::MAX;
 
+const EXIT_CODES: &str = "\
+Exit code: what the guest's main returns (255 if that is not between 0 and 255); 1, with a message, if the guest traps, \
+is stopped by a limit or cannot be loaded; 2 wrong usage; 130 interrupted";
+
 pub(super) fn command() -> Command {
-    let list = |name: &'static str| Arg::new(name).long(name).action(ArgAction::Append);
     Command::new("guest")
         .about("Run a WebAssembly guest of zABI 2.5 (sys/loop), with the capabilities that flags grant")
         .arg(Arg::new("module").value_name("MODULE").required(true).help("A .wasm or .wat file"))
-        .arg(list("net").value_name("loopback|HOST:PORT,...").help(
-            "Grant net/tcp: what the guest may connect to and listen on; also HOST:* and any",
-        ))
-        .arg(list("allow").value_name("CAPABILITY,...").help(format!(
-            "Grant further capabilities, each as KIND/NAME [always granted: {}]",
-            grants::always_granted()
-        )))
-        .arg(list("deny").value_name("CAPABILITY,...").help("Take away capabilities that are granted otherwise"))
+        .arg(
+            Arg::new("dir")
+                .long("dir")
+                .value_name("DIR")
+                .help("Grant file/aio: the guest reads and writes beneath this folder, which it sees as /"),
+        )
+        .args(lists())
         .arg(
             Arg::new("args")
                 .value_name("ARGS")
@@ -53,9 +55,28 @@ pub(super) fn command() -> Command {
         .mut_arg("guest-memory-bytes-max", |arg| arg.visible_alias("memory-bytes-max"))
         .mut_arg("guest-step-ms-max", |arg| arg.visible_alias("step-ms-max"))
         .mut_arg("guest-wall-ms-max", |arg| arg.visible_alias("wall-ms-max"))
-        .after_help(
-            "Exit code: what the guest's main returns (255 if that is not between 0 and 255); 1 if the guest traps, is stopped by a limit or cannot be loaded, with a message; 2 wrong usage; 130 interrupted",
-        )
+        .after_help(EXIT_CODES)
+}
+
+/// The flags that may be given several times.
+fn lists() -> [Arg; 4] {
+    let list = |id: &'static str, flag: &'static str, value: &'static str| {
+        Arg::new(id).long(flag).value_name(value).action(ArgAction::Append)
+    };
+    let always = grants::always_granted();
+    [
+        list("net", "net", "loopback|HOST:PORT,...").help(
+            "Grant net/tcp and net/http: what the guest may connect to and listen on; also HOST:* and any",
+        ),
+        list("env", "env", "NAME=VALUE")
+            .help("Grant proc/env: a variable that the guest sees; the host's own are not passed on"),
+        // `allow` is the name of a setting of `millrace run`.
+        list(grants::ALLOW, "allow", "CAPABILITY,...").help(format!(
+            "Grant further capabilities, each as KIND/NAME: event/bus [always granted: {always}]"
+        )),
+        list("deny", "deny", "CAPABILITY,...")
+            .help("Take away capabilities that are granted always, or by another flag"),
+    ]
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
