@@ -106,13 +106,13 @@ fn a_guest_that_was_stopped_before_it_began_does_nothing() {
 
 #[test]
 fn neighbours_are_not_harmed() {
-    let limits = GuestLimits { step_ms_max: 30, ..GuestLimits::default() };
+    let (limits, short) = (GuestLimits::default(), GuestLimits { step_ms_max: 30, ..GuestLimits::default() });
     let compiler = GuestCompiler::new().unwrap();
     let (quiet, output) = start(&compiler.load(guest("").as_bytes()).unwrap(), &limits);
     output.recv_timeout(NEVER).unwrap();
     let spins = compiler.load(guest("(loop $ever (br $ever))").as_bytes()).unwrap();
     let traps = compiler.load(guest("(unreachable)").as_bytes()).unwrap();
-    let spinning: Vec<_> = (0..4).map(|_| start(&spins, &limits).0).collect();
+    let spinning: Vec<_> = (0..4).map(|_| start(&spins, &short).0).collect();
     let trapping: Vec<_> = (0..20).map(|_| start(&traps, &limits).0).collect();
     for process in trapping {
         assert!(matches!(process.wait(), GuestOutcome::Failed(GuestFailure::Trapped { .. })));

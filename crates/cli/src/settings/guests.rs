@@ -37,7 +37,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         step_ms_max,
         1,
         LARGEST,
-        "Real time that the guest may compute between two calls: a guest that takes longer is stopped"
+        "Processor time that the guest may compute between two calls: a guest that takes longer is stopped"
     ),
     number!(
         "guest-wall-ms-max",

@@ -8,8 +8,8 @@ pub struct GuestLimits {
     pub memory_bytes_max: usize,
     /// Elements of all tables together. `table.grow` beyond it returns -1.
     pub table_elements_max: usize,
-    /// Real time that the guest computes between two calls of the host; waiting inside a call does not count. A guest that
-    /// takes longer is stopped.
+    /// Processor time that the guest computes between two calls of the host; waiting does not count. A guest that takes
+    /// longer is stopped.
     pub step_ms_max: u64,
     /// Real time from start to end, waiting included. A guest that takes longer is stopped. `None` is no bound.
     pub wall_ms_max: Option<u64>,

@@ -6,6 +6,7 @@ mod grants;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -94,22 +95,30 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let cannot_start = |error: io::Error| Failure::Failed(format!("cannot start: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
-    let process = module.start(options, &limits(&config)).map_err(cannot_start)?;
-    let ended = runtime.block_on(end(process));
+    let limits = limits(&config);
+    let ended = runtime.block_on(run_to_end(|| module.start(options, &limits).map_err(cannot_start)));
     // The guest's thread may still be waiting for a line of stdin that never comes.
     runtime.shutdown_background();
     ended
 }
 
-/// Waits for the end of the guest, or for the signal that ends it.
-async fn end(process: GuestProcess) -> Result<(), Failure> {
+/// Starts the guest and waits for its end, or for the signal that ends it.
+async fn run_to_end(start: impl FnOnce() -> Result<GuestProcess, Failure>) -> Result<(), Failure> {
+    let mut interrupted = pin!(interrupted());
+    // Signals are caught from here on, so that none ends the command while the guest is running.
+    tokio::select! {
+        biased;
+        () = &mut interrupted => return Err(Failure::Interrupted(None)),
+        () = std::future::ready(()) => {}
+    }
+    let process = start()?;
     let stopper = process.stopper();
     let mut outcome = tokio::task::spawn_blocking(move || process.wait());
     tokio::select! {
         outcome = &mut outcome => {
             report(outcome.unwrap_or(GuestOutcome::Failed(GuestFailure::HostFailed)))
         }
-        () = interrupted() => {
+        () = interrupted => {
             stopper.stop();
             // Ended or not: the answer is the same, and so is what is left of the guest after it.
             let _ = timeout(STOP_MAX, outcome).await;
