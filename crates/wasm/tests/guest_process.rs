@@ -169,3 +169,56 @@ fn unknown_imports_are_named() {
     let names = ["env.zi_open", "env.memory", "wasi.fd_write"].map(str::to_owned).to_vec();
     assert_eq!(error, GuestLoadError::Imports(names));
 }
+
+/// Every call with its parameters; `p` is an address, `i` a number.
+const CALLS: [(&str, &str); 13] = [
+    ("zi_abi_version", ""),
+    ("zi_ctl", "pipi"),
+    ("zi_read", "ipi"),
+    ("zi_write", "ipi"),
+    ("zi_end", "i"),
+    ("zi_alloc", "i"),
+    ("zi_free", "p"),
+    ("zi_telemetry", "pipi"),
+    ("zi_cap_count", ""),
+    ("zi_cap_get_size", "i"),
+    ("zi_cap_get", "ipi"),
+    ("zi_cap_open", "p"),
+    ("zi_handle_hflags", "i"),
+];
+
+/// Every list of arguments that the parameters may have, out of values at the edges of something.
+fn argument_lists(params: &str) -> Vec<String> {
+    let numbers = [0, 1, 3, 65_536, -1, i32::MIN].map(|number| format!("(i32.const {number})"));
+    let addresses = [0, 64, 65_535, 65_536, 1 << 32, -1, i64::MIN, i64::MAX];
+    let addresses = addresses.map(|address| format!("(i64.const {address})"));
+    let mut lists = vec![String::new()];
+    for param in params.chars() {
+        let values = if param == 'p' { &addresses[..] } else { &numbers[..] };
+        lists =
+            lists.iter().flat_map(|list| values.iter().map(move |value| format!("{list} {value}"))).collect();
+    }
+    lists
+}
+
+#[test]
+fn no_argument_of_any_call_traps() {
+    let (mut imports, mut body) = (String::new(), String::new());
+    for (name, params) in CALLS {
+        let types: String = params.chars().map(|param| if param == 'p' { " i64" } else { " i32" }).collect();
+        let result = if name == "zi_alloc" { "i64" } else { "i32" };
+        imports.push_str(&format!(
+            "(import \"env\" \"{name}\" (func ${name} (param{types}) (result {result})))\n"
+        ));
+        for list in argument_lists(params) {
+            body.push_str(&format!("(drop (call ${name}{list}))\n"));
+        }
+    }
+    let text = format!(
+        "(module {imports} (memory (export \"memory\") 1) (global (export \"__heap_base\") i32 (i32.const 1024))
+         (func (export \"main\") (param i32 i32) (result i32) {body} (i32.const 0)))"
+    );
+    let limits = GuestLimits { memory_bytes_max: 4 << 20, ..GuestLimits::default() };
+    let process = load(&text).start(ProcessOptions::new("test", Grants::none().sys_loop()), &limits).unwrap();
+    assert_eq!(process.wait(), GuestOutcome::Returned(0));
+}

@@ -1,6 +1,9 @@
 //! Guests that trap, spin, leak, flood and point anywhere: each is stopped or goes on, with a clear message.
 
+use std::process::Command;
+
 use crate::program::{FOREVER, Program, poll, timer_arm, watch};
+use crate::run::{command, finish};
 use crate::stage::Stage;
 
 #[test]
@@ -120,6 +123,25 @@ fn a_guest_that_leaks_handles_runs_out_of_its_own() {
     (global.set $loop (call $must (call $open_loop)))"#;
     let program = Program::new().code(code).send(&poll(1, 0)).print("one left\n");
     assert_eq!(Stage::with_module(&program.end()).run(&[]).ok(), "one left\n");
+}
+
+#[test]
+fn a_guest_that_takes_every_descriptor_gets_an_error() {
+    let mut program = Program::new().open_loop();
+    let listener = program.listener("127.0.0.1");
+    // Opens listeners until that fails, ends one, and opens one again. Its loop still works.
+    let code = format!(
+        r#"(loop $more (local.set $res (call $open {listener})) (br_if $more (i32.gt_s (local.get $res) (i32.const 0))))
+    (drop (call $must (call $end (i32.const 4))))
+    (drop (call $must (call $open {listener})))"#
+    );
+    let program = program.code(&code).send(&timer_arm(1, 1, 0)).send(&poll(1, FOREVER)).print("alive\n");
+    let stage = Stage::with_module(&program.end());
+    let millrace = command(&[]);
+    let script = format!("ulimit -n 40 && exec {:?} guest g.wat --net loopback", millrace.get_program());
+    let output = Command::new("sh").args(["-c", &script]).current_dir(stage.folder()).output().unwrap();
+    let ran = finish(output);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "alive\n"), "{}", ran.stderr);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use millrace_zabi::{ProcessOptions, StandardStreams};
 use tokio::time::timeout;
 
 use crate::commands::connect::interrupted;
-use crate::commands::text;
+use crate::commands::{descriptors, text};
 use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Config, Scope, args, resolve};
@@ -84,6 +84,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolve(matches)?.config;
     // What guests say by `zi_telemetry` is wanted.
     log::start(&config, "warn,millrace::guest=info");
+    // Each socket of the guest takes one.
+    descriptors::raise_to_hard();
     let path = text(matches, "module").unwrap_or_default();
     let grants = grants::granted(matches)?;
     let module = load(Path::new(path))?;
