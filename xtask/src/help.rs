@@ -9,6 +9,7 @@ cargo xtask tidy           formatting, lints, crate order, engine purity, file s
 cargo xtask peers          the same loads against Millrace, NATS and Redis; `peers --help` lists its options
 cargo xtask powercut       a long run of the power-cut test: [--cuts N] per workload, [--seed S] of an earlier run
 cargo xtask fixtures [N]   stores of every schema version (or of N), made by the Millrace that wrote it
+cargo xtask guests         the C guests of examples/guests, compiled to target/guests
 cargo xtask help           this text";
 
 pub(crate) fn run() -> Result<()> {

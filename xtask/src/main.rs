@@ -1,6 +1,7 @@
 //! The project's own verbs, run as `cargo xtask <verb>`. One file per verb.
 
 mod fixtures;
+mod guests;
 mod help;
 mod needs;
 mod peers;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ["peers", options @ ..] => peers::run(options),
         ["powercut", options @ ..] => powercut::run(options),
         ["fixtures", versions @ ..] => fixtures::run(versions),
+        ["guests"] => guests::run(),
         [] | ["help" | "--help" | "-h"] => help::run(),
         unknown => help::refuse(unknown),
     };

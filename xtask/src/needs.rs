@@ -39,6 +39,8 @@ const NEEDS: &[Need] = &[
         debian_packages: &["python3"],
         purpose: "capabilities of the router in another language are tested with it",
     },
+    Need { command: "clang", debian_packages: &["clang"], purpose: "guests of sys/loop are written in C" },
+    Need { command: "wasm-ld", debian_packages: &["lld"], purpose: "clang links WebAssembly with it" },
     Need {
         command: "chromium",
         debian_packages: &["chromium"],
@@ -52,10 +54,7 @@ const NODE_MAJOR_MIN: u32 = 20;
 const CARGO_SUBCOMMANDS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
 pub(crate) fn ensure() -> Result<()> {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !is_on_path(need.command)).collect();
-    if !missing.is_empty() {
-        install(&missing)?;
-    }
+    ensure_commands(|_| true)?;
     let missing: Vec<&str> = CARGO_SUBCOMMANDS
         .iter()
         .filter(|(subcommand, _)| !repo::has_cargo_subcommand(subcommand))
@@ -67,6 +66,13 @@ pub(crate) fn ensure() -> Result<()> {
     check_node(&repo::output("node", &["--version"])?)?;
     println!("{} commands and {} cargo subcommands are here", NEEDS.len(), CARGO_SUBCOMMANDS.len());
     Ok(())
+}
+
+/// Installs or names the commands that `is_wanted` picks and that are not here.
+pub(crate) fn ensure_commands(is_wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let missing = NEEDS.iter().filter(|need| is_wanted(need.command) && !is_on_path(need.command));
+    let missing: Vec<&Need> = missing.collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
 fn check_node(version: &str) -> Result<()> {

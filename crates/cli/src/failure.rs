@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     PipeClosed,
     /// 1, and the output has said why.
     Reported,
+    /// The exit code of a guest, and what is worth saying about it.
+    ExitCode(u8, Option<String>),
 }
 
 impl Failure {
@@ -32,6 +34,7 @@ impl Failure {
             Failure::Unreachable(_) => 3,
             Failure::Interrupted(_) => 130,
             Failure::PipeClosed => 0,
+            Failure::ExitCode(code, _) => *code,
         }
     }
 
@@ -40,7 +43,7 @@ impl Failure {
             Failure::Failed(message) | Failure::Usage(message) | Failure::Unreachable(message) => {
                 Some(message)
             }
-            Failure::Interrupted(message) => message.as_deref(),
+            Failure::Interrupted(message) | Failure::ExitCode(_, message) => message.as_deref(),
             Failure::PipeClosed | Failure::Reported => None,
         }
     }
@@ -53,6 +56,7 @@ impl Failure {
             Failure::Usage(message) => Failure::Usage(longer(message)),
             Failure::Unreachable(message) => Failure::Unreachable(longer(message)),
             Failure::Interrupted(message) => Failure::Interrupted(message.map(longer)),
+            Failure::ExitCode(code, message) => Failure::ExitCode(code, message.map(longer)),
             failure @ (Failure::PipeClosed | Failure::Reported) => failure,
         }
     }

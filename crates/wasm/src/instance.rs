@@ -71,7 +71,8 @@ impl InstanceState {
         module: &Module,
         limits: &InstanceLimits,
     ) -> Result<InstanceState, InstantiateError> {
-        let mut store = Store::new(compiler.engine(), Growth::new(limits));
+        let growth = Growth::new(limits.memory_bytes_max, limits.table_elements_max);
+        let mut store = Store::new(compiler.engine(), growth);
         store.limiter(|growth| growth);
         let start = limits.start();
         arm(&mut store, &start);

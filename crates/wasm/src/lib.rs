@@ -8,7 +8,10 @@
 //! Programs have no access to anything but their handlers. The crate knows two wire generations (see [`Generation`]),
 //! detected from the module; handlers are the same for both.
 //!
-//! Start with [`Host`].
+//! Programs of another kind, guests of zABI 2.5 that block in `sys/loop`, run as processes of their own: see
+//! [`guest_process`]. They share nothing with effect runs but the account of an instance's memory.
+//!
+//! Start with [`Host`], or with [`guest_process::GuestCompiler`].
 
 mod call;
 pub mod capability;
@@ -16,6 +19,7 @@ mod codec;
 mod epoch;
 mod fault;
 mod guest;
+pub mod guest_process;
 mod handler;
 mod handlers;
 mod host;

@@ -119,6 +119,12 @@ impl Process {
         self.signals.is_ended()
     }
 
+    /// Tells the first free byte of the guest's memory, for a binding that learns it after the process was made. Blocks
+    /// that were given out before are forgotten.
+    pub fn set_heap_base(&mut self, base: u64) {
+        self.heap = Some(GuestHeap::new(base, self.limits.allocations_max));
+    }
+
     /// Returns the number of open handles; 0, 1 and 2 do not count.
     pub fn open_handles(&self) -> usize {
         self.handles.len()

@@ -20,7 +20,15 @@ pub(super) fn command() -> Command {
     let print = Command::new("print")
         .about("Show the effective settings and where each came from")
         .arg(json_flag())
-        .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound, Scope::Client, Scope::Run]));
+        .args(args(&[
+            Scope::Serve,
+            Scope::Store,
+            Scope::Socket,
+            Scope::Bound,
+            Scope::Client,
+            Scope::Run,
+            Scope::Guest,
+        ]));
     Command::new("config").about("Settings").subcommand_required(true).subcommand(print)
 }
 

@@ -10,6 +10,17 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// Raises the soft limit to the hard one, and warns if that is still below what all connections together may take.
 pub(super) fn raise_limit(config: &Config) {
     let promised = config.server.sockets_max() as u64 + config.sqlite.readers_max as u64 + OTHER_DESCRIPTORS;
+    if let Some(available) = raise_to_hard().filter(|available| *available < promised) {
+        tracing::warn!(
+            "the settings allow connections for {promised} file descriptors, and this process may open {available}: \
+             raise its limit (ulimit -Hn, LimitNOFILE=), or lower connections-max, http-connections-max and \
+             os-connections-max"
+        );
+    }
+}
+
+/// Raises the soft limit to the hard one. Returns the limit as it is then; `None` if there is none.
+pub(super) fn raise_to_hard() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     let is_below = match (limit.current, limit.maximum) {
         (Some(soft), Some(hard)) => soft < hard,
@@ -27,11 +38,5 @@ pub(super) fn raise_limit(config: &Config) {
             }
         }
     }
-    if let Some(available) = limit.current.filter(|available| *available < promised) {
-        tracing::warn!(
-            "the settings allow connections for {promised} file descriptors, and this process may open {available}: \
-             raise its limit (ulimit -Hn, LimitNOFILE=), or lower connections-max, http-connections-max and \
-             os-connections-max"
-        );
-    }
+    limit.current
 }

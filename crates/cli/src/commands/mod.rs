@@ -14,6 +14,7 @@ mod doctor;
 mod events;
 mod feed;
 mod guard;
+mod guest;
 mod info;
 mod loop_client;
 mod memory;
@@ -68,6 +69,7 @@ fn for_people() -> Command {
             subscribe::command(),
             send::command(),
             run::command(),
+            guest::command(),
             capabilities::command(),
             trace::command(),
             topics::command(),
@@ -92,6 +94,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("sub", matches)) => subscribe::run(matches),
         Some(("send", matches)) => send::run(matches),
         Some(("run", matches)) => run::run(matches),
+        Some(("guest", matches)) => guest::run(matches),
         Some(("capabilities", matches)) => capabilities::run(matches),
         Some(("trace", matches)) => trace::run(matches),
         Some(("topics", matches)) => topics::run(matches),

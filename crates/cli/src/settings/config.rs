@@ -4,6 +4,7 @@ use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
 use millrace_runs::RunsLimits;
 use millrace_server::{ServerSettings, SqliteOptions};
+use millrace_wasm::guest_process::GuestLimits;
 use millrace_wasm::{HostOptions, InstanceLimits, RunLimits};
 
 /// Its default is the default of every setting.
@@ -29,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) namespace: String,
     pub(crate) reconnect_ms: u64,
     pub(crate) run: RunSettings,
+    pub(crate) guest: GuestSettings,
 }
 
 /// The settings of `millrace run`.
@@ -47,6 +49,26 @@ pub(crate) struct RunSettings {
     pub(crate) memory_bytes_max: u64,
     /// 0 = no limit.
     pub(crate) wall_ms_max: u64,
+}
+
+/// The settings of `millrace guest`.
+#[derive(Clone, Debug)]
+pub(crate) struct GuestSettings {
+    pub(crate) memory_bytes_max: u64,
+    pub(crate) step_ms_max: u64,
+    /// 0 = no limit.
+    pub(crate) wall_ms_max: u64,
+}
+
+impl Default for GuestSettings {
+    fn default() -> Self {
+        let limits = GuestLimits::default();
+        GuestSettings {
+            memory_bytes_max: limits.memory_bytes_max as u64,
+            step_ms_max: limits.step_ms_max,
+            wall_ms_max: limits.wall_ms_max.unwrap_or(0),
+        }
+    }
 }
 
 impl Default for RunSettings {
@@ -89,6 +111,7 @@ impl Default for Config {
             namespace: "default".into(),
             reconnect_ms: 30_000,
             run: RunSettings::default(),
+            guest: GuestSettings::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ mod bounds;
 mod capability;
 mod config;
 mod flags;
+mod guests;
 mod kind;
 mod main_settings;
 mod os;
@@ -49,6 +50,8 @@ pub(crate) enum Scope {
     Client,
     /// For `millrace run`.
     Run,
+    /// For `millrace guest`.
+    Guest,
     Everywhere,
 }
 
@@ -70,7 +73,12 @@ impl Setting {
 }
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
-    main_settings::SETTINGS.iter().chain(os::SETTINGS).chain(runs::SETTINGS).chain(bounds::settings())
+    main_settings::SETTINGS
+        .iter()
+        .chain(os::SETTINGS)
+        .chain(runs::SETTINGS)
+        .chain(guests::SETTINGS)
+        .chain(bounds::settings())
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@
 
 use wasmtime::ResourceLimiter;
 
-use crate::limits::InstanceLimits;
-
 /// A table's element takes a pointer in wasmtime, whatever its type.
 const ELEMENT_BYTES: usize = size_of::<usize>();
 
@@ -22,8 +20,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    pub(crate) fn new(limits: &InstanceLimits) -> Growth {
-        let (bytes_max, elements_max) = (limits.memory_bytes_max, limits.table_elements_max);
+    pub(crate) fn new(bytes_max: usize, elements_max: usize) -> Growth {
         Growth { bytes: 0, bytes_max, elements: 0, elements_max }
     }
 

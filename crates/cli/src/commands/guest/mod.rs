@@ -1,0 +1,163 @@
+//! `millrace guest`: runs a wasm32 module against zABI 2.5, with the capabilities that the command line grants. The
+//! guest's standard streams are those of the command, and so is its exit code.
+
+mod grants;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use millrace_wasm::MODULE_BYTES_MAX;
+use millrace_wasm::guest_process::{
+    GuestCompiler, GuestFailure, GuestLimits, GuestModule, GuestOutcome, GuestProcess,
+};
+use millrace_zabi::{ProcessOptions, StandardStreams};
+use tokio::time::timeout;
+
+use crate::commands::connect::interrupted;
+use crate::commands::{descriptors, text};
+use crate::failure::Failure;
+use crate::log;
+use crate::settings::{Config, Scope, args, resolve};
+
+/// A guest that was told to stop has this long to give back what it holds. It takes longer only while it blocks in a
+/// standard stream; the end of this process ends it then.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// The exit code for a result of `main` that is no exit code.
+const CODE_MAX: u8 = u8::MAX;
+
+const EXIT_CODES: &str = "\
+Exit code: what the guest's main returns (255 if that is not between 0 and 255); 1, with a message, if the guest traps, \
+is stopped by a limit or cannot be loaded; 2 wrong usage; 130 interrupted";
+
+pub(super) fn command() -> Command {
+    Command::new("guest")
+        .about("Run a WebAssembly guest of zABI 2.5 (sys/loop), with the capabilities that flags grant")
+        .arg(Arg::new("module").value_name("MODULE").required(true).help("A .wasm or .wat file"))
+        .arg(
+            Arg::new("dir")
+                .long("dir")
+                .value_name("DIR")
+                .help("Grant file/aio: the guest reads and writes beneath this folder, which it sees as /"),
+        )
+        .args(lists())
+        .arg(
+            Arg::new("args")
+                .value_name("ARGS")
+                .num_args(0..)
+                .last(true)
+                .help("The guest's arguments, after MODULE, which is the first"),
+        )
+        .args(args(&[Scope::Guest]))
+        .mut_arg("guest-memory-bytes-max", |arg| arg.visible_alias("memory-bytes-max"))
+        .mut_arg("guest-step-ms-max", |arg| arg.visible_alias("step-ms-max"))
+        .mut_arg("guest-wall-ms-max", |arg| arg.visible_alias("wall-ms-max"))
+        .after_help(EXIT_CODES)
+}
+
+/// The flags that may be given several times.
+fn lists() -> [Arg; 4] {
+    let list = |id: &'static str, flag: &'static str, value: &'static str| {
+        Arg::new(id).long(flag).value_name(value).action(ArgAction::Append)
+    };
+    let always = grants::always_granted();
+    [
+        list("net", "net", "loopback|HOST:PORT,...").help(
+            "Grant net/tcp and net/http: what the guest may connect to and listen on; also HOST:* and any",
+        ),
+        list("env", "env", "NAME=VALUE")
+            .help("Grant proc/env: a variable that the guest sees; the host's own are not passed on"),
+        // `allow` is the name of a setting of `millrace run`.
+        list(grants::ALLOW, "allow", "CAPABILITY,...").help(format!(
+            "Grant further capabilities, each as KIND/NAME: event/bus [always granted: {always}]"
+        )),
+        list("deny", "deny", "CAPABILITY,...")
+            .help("Take away capabilities that are granted always, or by another flag"),
+    ]
+}
+
+pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let config = resolve(matches)?.config;
+    // What guests say by `zi_telemetry` is wanted.
+    log::start(&config, "warn,millrace::guest=info");
+    // Each socket of the guest takes one.
+    descriptors::raise_to_hard();
+    let path = text(matches, "module").unwrap_or_default();
+    let grants = grants::granted(matches)?;
+    let module = load(Path::new(path))?;
+    let mut options = ProcessOptions::new(path, grants);
+    options.streams = StandardStreams {
+        input: Box::new(io::stdin()),
+        output: Box::new(io::stdout()),
+        error: Box::new(io::stderr()),
+    };
+    let cannot_start = |error: io::Error| Failure::Failed(format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    let limits = limits(&config);
+    let ended = runtime.block_on(run_to_end(|| module.start(options, &limits).map_err(cannot_start)));
+    // The guest's thread may still be waiting for a line of stdin that never comes.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Starts the guest and waits for its end, or for the signal that ends it.
+async fn run_to_end(start: impl FnOnce() -> Result<GuestProcess, Failure>) -> Result<(), Failure> {
+    let mut interrupted = pin!(interrupted());
+    // Signals are caught from here on, so that none ends the command while the guest is running.
+    tokio::select! {
+        biased;
+        () = &mut interrupted => return Err(Failure::Interrupted(None)),
+        () = std::future::ready(()) => {}
+    }
+    let process = start()?;
+    let stopper = process.stopper();
+    let mut outcome = tokio::task::spawn_blocking(move || process.wait());
+    tokio::select! {
+        outcome = &mut outcome => {
+            report(outcome.unwrap_or(GuestOutcome::Failed(GuestFailure::HostFailed)))
+        }
+        () = interrupted => {
+            stopper.stop();
+            // Ended or not: the answer is the same, and so is what is left of the guest after it.
+            let _ = timeout(STOP_MAX, outcome).await;
+            Err(Failure::Interrupted(None))
+        }
+    }
+}
+
+fn report(outcome: GuestOutcome) -> Result<(), Failure> {
+    match outcome {
+        GuestOutcome::Returned(0) => Ok(()),
+        GuestOutcome::Returned(code) => Err(match u8::try_from(code) {
+            Ok(code) => Failure::ExitCode(code, None),
+            Err(_) => Failure::ExitCode(CODE_MAX, Some(format!("the guest's main returned {code}"))),
+        }),
+        // Only the signal above stops a guest without a failure of its own.
+        GuestOutcome::Stopped => Err(Failure::Interrupted(None)),
+        GuestOutcome::Failed(failure) => Err(Failure::Failed(failure.to_string())),
+    }
+}
+
+fn load(path: &Path) -> Result<GuestModule, Failure> {
+    let broken = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", path.display()));
+    let unreadable = |error: io::Error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    // Reads a byte more than allowed, so that the compiler sees that there is too much.
+    file.take(MODULE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let compiler = GuestCompiler::new().map_err(|error| broken(&error))?;
+    compiler.load(&bytes).map_err(|error| broken(&error))
+}
+
+fn limits(config: &Config) -> GuestLimits {
+    GuestLimits {
+        memory_bytes_max: usize::try_from(config.guest.memory_bytes_max).unwrap_or(usize::MAX),
+        step_ms_max: config.guest.step_ms_max,
+        wall_ms_max: Some(config.guest.wall_ms_max).filter(|ms| *ms > 0),
+        ..GuestLimits::default()
+    }
+}

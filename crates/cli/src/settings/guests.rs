@@ -1,0 +1,49 @@
+//! The settings of `millrace guest`: the limits of guests. What a guest is granted is said with each module.
+
+use crate::settings::{Kind, Scope, Setting, Value};
+
+/// Whole numbers of a TOML file are signed.
+const LARGEST: u64 = i64::MAX as u64;
+
+/// A number of a guest's settings.
+macro_rules! number {
+    ($name:literal, $field:ident, $min:literal, $max:expr, $help:literal) => {
+        Setting {
+            name: $name,
+            help: $help,
+            kind: Kind::Number { min: $min, max: $max },
+            scope: Scope::Guest,
+            also: &[],
+            get: |config| Value::Number(config.guest.$field),
+            set: |config, value| {
+                if let Value::Number(number) = value {
+                    config.guest.$field = number;
+                }
+            },
+        }
+    };
+}
+
+pub(super) static SETTINGS: &[Setting] = &[
+    number!(
+        "guest-memory-bytes-max",
+        memory_bytes_max,
+        65536,
+        1 << 32,
+        "Bytes of memory of the guest, its tables included: growing beyond fails inside the guest"
+    ),
+    number!(
+        "guest-step-ms-max",
+        step_ms_max,
+        1,
+        LARGEST,
+        "Processor time that the guest may compute between two calls: a guest that takes longer is stopped"
+    ),
+    number!(
+        "guest-wall-ms-max",
+        wall_ms_max,
+        0,
+        LARGEST,
+        "Real time of the guest from start to end: a guest that takes longer is stopped; 0 = no limit"
+    ),
+];

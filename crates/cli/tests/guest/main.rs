@@ -1,0 +1,16 @@
+//! `millrace guest` from the outside: the real binary, real sockets, guests as module text and compiled from C.
+
+// The harness is shared with the tests of the command line, and in a test a panic is how a failure is said.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+mod broken;
+mod echo;
+mod ends;
+mod examples;
+mod granted;
+mod hostile;
+mod program;
+#[path = "../cli/run.rs"]
+mod run;
+mod stage;
+mod timers;

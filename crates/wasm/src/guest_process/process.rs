@@ -1,0 +1,143 @@
+//! A guest that runs: its thread, its time limit, stopping it from outside.
+
+use std::io;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use millrace_zabi::{Interrupter, Process, ProcessOptions};
+
+use super::limits::GuestLimits;
+use super::module::GuestModule;
+use super::outcome::{GuestFailure, GuestOutcome};
+use super::state::{self, GuestState};
+
+/// The handles that `main` gets: standard input is the request, standard output the response.
+const REQUEST_HANDLE: i32 = 0;
+const RESPONSE_HANDLE: i32 = 1;
+
+/// Room for the guest's frames, which wasmtime bounds by 512 KiB, and for the host's below them.
+const STACK_BYTES: usize = 2 << 20;
+
+/// A guest on its thread. Dropping it stops the guest, without waiting for its end.
+#[derive(Debug)]
+pub struct GuestProcess {
+    stopper: GuestStopper,
+    thread: Option<JoinHandle<GuestOutcome>>,
+}
+
+/// Stops a guest from any thread: while it computes, and while it waits in POLL. A guest that blocks in a read or write
+/// of a standard stream is stopped when the stream lets it go.
+#[derive(Clone, Debug)]
+pub struct GuestStopper {
+    interrupter: Interrupter,
+    reason: Arc<OnceLock<StopReason>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopReason {
+    Asked,
+    TooLong,
+}
+
+impl GuestStopper {
+    /// Ends the guest; its outcome is [`GuestOutcome::Stopped`]. Does nothing to a guest that has ended.
+    pub fn stop(&self) {
+        self.stop_because(StopReason::Asked);
+    }
+
+    /// Ends the guest's POLL that is waiting, or the next one that would wait; the guest goes on.
+    pub fn interrupt_poll(&self) {
+        self.interrupter.interrupt_poll();
+    }
+
+    /// The first reason is the one that counts.
+    fn stop_because(&self, reason: StopReason) {
+        let _ = self.reason.set(reason);
+        self.interrupter.end();
+    }
+}
+
+impl GuestModule {
+    /// Starts a guest on a thread of its own. `options.heap_base` is the module's own, whatever is given.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread left.
+    pub fn start(&self, options: ProcessOptions, limits: &GuestLimits) -> io::Result<GuestProcess> {
+        let process = Process::new(options);
+        let stopper = GuestStopper { interrupter: process.interrupter(), reason: Arc::default() };
+        let (module, limits, reason) = (self.clone(), limits.clone(), Arc::clone(&stopper.reason));
+        // Dropped when the guest's thread ends, by which the thread of the limit learns of it.
+        let alive = limits.wall_ms_max.map(|max_ms| start_limit(max_ms, stopper.clone())).transpose()?;
+        let thread = thread::Builder::new().name("millrace-guest".into()).stack_size(STACK_BYTES);
+        let thread = thread.spawn(move || {
+            let outcome = run(&module, process, &limits);
+            drop(alive);
+            match (outcome, reason.get(), limits.wall_ms_max) {
+                (GuestOutcome::Stopped, Some(StopReason::TooLong), Some(max_ms)) => {
+                    GuestOutcome::Failed(GuestFailure::TooLong { max_ms })
+                }
+                (outcome, ..) => outcome,
+            }
+        })?;
+        Ok(GuestProcess { stopper, thread: Some(thread) })
+    }
+}
+
+impl GuestProcess {
+    /// Returns a handle by which other threads stop the guest.
+    pub fn stopper(&self) -> GuestStopper {
+        self.stopper.clone()
+    }
+
+    /// Waits until the guest has ended and everything that it held is released.
+    pub fn wait(mut self) -> GuestOutcome {
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended.and_then(Result::ok).unwrap_or(GuestOutcome::Failed(GuestFailure::HostFailed))
+    }
+}
+
+impl Drop for GuestProcess {
+    fn drop(&mut self) {
+        self.stopper.stop();
+    }
+}
+
+/// Starts a thread that stops the guest when its time is over. A guest that waits in POLL executes no code that could
+/// look at a clock.
+fn start_limit(max_ms: u64, stopper: GuestStopper) -> io::Result<mpsc::Sender<()>> {
+    let (alive, ended) = mpsc::channel();
+    thread::Builder::new().name("millrace-limit".into()).spawn(move || {
+        if ended.recv_timeout(Duration::from_millis(max_ms)) == Err(RecvTimeoutError::Timeout) {
+            stopper.stop_because(StopReason::TooLong);
+        }
+    })?;
+    Ok(alive)
+}
+
+/// Runs a guest to its end, on the calling thread. The store is gone when this returns, and all that the process held.
+fn run(module: &GuestModule, process: Process, limits: &GuestLimits) -> GuestOutcome {
+    let mut store = state::store(module.code.module().engine(), process, limits);
+    match call_main(module, &mut store) {
+        Ok(code) => GuestOutcome::Returned(code),
+        Err(error) => GuestOutcome::of_error(&error, limits),
+    }
+}
+
+fn call_main(module: &GuestModule, store: &mut wasmtime::Store<GuestState>) -> wasmtime::Result<i32> {
+    let instance = module.code.instantiate(&mut *store)?;
+    let heap_base = instance.get_global(&mut *store, "__heap_base");
+    if let Some(base) = heap_base.and_then(|global| global.get(&mut *store).i32()) {
+        store.data_mut().process.set_heap_base(u64::from(base.cast_unsigned()));
+    }
+    let handles = (REQUEST_HANDLE, RESPONSE_HANDLE);
+    match instance.get_typed_func::<(i32, i32), i32>(&mut *store, "main") {
+        Ok(main) => main.call(store, handles),
+        // `check_exports` let only one other type through.
+        Err(_) => {
+            instance.get_typed_func::<(i32, i32), ()>(&mut *store, "main")?.call(store, handles).map(|()| 0)
+        }
+    }
+}
