@@ -1,5 +1,5 @@
 //! The functions that C programs call, and everything in this crate that touches raw memory: the ranges that a caller
-//! names, and the blocks of `zi_alloc`. The only module of the workspace that may contain `unsafe` code.
+//! names, and the blocks of `zi_alloc`. The only module of this crate that may contain `unsafe` code.
 //!
 //! Every function of this module has the contract of `include/zi.h`: a range (an address and a length) that a caller
 //! passes is memory of the program, readable and, where the call writes, writable, and no other thread changes it while

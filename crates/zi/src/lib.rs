@@ -4,8 +4,8 @@
 //! the first call that needs it, with the grants that the environment names (`settings.rs`). Threads take turns at it
 //! (`turns.rs`), and a POLL that waits ends early when another thread wants its turn.
 //!
-//! This crate decides nothing about zABI: `millrace-zabi` does. It is the only crate of the workspace with `unsafe` code,
-//! and has it in one module. Start with `c_calls.rs`.
+//! This crate decides nothing about zABI: `millrace-zabi` does. It works with raw pointers, in one
+//! module, which is the only one that allows `unsafe` code. Start with `c_calls.rs`.
 
 mod blocks;
 mod c_calls;

@@ -1,4 +1,5 @@
 //! C programs that include `zi.h`, link the library, and run as processes of their own.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -50,7 +51,7 @@ impl Guest {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // The variables of whoever runs the tests must not decide what is granted.
+        // The variables of the shell that runs the tests must not decide what is granted.
         command.env_clear().env("ZI_FS_ROOT", self.folder.path());
         command
     }
@@ -163,6 +164,28 @@ fn threads_make_calls_while_one_sits_in_poll() {
     let guest = Guest::compile("threads.c", Link::Shared);
     let (stdout, stderr) = run(&mut guest.command(), None);
     assert_eq!((stdout.as_str(), stderr.as_str()), ("all threads have made their calls\n", ""));
+}
+
+#[test]
+fn a_guest_writes_a_file_and_waits_for_its_completions() {
+    let guest = Guest::compile("files.c", Link::Shared);
+    let (stdout, stderr) = run(&mut guest.command(), Some(""));
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("written\n", ""));
+    assert_eq!(
+        std::fs::read_to_string(guest.folder.path().join("note.txt")).unwrap(),
+        "from a native guest\n"
+    );
+}
+
+#[test]
+fn a_connection_that_is_gone_is_an_error_and_no_signal() {
+    let guest = Guest::compile("closed.c", Link::Shared);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = thread::spawn(move || drop(listener.accept().unwrap()));
+    let (stdout, _) = run(guest.command().arg(port.to_string()), Some(""));
+    server.join().unwrap();
+    assert_eq!(stdout, "gone\n");
 }
 
 #[test]

@@ -47,13 +47,6 @@ static void wait_for_timer(zi_handle_t loop) {
     print("timer 7\n");
 }
 
-static zi_handle_t connect_to(uint32_t port) {
-    const char *host = "127.0.0.1";
-    uint8_t params[20];
-    put32(put32(put32(put64(params, ZI_PTR(host)), (uint32_t)strlen(host)), port), 0);
-    return open_cap("net", "tcp", params, sizeof params);
-}
-
 static void echo(zi_handle_t loop, uint32_t port) {
     char line[256], back[256];
     int32_t length = zi_read(0, ZI_PTR(line), sizeof line);

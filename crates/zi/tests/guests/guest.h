@@ -122,6 +122,13 @@ static inline uint32_t poll_one(zi_handle_t loop, uint8_t *reply, uint32_t reply
     return get32(reply + 40 + 4);
 }
 
+static inline zi_handle_t connect_to(uint32_t port) {
+    const char *host = "127.0.0.1";
+    uint8_t params[20];
+    put32(put32(put32(put64(params, ZI_PTR(host)), (uint32_t)strlen(host)), port), 0);
+    return open_cap("net", "tcp", params, sizeof params);
+}
+
 static inline void print(const char *text) {
     uint32_t bytes = (uint32_t)strlen(text), done = 0;
     while (done < bytes) {
