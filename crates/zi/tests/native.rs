@@ -28,11 +28,15 @@ struct Guest {
 
 impl Guest {
     fn compile(source: &str, link: Link) -> Guest {
+        Guest::compile_file(&in_crate("tests/guests").join(source), link)
+    }
+
+    fn compile_file(source: &Path, link: Link) -> Guest {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("guest");
         let mut compiler = Command::new("cc");
         compiler.args(WARNINGS).arg("-pedantic").arg("-I").arg(in_crate("include"));
-        compiler.arg("-o").arg(&program).arg(in_crate("tests/guests").join(source));
+        compiler.arg("-o").arg(&program).arg(source);
         match link {
             Link::Shared => {
                 let libraries = libraries();
@@ -43,7 +47,7 @@ impl Guest {
                 compiler.arg(libraries().join("libzi.a"));
             }
         }
-        // The libraries of the system that docs/guests-native.md names.
+        // The libraries of the system are those that docs/guests-native.md names.
         compiler.args(["-lpthread", "-ldl", "-lm"]);
         succeeds(&mut compiler);
         Guest { folder, program }
@@ -186,6 +190,17 @@ fn a_connection_that_is_gone_is_an_error_and_no_signal() {
     let (stdout, _) = run(guest.command().arg(port.to_string()), Some(""));
     server.join().unwrap();
     assert_eq!(stdout, "gone\n");
+}
+
+#[test]
+fn the_program_of_the_documentation_ticks() {
+    let page = std::fs::read_to_string(in_crate("../../docs/guests-native.md")).unwrap();
+    let program = page.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("tick.c");
+    std::fs::write(&source, program).unwrap();
+    let guest = Guest::compile_file(&source, Link::Static);
+    assert_eq!(run(&mut guest.command(), Some("")), ("tick\n".to_owned(), String::new()));
 }
 
 #[test]
