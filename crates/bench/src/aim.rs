@@ -51,11 +51,19 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("fairness", "ticks until served", Aim::AtMost(1.0)),
     ("sleeps", "a million", Aim::AtMost(5.0)),
     ("wasm", "generation", Aim::AtMost(5.0)),
+    ("poll", WATCHES_RATIO, Aim::AtMost(1.5)),
+    ("timers", "arm or cancel", Aim::AtMost(1.0)),
+    ("lateness", "timer p99", Aim::AtMost(0.3)),
+    ("echo", ECHO_RATIO, Aim::AtLeast(0.6)),
     ("growth", GROWN_TO_FRESH, Aim::AtMost(1.3)),
 ];
 
 /// How the names of figures begin that compare a step beside many idle runs with a step beside few.
 pub(crate) const IDLE_RATIO: &str = "100,000 / 10 idle runs";
+/// How the names of figures begin that compare a POLL beside many idle watches with one beside few.
+pub(crate) const WATCHES_RATIO: &str = "100,000 / 10 watches";
+/// Round trips through a guest by those through a plain server.
+pub(crate) const ECHO_RATIO: &str = "guest / plain epoll";
 /// How many steps of guests without a scheduler fit into the time of a step with it.
 pub(crate) const SCHEDULER_RATIO: &str = "bare loop / 1,000 runs";
 /// Resident memory after all requests by that after a tenth of them.

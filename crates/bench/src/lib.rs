@@ -5,7 +5,7 @@
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
 //! alone), [`bench_handlers`] (a program that embeds the library), [`bench_router`] (the CQRS
-//! loop over its Unix socket, beside a raw echo), [`bench_runs`] (effect runs, in this process). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
+//! loop over its Unix socket, beside a raw echo), [`bench_runs`] (effect runs, in this process), [`bench_loop`] (`sys/loop` of zABI guests, in this process). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
 
 mod aim;
 mod bus;
@@ -13,6 +13,7 @@ mod cpu;
 mod error;
 mod figures;
 mod growth;
+mod guest_loop;
 mod handlers;
 mod probe;
 mod report;
@@ -26,6 +27,7 @@ pub use bus::{BUS_SCENARIOS, bench_bus};
 pub use error::BenchError;
 pub use figures::{Latencies, Rounds};
 pub use growth::{GrowthOptions, bench_growth};
+pub use guest_loop::{LOOP_SCENARIOS, bench_loop};
 pub use handlers::{HANDLER_SCENARIOS, bench_handlers, bench_handlers_worker};
 pub use probe::Probe;
 pub use report::{Report, Row};

@@ -55,5 +55,5 @@ pub use millrace_runs::{CallId, HandlerError, ResumeKind, RunError, RunId, RunsL
 pub use module::{CACHED_MODULES_MAX, Compiler, LoadError, MODULE_BYTES_MAX, Module};
 pub use sections::SectionError;
 pub use table::{EFFECT_TABLE_SECTION, EffectOp, TableError};
-pub use tagged::{TaggedError, from_tagged, to_tagged};
+pub use tagged::{NumberError, TaggedError, check_numbers, from_tagged, to_tagged};
 pub use value::{ConvertError, Value, from_value, to_value};

@@ -1,7 +1,8 @@
 //! Recordings: everything that handlers said and modules asked, as lines of JSON. `replay.rs` reads them back.
 //!
-//! The first line is `{"recording":1,"module":SHA256}`; each further line is one [`TraceEvent`] with its run, its values as
-//! in `tagged.rs`:
+//! The first line is `{"recording":2,"module":SHA256,"settings":{...}}`, with the settings that decide how the runs go
+//! (`record/settings.rs`); version 1 had none. Each further line is one [`TraceEvent`] with its run, its values as in
+//! `tagged.rs`:
 //!
 //! ```json
 //! {"run":"run_1","start":"main","args":[]}
@@ -9,22 +10,38 @@
 //! {"run":"run_1","reply":"src::m::Ask.number","do":"resume","value":40}
 //! {"run":"run_1","outcome":"value","value":42}
 //! ```
+//!
+//! A recording is checked as it is read (`record/order.rs`): an event that cannot follow those before it is refused.
+
+mod order;
+mod settings;
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
+pub use self::order::OrderProblem;
+use self::order::RunStages;
+pub use self::settings::RecordingSettings;
 use crate::script::ScriptAction;
 use crate::tagged::{TaggedError, from_tagged, to_tagged};
 use crate::trace::{TraceEvent, TraceKind};
 use crate::value::Value;
 
-/// The version that this program writes and reads.
-const VERSION: u64 = 1;
+/// The version that this program writes.
+const VERSION: u64 = 2;
+/// Recordings of this version have no settings, and do not mark runs that the clock ended.
+const VERSION_WITHOUT_SETTINGS: u64 = 1;
 /// Bytes of a recording that is read whole: a longer one is refused by those who read files.
 pub const RECORDING_BYTES_MAX: usize = 1 << 30;
 /// Events of a recording that is read: a longer one is refused.
 pub const RECORDING_EVENTS_MAX: usize = 10_000_000;
+
+/// Whether a line is the head of a recording, of any version.
+pub fn is_recording_head(line: &str) -> bool {
+    let head: Option<Json> = serde_json::from_str(line).ok();
+    head.is_some_and(|head| head.get("recording").is_some_and(Json::is_u64))
+}
 
 /// Writes events as they happen. The file is whole up to the last event that was written.
 #[derive(Debug)]
@@ -33,14 +50,20 @@ pub struct Recorder<W> {
 }
 
 impl<W: Write> Recorder<W> {
-    /// Begins a recording of a module with this SHA-256, in hexadecimal.
+    /// Begins a recording of a module with this SHA-256, in hexadecimal, whose runs have these settings.
     ///
     /// # Errors
     ///
     /// Those of the writer.
-    pub fn new(mut out: W, module_sha256: &str) -> io::Result<Recorder<W>> {
-        line(&mut out, &json!({ "recording": VERSION, "module": module_sha256 }))?;
+    pub fn new(mut out: W, module_sha256: &str, settings: &RecordingSettings) -> io::Result<Recorder<W>> {
+        let settings = settings.to_json();
+        line(&mut out, &json!({ "recording": VERSION, "module": module_sha256, "settings": settings }))?;
         Ok(Recorder { out })
+    }
+
+    /// The writer, with everything that it was given.
+    pub fn writer(&self) -> &W {
+        &self.out
     }
 
     /// Adds an event.
@@ -52,12 +75,13 @@ impl<W: Write> Recorder<W> {
         line(&mut self.out, &to_json(event))
     }
 
-    /// Writes out what a buffer holds.
+    /// Writes out the events that a buffer holds. To be called before anybody hears of these events by other ways, and
+    /// whenever there is nothing else to do: a crash loses what is buffered.
     ///
     /// # Errors
     ///
     /// Those of the writer.
-    pub fn finish(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
@@ -83,18 +107,22 @@ pub(crate) fn to_json(event: &TraceEvent) -> Json {
             json!({ "run": run, "reply": op, "do": action.as_str(), "value": to_tagged(value), "error": error })
         }
         TraceKind::Cancel { accepted } => json!({ "run": run, "cancel": accepted }),
-        TraceKind::Outcome { kind, value } => {
+        TraceKind::Outcome { kind, value, timed: false } => {
             json!({ "run": run, "outcome": kind, "value": to_tagged(value) })
+        }
+        TraceKind::Outcome { kind, value, timed: true } => {
+            json!({ "run": run, "outcome": kind, "value": to_tagged(value), "timed": true })
         }
     }
 }
 
-/// A recording that was read whole.
+/// A recording that was read whole, and whose events can follow one another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    pub module_sha256: String,
+    module_sha256: String,
+    settings: Option<RecordingSettings>,
     /// With the number of their line, from 1.
-    pub events: Vec<(usize, TraceEvent)>,
+    events: Vec<(usize, TraceEvent)>,
 }
 
 /// A text that is no recording.
@@ -102,12 +130,18 @@ pub struct Recording {
 pub enum RecordingError {
     #[error("line 1 is no head of a recording, such as {{\"recording\":{VERSION},\"module\":\"...\"}}")]
     NoHead,
-    #[error("the recording has version {found}; this program reads version {VERSION}")]
+    #[error(
+        "the recording has version {found}; this program reads versions {VERSION_WITHOUT_SETTINGS} to {VERSION}"
+    )]
     Version { found: u64 },
+    #[error("line 1: the setting {name} is {found}, which is not one that a recording has")]
+    Setting { name: &'static str, found: String },
     #[error("line {line} is not valid JSON: {source}")]
     NotJson { line: usize, source: serde_json::Error },
     #[error("line {line} is no event of a recording: {problem}")]
     Event { line: usize, problem: EventProblem },
+    #[error("line {line} cannot follow the lines before it: {problem}")]
+    Order { line: usize, problem: OrderProblem },
     #[error("the recording has more than {RECORDING_EVENTS_MAX} events")]
     TooLong,
 }
@@ -134,26 +168,60 @@ impl Recording {
         let mut lines = (1..).zip(whole.lines());
         let head: Option<Json> = lines.next().and_then(|(_, line)| serde_json::from_str(line).ok());
         let head = head.ok_or(RecordingError::NoHead)?;
-        match head.get("recording").and_then(Json::as_u64) {
-            Some(VERSION) => {}
+        let (is_old, settings) = match head.get("recording").and_then(Json::as_u64) {
+            Some(VERSION) => (false, Some(RecordingSettings::from_head(&head)?)),
+            Some(VERSION_WITHOUT_SETTINGS) => (true, None),
             Some(found) => return Err(RecordingError::Version { found }),
             None => return Err(RecordingError::NoHead),
-        }
+        };
         let module = head.get("module").and_then(Json::as_str).ok_or(RecordingError::NoHead)?;
         let mut events = Vec::new();
-        for (number, line) in lines {
+        let mut stages = RunStages::default();
+        for (line, text) in lines {
             if events.len() == RECORDING_EVENTS_MAX {
                 return Err(RecordingError::TooLong);
             }
-            let json: Json = serde_json::from_str(line)
-                .map_err(|source| RecordingError::NotJson { line: number, source })?;
-            let event =
-                from_json(&json).map_err(|problem| RecordingError::Event { line: number, problem })?;
-            events.push((number, event));
+            let json: Json =
+                serde_json::from_str(text).map_err(|source| RecordingError::NotJson { line, source })?;
+            let mut event = from_json(&json).map_err(|problem| RecordingError::Event { line, problem })?;
+            if is_old {
+                mark_timed(&mut event);
+            }
+            stages.follow(&event).map_err(|problem| RecordingError::Order { line, problem })?;
+            events.push((line, event));
         }
-        Ok(Recording { module_sha256: module.to_owned(), events })
+        Ok(Recording { module_sha256: module.to_owned(), settings, events })
+    }
+
+    pub fn module_sha256(&self) -> &str {
+        &self.module_sha256
+    }
+
+    /// The settings that the runs had; `None` in recordings of version 1.
+    pub fn settings(&self) -> Option<&RecordingSettings> {
+        self.settings.as_ref()
+    }
+
+    /// Events with the number of their line, from 1.
+    pub fn events(&self) -> &[(usize, TraceEvent)] {
+        &self.events
+    }
+
+    pub(crate) fn into_events(self) -> Vec<(usize, TraceEvent)> {
+        self.events
     }
 }
+
+/// Finds runs that the clock ended by the text of their failure, as version 1 has nothing else.
+fn mark_timed(event: &mut TraceEvent) {
+    if let TraceKind::Outcome { kind, value, timed } = &mut event.what {
+        let text = value.as_str().filter(|_| kind == "failed").unwrap_or_default();
+        *timed = text.starts_with("the run did not end by its deadline, ")
+            || (text.starts_with("the guest ran for more than ") && text.ends_with("(step_wall_ms_max)"));
+    }
+}
+
+const OUTCOME_KINDS: [&str; 3] = ["value", "failed", "cancelled"];
 
 fn from_json(json: &Json) -> Result<TraceEvent, EventProblem> {
     let fields = json.as_object().ok_or(EventProblem::Kind)?;
@@ -172,7 +240,15 @@ fn from_json(json: &Json) -> Result<TraceEvent, EventProblem> {
         let accepted = fields["cancel"].as_bool().ok_or(EventProblem::Field("cancel"))?;
         TraceKind::Cancel { accepted }
     } else if fields.contains_key("outcome") {
-        TraceKind::Outcome { kind: text(fields, "outcome")?, value: value(fields, "value")? }
+        let kind = text(fields, "outcome")?;
+        if !OUTCOME_KINDS.contains(&kind.as_str()) {
+            return Err(EventProblem::Field("outcome"));
+        }
+        let timed = match fields.get("timed") {
+            None => false,
+            Some(timed) => timed.as_bool().ok_or(EventProblem::Field("timed"))?,
+        };
+        TraceKind::Outcome { kind, value: value(fields, "value")?, timed }
     } else {
         return Err(EventProblem::Kind);
     };
@@ -193,72 +269,5 @@ fn values(fields: &Map<String, Json>) -> Result<Vec<Value>, EventProblem> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn events() -> Vec<TraceEvent> {
-        let event = |what| TraceEvent { run: "run_1".into(), what };
-        let op = || "m::E.o".to_owned();
-        vec![
-            event(TraceKind::Start { export: "main".into(), args: vec![1.into()] }),
-            event(TraceKind::Call { op: op(), args: vec![Value::F64(2.0)] }),
-            event(TraceKind::Woke { op: op() }),
-            event(TraceKind::Reply {
-                op: op(),
-                action: ScriptAction::Resume,
-                value: Value::Bin(vec![1]),
-                error: None,
-            }),
-            event(TraceKind::Reply {
-                op: op(),
-                action: ScriptAction::Throw,
-                value: Value::Nil,
-                error: Some("no".into()),
-            }),
-            event(TraceKind::Cancel { accepted: true }),
-            event(TraceKind::Outcome { kind: "cancelled".into(), value: "why".into() }),
-        ]
-    }
-
-    fn recorded() -> String {
-        let mut recorder = Recorder::new(Vec::new(), "abc").unwrap();
-        for event in events() {
-            recorder.add(&event).unwrap();
-        }
-        recorder.finish().unwrap();
-        String::from_utf8(recorder.out).unwrap()
-    }
-
-    #[test]
-    fn what_was_written_is_read_back() {
-        let recording = Recording::parse(&recorded()).unwrap();
-        assert_eq!(recording.module_sha256, "abc");
-        let read: Vec<_> = recording.events.into_iter().map(|(_, event)| event).collect();
-        assert_eq!(read, events());
-    }
-
-    #[test]
-    fn a_line_that_a_crash_cut_off_is_left_out() {
-        let text = recorded();
-        let cut = &text[..text.len() - 5];
-        assert_eq!(Recording::parse(cut).unwrap().events.len(), events().len() - 1);
-    }
-
-    #[test]
-    fn a_line_that_is_wrong_is_named() {
-        let head = "{\"recording\":1,\"module\":\"\"}\n";
-        for (text, part) in [
-            (String::new(), "line 1"),
-            ("{}\n".to_owned(), "line 1"),
-            ("{\"recording\":9,\"module\":\"\"}\n".to_owned(), "version 9"),
-            (format!("{head}x\n"), "line 2 is not valid JSON"),
-            (format!("{head}{{\"run\":\"run_1\"}}\n"), "line 2 is no event"),
-            (format!("{head}{{\"run\":\"run_1\",\"call\":\"e\"}}\n"), "\"args\" is missing"),
-            (format!("{head}{{\"run\":\"r\",\"reply\":\"e\",\"do\":\"x\"}}\n"), "\"do\""),
-            (format!("{head}{{\"run\":\"r\",\"outcome\":\"value\",\"value\":{{\"f64\":[]}}}}\n"), "NaN"),
-        ] {
-            let error = Recording::parse(&text).unwrap_err().to_string();
-            assert!(error.contains(part), "{part:?} is not in {error:?}");
-        }
-    }
-}
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,8 +1,13 @@
 //! Replays of recordings: handlers are answered from the file, in the order of the steps that the modules made, and the
 //! first thing that differs is reported with both sides.
 //!
-//! A replay compares each call and each outcome with the recording. Steps are released one at a time in their recorded
-//! order, so that runs which share an instance see its memory as it was.
+//! A replay walks along the recorded events. Steps of modules, which end in a call or an outcome, are released one at a
+//! time and compared with the recording, so runs that share an instance see its memory as it was. Everything else is
+//! repeated as it was recorded: starts, wake-ups, replies, cancellations, and the ends of runs that the clock or a
+//! cancellation ended. No step of a module is made for those.
+//!
+//! [`Recording::parse`] has checked that the events can follow one another, so each event is either repeated at once or
+//! is the end of a step that can be released: a replay never waits for something that cannot come.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,15 +21,15 @@ use crate::value::Value;
 /// What the driver of a replay has to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayAction {
-    /// Answer the call that this run waits for.
-    Answer {
-        run: String,
-        reply: RecordedReply,
-    },
-    Cancel {
-        run: String,
-        reason: Option<Value>,
-    },
+    /// Tell of an event that no module has a part in.
+    Repeat(TraceEvent),
+    /// Start a run: its first step is the next recorded one.
+    Start { run: String, export: String, args: Vec<Value> },
+    /// Answer the call that this run waits for: the step that follows is the next recorded one.
+    Answer { run: String, reply: RecordedReply },
+    /// Tell of the outcome of a run that makes no further step. If the replay has started it, it is to be cancelled, and
+    /// what it says of that is not part of the replay.
+    End { run: String, outcome: TraceEvent },
 }
 
 /// A handler's answer as it was recorded.
@@ -61,147 +66,154 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// A step that a module made (a call or its end), or a cancellation.
+/// How a replay ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplayEnd {
+    /// Everything that was recorded happened again, and every run has ended.
+    Whole,
+    /// Everything that was recorded happened again. The recording ends with this line, before these runs have ended.
+    CutOff {
+        line: usize,
+        runs: Vec<String>,
+    },
+    Diverged(Divergence),
+}
+
+/// A run of the recording.
 #[derive(Debug)]
-struct Step {
-    line: usize,
-    event: TraceEvent,
-    /// Of a call: what it was answered, if that was recorded.
-    reply: Option<RecordedReply>,
+enum ReplayRun {
+    /// Its first step was not released yet.
+    New {
+        export: String,
+        args: Vec<Value>,
+    },
+    /// The module has taken steps. With the reply to its last call, once that was recorded.
+    Started {
+        reply: Option<RecordedReply>,
+    },
+    Ended,
 }
 
 /// A recording and how far its replay has got.
 #[derive(Debug)]
 pub struct Replay {
-    steps: Vec<Step>,
+    events: Vec<(usize, TraceEvent)>,
     at: usize,
-    /// The step of the call that each run waits for, by run.
-    waiting: BTreeMap<String, usize>,
-    /// Steps in front of this one were released.
-    released: usize,
+    runs: BTreeMap<String, ReplayRun>,
+    /// A step was released, and has not ended yet.
+    is_stepping: bool,
 }
 
 impl Replay {
     pub fn new(recording: Recording) -> Replay {
-        let mut steps: Vec<Step> = Vec::new();
-        let mut calls: BTreeMap<String, usize> = BTreeMap::new();
-        for (line, event) in recording.events {
-            match &event.what {
-                TraceKind::Start { .. } | TraceKind::Woke { .. } => continue,
-                TraceKind::Cancel { accepted: false } => continue,
-                TraceKind::Reply { action, value, error, .. } => {
-                    let reply = RecordedReply { action: *action, value: value.clone(), error: error.clone() };
-                    let call = calls.get(&event.run).and_then(|at| steps.get_mut(*at));
-                    if let Some(call) = call {
-                        call.reply = Some(reply);
-                    }
-                    continue;
-                }
-                TraceKind::Call { .. } => {
-                    calls.insert(event.run.clone(), steps.len());
-                }
-                TraceKind::Cancel { .. } | TraceKind::Outcome { .. } => {}
-            }
-            steps.push(Step { line, event, reply: None });
-        }
-        Replay { steps, at: 0, waiting: BTreeMap::new(), released: 0 }
+        Replay { events: recording.into_events(), at: 0, runs: BTreeMap::new(), is_stepping: false }
     }
 
-    /// Compares what happened now with the recording. Replies and wake-ups are not compared: they come from it.
+    /// Compares the end of a module's step, a call or an outcome, with the recording.
     ///
     /// # Errors
     ///
     /// [`Divergence`] if the recording has something else at this place.
     pub fn observe(&mut self, event: &TraceEvent) -> Result<(), Divergence> {
-        match &event.what {
-            TraceKind::Call { .. } | TraceKind::Outcome { .. } => {}
-            // A cancellation is this replay's own doing, by `next_action`.
-            TraceKind::Start { .. }
-            | TraceKind::Woke { .. }
-            | TraceKind::Reply { .. }
-            | TraceKind::Cancel { .. } => return Ok(()),
-        }
-        let Some(step) = self.steps.get(self.at) else {
+        let Some((line, recorded)) = self.events.get(self.at) else {
             let recorded = "nothing: the recording ends here".to_owned();
             return Err(Divergence { line: None, recorded, replayed: shown(event) });
         };
-        if to_json(&step.event) != to_json(event) {
-            return Err(Divergence {
-                line: Some(step.line),
-                recorded: shown(&step.event),
-                replayed: shown(event),
-            });
+        if compared(recorded) != compared(event) {
+            return Err(Divergence { line: Some(*line), recorded: shown(recorded), replayed: shown(event) });
         }
-        match event.what {
-            TraceKind::Call { .. } => drop(self.waiting.insert(event.run.clone(), self.at)),
-            _ => drop(self.waiting.remove(&event.run)),
-        }
+        let run = match &event.what {
+            TraceKind::Outcome { .. } => ReplayRun::Ended,
+            _ => ReplayRun::Started { reply: None },
+        };
+        self.runs.insert(event.run.clone(), run);
+        self.is_stepping = false;
         self.at += 1;
         Ok(())
     }
 
-    /// What has to happen so that the next recorded step can; `None` while the run of that step is still on its way to it.
+    /// The next thing to do; `None` while a step is under way, and at the end.
     pub fn next_action(&mut self) -> Option<ReplayAction> {
-        let step = self.steps.get(self.at)?;
-        if self.released > self.at {
+        if self.is_stepping {
             return None;
         }
-        let run = step.event.run.clone();
-        if let TraceKind::Cancel { .. } = &step.event.what {
-            self.at += 1;
-            let reason = self.reason_of(&run);
-            // The outcome that follows comes of it.
-            self.released = self.at + 1;
-            return Some(ReplayAction::Cancel { run, reason });
-        }
-        let call = *self.waiting.get(&run)?;
-        let reply = match (&self.steps[call].reply, &step.event.what) {
-            (Some(reply), _) => reply.clone(),
-            // The run ended without an answer, by its deadline for one: it ends with the same text.
-            (None, TraceKind::Outcome { value, .. }) => {
-                RecordedReply::throw(value.as_str().unwrap_or_default())
+        let (_, event) = self.events.get(self.at)?.clone();
+        let run = event.run.clone();
+        match &event.what {
+            TraceKind::Start { export, args } => {
+                let (export, args) = (export.clone(), args.clone());
+                self.runs.insert(run, ReplayRun::New { export, args });
             }
-            (None, _) => RecordedReply::throw("the recording has no reply to this call"),
-        };
-        self.released = self.at + 1;
-        self.waiting.remove(&run);
-        Some(ReplayAction::Answer { run, reply })
+            TraceKind::Woke { .. } | TraceKind::Cancel { .. } => {}
+            TraceKind::Reply { action, value, error, .. } => {
+                let reply = RecordedReply { action: *action, value: value.clone(), error: error.clone() };
+                self.runs.insert(run, ReplayRun::Started { reply: Some(reply) });
+            }
+            TraceKind::Outcome { kind, timed, .. } if *timed || kind == "cancelled" => {
+                self.at += 1;
+                self.runs.insert(run.clone(), ReplayRun::Ended);
+                return Some(ReplayAction::End { run, outcome: event });
+            }
+            TraceKind::Call { .. } | TraceKind::Outcome { .. } => return Some(self.release(run)),
+        }
+        self.at += 1;
+        Some(ReplayAction::Repeat(event))
     }
 
-    /// Why the run was cancelled, as its outcome says it.
-    fn reason_of(&self, run: &str) -> Option<Value> {
-        let mut later = self.steps.iter().skip(self.at).map(|step| &step.event);
-        let outcome = later.find_map(|event| match &event.what {
-            TraceKind::Outcome { value, .. } if event.run == run => Some(value.clone()),
-            _ => None,
-        });
-        outcome.filter(|reason| !reason.is_nil())
+    /// Lets the run take the step that ends with the next recorded event.
+    fn release(&mut self, run: String) -> ReplayAction {
+        self.is_stepping = true;
+        match self.runs.insert(run.clone(), ReplayRun::Started { reply: None }) {
+            Some(ReplayRun::New { export, args }) => ReplayAction::Start { run, export, args },
+            Some(ReplayRun::Started { reply: Some(reply) }) => ReplayAction::Answer { run, reply },
+            // No recording that was read has this: the run would wait, or have ended.
+            Some(ReplayRun::Started { reply: None } | ReplayRun::Ended) | None => {
+                let reply = RecordedReply::throw("the recording has no reply to this call");
+                ReplayAction::Answer { run, reply }
+            }
+        }
     }
 
     /// The text with which the run failed because this call had no handler, if the recording has that next. A replay has
     /// handlers for all operations, so it must fail the call itself.
     pub fn unhandled(&self, run: &str, op: &str) -> Option<&str> {
-        let next = &self.steps.get(self.at)?.event;
-        let TraceKind::Outcome { kind, value } = &next.what else { return None };
+        let (_, next) = self.events.get(self.at)?;
+        let TraceKind::Outcome { kind, value, .. } = &next.what else { return None };
         let text = value.as_str().filter(|_| kind == "failed" && next.run == run)?;
         let label = text.strip_prefix("Unhandled effect ")?;
         (label == op || label.strip_prefix(op).is_some_and(|kind| kind.starts_with(" ("))).then_some(text)
     }
 
-    /// Whether everything that was recorded has happened again.
-    pub fn is_done(&self) -> bool {
-        self.at == self.steps.len()
+    /// How the replay ended, if everything that was recorded has happened again.
+    pub fn end(&self) -> Option<ReplayEnd> {
+        if self.at < self.events.len() {
+            return None;
+        }
+        let line = self.events.last().map_or(1, |(line, _)| *line);
+        let goes_on =
+            |(name, run): (&String, &ReplayRun)| (!matches!(run, ReplayRun::Ended)).then(|| name.clone());
+        let runs: Vec<String> = self.runs.iter().filter_map(goes_on).collect();
+        Some(if runs.is_empty() { ReplayEnd::Whole } else { ReplayEnd::CutOff { line, runs } })
     }
 
-    /// Why a replay in which nothing happens any more is not done.
-    pub fn unfinished(&self) -> Option<Divergence> {
-        let step = self.steps.get(self.at)?;
-        Some(Divergence {
-            line: Some(step.line),
-            recorded: shown(&step.event),
-            replayed: "nothing: no run is left that could do it".to_owned(),
-        })
+    /// A difference at the next recorded event, which is not one of a module.
+    pub(crate) fn differs(&self, replayed: String) -> Divergence {
+        let next = self.events.get(self.at);
+        Divergence {
+            line: next.map(|(line, _)| *line),
+            recorded: next.map_or_else(|| "nothing".to_owned(), |(_, event)| shown(event)),
+            replayed,
+        }
     }
+}
+
+/// Equal for events that say the same, also where a value is not equal to itself (NaN).
+fn compared(event: &TraceEvent) -> serde_json::Value {
+    let mut json = to_json(event);
+    if let Some(fields) = json.as_object_mut() {
+        fields.remove("timed");
+    }
+    json
 }
 
 fn shown(event: &TraceEvent) -> String {
@@ -211,7 +223,7 @@ fn shown(event: &TraceEvent) -> String {
             let args: Vec<_> = args.iter().map(to_tagged).collect();
             format!("{run} calls {op} with {}", serde_json::Value::Array(args))
         }
-        TraceKind::Outcome { kind, value } => format!("{run} ends: {kind} {}", to_tagged(value)),
+        TraceKind::Outcome { kind, value, .. } => format!("{run} ends: {kind} {}", to_tagged(value)),
         TraceKind::Cancel { .. } => format!("{run} is cancelled"),
         TraceKind::Start { export, .. } => format!("{run} starts {export}"),
         TraceKind::Woke { op } | TraceKind::Reply { op, .. } => format!("{run} goes on after {op}"),

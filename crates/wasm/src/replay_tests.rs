@@ -1,9 +1,16 @@
 //! Recordings answered again, and the divergences that are reported.
 
 use super::*;
+use crate::host::clock::Clock;
+use crate::limits::{InstanceLimits, RunLimits};
+use crate::record::{Recorder, RecordingSettings};
 
 fn event(run: &str, what: TraceKind) -> TraceEvent {
     TraceEvent { run: run.into(), what }
+}
+
+fn start(run: &str) -> TraceEvent {
+    event(run, TraceKind::Start { export: "main".into(), args: vec![] })
 }
 
 fn call(run: &str, arg: i32) -> TraceEvent {
@@ -15,35 +22,71 @@ fn reply(run: &str, value: i32) -> TraceEvent {
     event(run, TraceKind::Reply { op, action: ScriptAction::Resume, value, error: None })
 }
 
+fn cancel(run: &str) -> TraceEvent {
+    event(run, TraceKind::Cancel { accepted: true })
+}
+
 fn outcome(run: &str, kind: &str, value: impl Into<Value>) -> TraceEvent {
-    event(run, TraceKind::Outcome { kind: kind.into(), value: value.into() })
+    event(run, TraceKind::Outcome { kind: kind.into(), value: value.into(), timed: false })
 }
 
-fn replay(events: Vec<TraceEvent>) -> Replay {
-    let events = (2..).zip(events).collect();
-    Replay::new(Recording { module_sha256: String::new(), events })
+fn timed(run: &str, text: &str) -> TraceEvent {
+    event(run, TraceKind::Outcome { kind: "failed".into(), value: text.into(), timed: true })
 }
 
-fn answer(run: &str, value: i32) -> Option<ReplayAction> {
+fn replay(events: &[TraceEvent]) -> Replay {
+    let settings = RecordingSettings {
+        clock: Clock::Real,
+        seed: None,
+        budget: 1,
+        instance: InstanceLimits::default(),
+        run: RunLimits::default(),
+    };
+    let mut text = Vec::new();
+    let mut recorder = Recorder::new(&mut text, "", &settings).unwrap();
+    events.iter().for_each(|event| recorder.add(event).unwrap());
+    Replay::new(Recording::parse(std::str::from_utf8(&text).unwrap()).unwrap())
+}
+
+/// What the replay does until a module has to take a step.
+fn actions(replay: &mut Replay) -> Vec<ReplayAction> {
+    std::iter::from_fn(|| replay.next_action()).collect()
+}
+
+fn started(run: &str) -> ReplayAction {
+    ReplayAction::Start { run: run.into(), export: "main".into(), args: vec![] }
+}
+
+fn answer(run: &str, value: i32) -> ReplayAction {
     let reply = RecordedReply { action: ScriptAction::Resume, value: value.into(), error: None };
-    Some(ReplayAction::Answer { run: run.into(), reply })
+    ReplayAction::Answer { run: run.into(), reply }
+}
+
+fn repeat(event: TraceEvent) -> ReplayAction {
+    ReplayAction::Repeat(event)
+}
+
+fn ended(outcome: TraceEvent) -> ReplayAction {
+    ReplayAction::End { run: outcome.run.clone(), outcome }
 }
 
 #[test]
 fn calls_are_answered_from_the_recording() {
-    let mut replay = replay(vec![call("run_1", 1), reply("run_1", 2), outcome("run_1", "value", 3)]);
-    assert_eq!(replay.next_action(), None);
+    let mut replay =
+        replay(&[start("run_1"), call("run_1", 1), reply("run_1", 2), outcome("run_1", "value", 3)]);
+    assert_eq!(actions(&mut replay), [repeat(start("run_1")), started("run_1")]);
     replay.observe(&call("run_1", 1)).unwrap();
-    assert_eq!(replay.next_action(), answer("run_1", 2));
-    assert_eq!(replay.next_action(), None, "it is answered once");
-    assert!(!replay.is_done());
+    assert_eq!(actions(&mut replay), [repeat(reply("run_1", 2)), answer("run_1", 2)]);
+    assert_eq!(replay.end(), None);
     replay.observe(&outcome("run_1", "value", 3)).unwrap();
-    assert!(replay.is_done() && replay.unfinished().is_none());
+    assert_eq!((actions(&mut replay), replay.end()), (vec![], Some(ReplayEnd::Whole)));
 }
 
 #[test]
 fn steps_of_several_runs_come_in_their_recorded_order() {
-    let mut replay = replay(vec![
+    let mut replay = replay(&[
+        start("run_1"),
+        start("run_2"),
         call("run_1", 1),
         call("run_2", 1),
         reply("run_1", 10),
@@ -53,68 +96,82 @@ fn steps_of_several_runs_come_in_their_recorded_order() {
         reply("run_2", 21),
         outcome("run_2", "value", 0),
     ]);
+    assert_eq!(actions(&mut replay), [repeat(start("run_1")), repeat(start("run_2")), started("run_1")]);
     replay.observe(&call("run_1", 1)).unwrap();
-    assert_eq!(replay.next_action(), None, "run_2 has not made its first call");
+    assert_eq!(actions(&mut replay), [started("run_2")], "run_2 makes the next step");
     replay.observe(&call("run_2", 1)).unwrap();
-    assert_eq!(replay.next_action(), answer("run_2", 20), "run_2 made the next step");
+    let both = [repeat(reply("run_1", 10)), repeat(reply("run_2", 20)), answer("run_2", 20)];
+    assert_eq!(actions(&mut replay), both);
     replay.observe(&call("run_2", 2)).unwrap();
-    assert_eq!(replay.next_action(), answer("run_1", 10));
+    assert_eq!(actions(&mut replay), [answer("run_1", 10)]);
     replay.observe(&outcome("run_1", "value", 0)).unwrap();
-    assert_eq!(replay.next_action(), answer("run_2", 21));
+    assert_eq!(actions(&mut replay), [repeat(reply("run_2", 21)), answer("run_2", 21)]);
 }
 
 #[test]
 fn the_first_difference_is_shown_with_both_sides() {
-    let mut replay = replay(vec![call("run_1", 1), outcome("run_1", "value", 3)]);
+    let mut replay = replay(&[start("run_1"), call("run_1", 1)]);
+    actions(&mut replay);
     let error = replay.observe(&call("run_1", 7)).unwrap_err();
-    assert_eq!(error.line, Some(2));
+    assert_eq!(error.line, Some(3));
     let text = error.to_string();
     assert!(
-        text.contains("line 2") && text.contains("m::E.o with [1]") && text.contains("m::E.o with [7]"),
+        text.contains("line 3") && text.contains("m::E.o with [1]") && text.contains("m::E.o with [7]"),
         "{text}"
     );
 }
 
 #[test]
-fn more_and_less_than_was_recorded_differ_too() {
-    let mut more = replay(vec![call("run_1", 1)]);
-    more.observe(&call("run_1", 1)).unwrap();
-    let error = more.observe(&outcome("run_1", "value", 0)).unwrap_err();
-    assert!(error.to_string().contains("the recording ends here"), "{error}");
-
-    let mut less = replay(vec![call("run_1", 1), call("run_1", 2)]);
-    less.observe(&call("run_1", 1)).unwrap();
-    let error = less.unfinished().unwrap();
-    assert!(error.to_string().contains("[2]") && error.to_string().contains("nothing"), "{error}");
+fn a_recording_that_ends_early_releases_no_further_step() {
+    let mut replay = replay(&[start("run_1"), start("run_2"), call("run_1", 1), reply("run_1", 2)]);
+    actions(&mut replay);
+    replay.observe(&call("run_1", 1)).unwrap();
+    assert_eq!(actions(&mut replay), [repeat(reply("run_1", 2))]);
+    let runs = vec!["run_1".to_owned(), "run_2".to_owned()];
+    assert_eq!(replay.end(), Some(ReplayEnd::CutOff { line: 5, runs }));
 }
 
 #[test]
-fn a_cancellation_happens_at_its_place() {
-    let cancel = event("run_1", TraceKind::Cancel { accepted: true });
+fn a_cancellation_happens_at_its_place_with_its_reason() {
     let late = event("run_1", TraceKind::Cancel { accepted: false });
-    let mut replay = replay(vec![call("run_1", 1), cancel, outcome("run_1", "cancelled", "why"), late]);
+    let cancelled = outcome("run_1", "cancelled", "why");
+    let mut replay =
+        replay(&[start("run_1"), call("run_1", 1), cancel("run_1"), cancelled.clone(), late.clone()]);
+    actions(&mut replay);
     replay.observe(&call("run_1", 1)).unwrap();
-    assert_eq!(
-        replay.next_action(),
-        Some(ReplayAction::Cancel { run: "run_1".into(), reason: Some("why".into()) })
-    );
-    assert_eq!(replay.next_action(), None);
-    replay.observe(&outcome("run_1", "cancelled", "why")).unwrap();
-    assert!(replay.is_done());
+    assert_eq!(actions(&mut replay), [repeat(cancel("run_1")), ended(cancelled), repeat(late)]);
+    assert_eq!(replay.end(), Some(ReplayEnd::Whole));
 }
 
 #[test]
-fn a_run_that_ended_unanswered_ends_with_the_same_text() {
-    let mut replay = replay(vec![call("run_1", 1), outcome("run_1", "failed", "too late")]);
-    replay.observe(&call("run_1", 1)).unwrap();
-    let Some(ReplayAction::Answer { reply, .. }) = replay.next_action() else { panic!("no answer") };
-    assert_eq!((reply.action, reply.error.as_deref()), (ScriptAction::Throw, Some("too late")));
+fn a_run_that_was_cancelled_before_its_first_step_is_not_started() {
+    let cancelled = outcome("run_1", "cancelled", Value::Nil);
+    let mut replay = replay(&[start("run_1"), cancel("run_1"), cancelled.clone()]);
+    assert_eq!(actions(&mut replay), [repeat(start("run_1")), repeat(cancel("run_1")), ended(cancelled)]);
+    assert_eq!(replay.end(), Some(ReplayEnd::Whole));
+}
+
+#[test]
+fn a_run_that_the_clock_ended_makes_no_step_for_it() {
+    // While it waited, between a reply and the next step, and before the first step.
+    for before in [vec![call("run_1", 1)], vec![call("run_1", 1), reply("run_1", 2)], vec![]] {
+        let late = timed("run_1", "too late");
+        let mut replay = replay(&[&[start("run_1")], &before[..], std::slice::from_ref(&late)].concat());
+        let mut done = actions(&mut replay);
+        if let Some(call) = before.first() {
+            replay.observe(call).unwrap();
+            done.extend(actions(&mut replay));
+        }
+        assert_eq!(done.last(), Some(&ended(late)));
+        assert_eq!(replay.end(), Some(ReplayEnd::Whole));
+    }
 }
 
 #[test]
 fn a_call_that_had_no_handler_is_known_by_its_outcome() {
     let text = "Unhandled effect m::E.o (tail)";
-    let replay = replay(vec![outcome("run_1", "failed", text)]);
+    let mut replay = replay(&[start("run_1"), outcome("run_1", "failed", text)]);
+    actions(&mut replay);
     assert_eq!(replay.unhandled("run_1", "m::E.o"), Some(text));
     assert_eq!(replay.unhandled("run_2", "m::E.o"), None);
     assert_eq!(replay.unhandled("run_1", "m::E.other"), None);

@@ -1,4 +1,4 @@
-//! Replays as handlers of a host: every operation is answered from a recording.
+//! Replays on a host: the runs of a recording are started and answered from it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,34 +7,70 @@ use millrace_runs::HandlerError;
 use tokio::sync::oneshot;
 
 use crate::call::Call;
+use crate::fault::TrapReport;
 use crate::handler::{Continuation, Handled, Handler, HandlerResult};
 use crate::handlers::Handlers;
+use crate::host::observe::{Observer, RunEvent};
+use crate::host::outcome::{EffectOutcome, RunNumber};
+use crate::host::{RunHandle, RunStart, StartError};
+use crate::limits::RunLimits;
 use crate::record::Recording;
-use crate::replay::{Divergence, RecordedReply, Replay, ReplayAction};
+use crate::replay::{RecordedReply, Replay, ReplayAction, ReplayEnd};
 use crate::script::ScriptAction;
 use crate::trace::{TraceEvent, TraceKind};
 use crate::value::Value;
 
-/// Cancels a run of the host, by its name: `run_1`.
-pub type CancelRun = Arc<dyn Fn(&str, Option<Value>) + Send + Sync>;
+/// A step of a replay may take this many times the real time that it had when it was recorded. Runs that the time of a
+/// step has ended are not run again, so the limit only keeps a replay of an edited recording from going on for ever.
+const STEP_TIME_FACTOR: u64 = 10;
 
-/// Answers the runs of a host from a recording. Runs must be started in the recorded order, and the host's outcomes told
-/// to [`Replayer::outcome`].
+/// Starts a run for a replay, on the instance that the program of the recording had.
+pub type StartRun = Box<dyn FnMut(RunStart) -> Result<RunHandle, StartError> + Send>;
+
+/// A message of a replay. Messages come in the order of the recording, and the end is the last of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReplayMessage {
+    /// The event happened again as it was recorded. `trap` is the report of a run that ended by a trap.
+    Event {
+        event: TraceEvent,
+        trap: Option<TrapReport>,
+    },
+    End(ReplayEnd),
+}
+
+/// Receives the messages of a replay, on the host's thread or on that of [`Replayer::start`].
+pub type ReplaySink = Box<dyn FnMut(ReplayMessage) + Send>;
+
+/// Replays a recording on a host: [`Replayer::observer`] goes into the host's options, [`Replayer::register`] replaces
+/// the handlers of the instance, and [`Replayer::start`] begins. Clones are the same replay.
 #[derive(Clone)]
-pub struct Replayer(Arc<Mutex<State>>);
+pub struct Replayer(Arc<Mutex<ReplayerState>>);
 
-struct State {
+struct ReplayerState {
     replay: Replay,
+    limits: RunLimits,
+    /// `None` before the start, and after the end: the host is not kept alive by its own handlers.
+    start: Option<StartRun>,
+    /// `None` after the end.
+    sink: Option<ReplaySink>,
+    /// Runs of the host that take part, by the number they have there; their names are those of the recording.
+    names: BTreeMap<RunNumber, String>,
+    handles: BTreeMap<String, RunHandle>,
     /// The calls that wait for their answers, by run: at most one each.
     waiting: BTreeMap<String, oneshot::Sender<RecordedReply>>,
-    divergence: Option<Divergence>,
-    cancel: CancelRun,
 }
 
 impl Replayer {
-    pub fn new(recording: Recording, cancel: CancelRun) -> Replayer {
-        let (waiting, divergence) = (BTreeMap::new(), None);
-        Replayer(Arc::new(Mutex::new(State { replay: Replay::new(recording), waiting, divergence, cancel })))
+    pub fn new(recording: Recording, sink: ReplaySink) -> Replayer {
+        Replayer(Arc::new(Mutex::new(ReplayerState {
+            replay: Replay::new(recording),
+            limits: RunLimits::default(),
+            start: None,
+            sink: Some(sink),
+            names: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        })))
     }
 
     /// Answers all operations, replacing the handlers they have.
@@ -42,83 +78,147 @@ impl Replayer {
         handlers.wrap(|_, _| Some(Arc::new(self.clone())));
     }
 
-    /// Hears how a run ended.
-    pub fn outcome(&self, run: &str, kind: &str, value: Value) {
-        let what = TraceKind::Outcome { kind: kind.to_owned(), value };
+    /// The observer of the host on which the replay takes place.
+    pub fn observer(&self) -> Observer {
+        let replayer = self.clone();
+        Box::new(move |event: RunEvent<'_>| {
+            if let RunEvent::Ended { run, outcome } = event {
+                replayer.ended(run, outcome);
+            }
+        })
+    }
+
+    /// Begins the replay. `limits` are those that the runs had; time is not measured again.
+    pub fn start(&self, limits: &RunLimits, start: StartRun) {
         let mut state = self.lock();
-        let goes_on = state.hear(&TraceEvent { run: run.to_owned(), what });
-        state.act(goes_on);
+        state.limits = RunLimits {
+            step_fuel_max: limits.step_fuel_max,
+            step_wall_ms_max: limits.step_wall_ms_max.saturating_mul(STEP_TIME_FACTOR),
+            wall_ms_max: None,
+        };
+        state.start = Some(start);
+        state.go_on();
     }
 
-    /// The first difference from the recording, once the runs have ended.
-    pub fn divergence(&self) -> Option<Divergence> {
-        let state = self.lock();
-        state.divergence.clone().or_else(|| state.replay.unfinished())
+    fn ended(&self, run: RunNumber, outcome: &EffectOutcome) {
+        let mut state = self.lock();
+        // Runs that the replay has cancelled have no name any more.
+        let Some(name) = state.names.remove(&run) else { return };
+        let event = TraceEvent { run: name, what: TraceKind::of_outcome(outcome) };
+        let trap = match outcome {
+            EffectOutcome::Failed(failure) => failure.trap().cloned(),
+            EffectOutcome::Value(_) | EffectOutcome::Cancelled { .. } => None,
+        };
+        state.handles.remove(&event.run);
+        if state.observe(&event, trap) {
+            state.go_on();
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReplayerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// Returns whether the replay goes on.
-    fn hear(&mut self, event: &TraceEvent) -> bool {
-        if self.divergence.is_some() {
-            return false;
+impl ReplayerState {
+    fn tell(&mut self, told: ReplayMessage) {
+        if let Some(sink) = &mut self.sink {
+            sink(told);
         }
-        if let Err(divergence) = self.replay.observe(event) {
-            self.divergence = Some(divergence);
-            // Whoever waits is told that nothing more comes.
-            self.waiting.clear();
-            return false;
-        }
-        true
     }
 
-    fn act(&mut self, goes_on: bool) {
-        if !goes_on {
-            return;
+    fn end(&mut self, end: ReplayEnd) {
+        self.tell(ReplayMessage::End(end));
+        self.sink = None;
+        self.start = None;
+        self.names.clear();
+        self.handles.clear();
+        self.waiting.clear();
+    }
+
+    /// Returns whether the replay goes on.
+    fn observe(&mut self, event: &TraceEvent, trap: Option<TrapReport>) -> bool {
+        if self.sink.is_none() {
+            return false;
         }
+        match self.replay.observe(event) {
+            Ok(()) => {
+                self.tell(ReplayMessage::Event { event: event.clone(), trap });
+                true
+            }
+            Err(divergence) => {
+                self.end(ReplayEnd::Diverged(divergence));
+                false
+            }
+        }
+    }
+
+    /// Does what the recording has next, until a module has to take a step.
+    fn go_on(&mut self) {
         while let Some(action) = self.replay.next_action() {
             match action {
+                ReplayAction::Repeat(event) => self.tell(ReplayMessage::Event { event, trap: None }),
+                ReplayAction::Start { run, export, args } => {
+                    if let Err(problem) = self.start_run(&run, export, args) {
+                        let divergence = self.replay.differs(format!("{run} cannot be started: {problem}"));
+                        return self.end(ReplayEnd::Diverged(divergence));
+                    }
+                }
                 ReplayAction::Answer { run, reply } => {
                     if let Some(waiting) = self.waiting.remove(&run) {
-                        // A run that has ended meanwhile needs no answer.
+                        // The run waits for it: nothing but this replay ends runs.
                         let _ = waiting.send(reply);
                     }
                 }
-                ReplayAction::Cancel { run, reason } => {
-                    self.waiting.remove(&run);
-                    (self.cancel)(&run, reason);
+                ReplayAction::End { run, outcome } => {
+                    self.cancel(&run);
+                    self.tell(ReplayMessage::Event { event: outcome, trap: None });
                 }
             }
         }
-        if self.replay.is_done() {
-            self.waiting.clear();
+        if let Some(end) = self.replay.end() {
+            self.end(end);
         }
+    }
+
+    fn start_run(&mut self, run: &str, export: String, args: Vec<Value>) -> Result<(), StartError> {
+        let start = RunStart { limits: self.limits.clone(), ..RunStart::new(export, args) };
+        let Some(start_run) = &mut self.start else { return Ok(()) };
+        let handle = start_run(start)?;
+        self.names.insert(handle.id(), run.to_owned());
+        self.handles.insert(run.to_owned(), handle);
+        Ok(())
+    }
+
+    /// Cancels a run of the host, if there is one. The host obeys before it begins another step.
+    fn cancel(&mut self, run: &str) {
+        if let Some(handle) = self.handles.remove(run) {
+            self.names.remove(&handle.id());
+            handle.cancel(None);
+        }
+        // The answer to a run that was cancelled is dropped.
+        self.waiting.remove(run);
     }
 }
 
 impl Handler for Replayer {
     fn call(&self, call: Call) -> Handled {
-        let run = call.run().to_string();
-        let what = TraceKind::Call { op: call.op().label.to_string(), args: call.args().to_vec() };
-        let (reply, answered) = oneshot::channel();
         let mut state = self.lock();
+        let Some(run) = state.names.get(&call.run().into()).cloned() else {
+            return Handled::Now(Err(HandlerError::new("the replay has ended")));
+        };
         if let Some(text) = state.replay.unhandled(&run, &call.op().label) {
             return Handled::Now(Err(HandlerError::new(text)));
         }
-        if !state.hear(&TraceEvent { run: run.clone(), what }) {
-            return Handled::Now(Err(HandlerError::new("the replay has left the recording")));
+        let what = TraceKind::Call { op: call.op().label.to_string(), args: call.args().to_vec() };
+        let (reply, answered) = oneshot::channel();
+        state.waiting.insert(run.clone(), reply);
+        if state.observe(&TraceEvent { run, what }, None) {
+            state.go_on();
         }
-        state.waiting.insert(run, reply);
-        state.act(true);
         drop(state);
-        let hold = call.hold_clock();
         Handled::Later(Box::pin(async move {
-            let reply = answered.await.map_err(|_| HandlerError::new("the recording ends here"))?;
-            drop(hold);
+            let reply = answered.await.map_err(|_| HandlerError::new("the replay has ended"))?;
             continuation(reply)
         }))
     }
@@ -136,6 +236,9 @@ fn continuation(reply: RecordedReply) -> HandlerResult {
 
 impl std::fmt::Debug for Replayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Replayer").field("divergence", &self.lock().divergence).finish_non_exhaustive()
+        let state = self.lock();
+        let mut debug = f.debug_struct("Replayer");
+        debug.field("replay", &state.replay).field("limits", &state.limits);
+        debug.field("waiting", &state.waiting.len()).finish_non_exhaustive()
     }
 }

@@ -10,11 +10,15 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::tagged::{TaggedError, from_tagged};
+use crate::tagged::{NumberError, TaggedError, check_numbers, from_tagged};
 use crate::value::Value;
 
 /// Replies in one script: a larger one is refused.
 pub const SCRIPT_REPLIES_MAX: usize = 1 << 20;
+
+/// A key that is none of these is an error: a typing mistake would silently be left out.
+const REPLY_KEYS: [&str; 4] = ["do", "value", "after_ms", "error"];
+const FORMULA_KEYS: [&str; 4] = ["arg", "mul", "add", "plus_arg"];
 
 /// What a scripted handler does when it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub enum ScriptError {
     Shape(String),
     #[error("handler {handler}, reply {at}: {problem}")]
     Reply { handler: String, at: usize, problem: ReplyProblem },
+    #[error("the script: {0}")]
+    Number(#[from] NumberError),
     #[error("the script has more than {SCRIPT_REPLIES_MAX} replies")]
     TooLong,
 }
@@ -65,6 +71,13 @@ pub enum ReplyProblem {
     NoObject(String),
     #[error("\"do\" is {0}: it must be \"resume\", \"tail\", \"end\", \"throw\" or \"plain\"")]
     Action(String),
+    #[error("{key:?} is no key of a reply: it takes \"do\", \"value\", \"after_ms\" and \"error\"")]
+    UnknownKey { key: String },
+    #[error(
+        "{key:?} is no key of a formula: it takes \"arg\", \"mul\", \"add\" and \"plus_arg\" (a record with a field arg is \
+         {{\"map\":[[\"arg\",...],...]}})"
+    )]
+    UnknownFormulaKey { key: String },
     #[error("\"{field}\" is {found}: it must be {expected}")]
     Field { field: &'static str, found: String, expected: &'static str },
     #[error(transparent)]
@@ -133,6 +146,7 @@ impl Script {
     /// [`ScriptError`] says which reply is wrong and what would be right.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {
         let json: Json = serde_json::from_str(text).map_err(ScriptError::NotJson)?;
+        check_numbers(text)?;
         let handlers = json.get("handlers").and_then(Json::as_object);
         let handlers =
             handlers.ok_or_else(|| ScriptError::Shape("there is no object \"handlers\"".into()))?;
@@ -263,6 +277,9 @@ fn handler(name: &str, replies: &Json) -> Result<ScriptHandler, ScriptError> {
 
 fn reply(json: &Json) -> Result<ScriptReply, ReplyProblem> {
     let fields = json.as_object().ok_or_else(|| ReplyProblem::NoObject(json.to_string()))?;
+    if let Some(key) = fields.keys().find(|key| !REPLY_KEYS.contains(&key.as_str())) {
+        return Err(ReplyProblem::UnknownKey { key: key.clone() });
+    }
     let present = |name| fields.get(name).filter(|json| !json.is_null());
     let action = present("do").and_then(Json::as_str).and_then(ScriptAction::parse);
     let found = || fields.get("do").unwrap_or(&Json::Null).to_string();
@@ -295,6 +312,9 @@ fn reply(json: &Json) -> Result<ScriptReply, ReplyProblem> {
 }
 
 fn formula(fields: &Map<String, Json>) -> Result<Formula, ReplyProblem> {
+    if let Some(key) = fields.keys().find(|key| !FORMULA_KEYS.contains(&key.as_str())) {
+        return Err(ReplyProblem::UnknownFormulaKey { key: key.clone() });
+    }
     let index = |field| {
         let Some(json) = fields.get(field).filter(|json| !json.is_null()) else { return Ok(None) };
         let index = json.as_u64().and_then(|index| usize::try_from(index).ok());

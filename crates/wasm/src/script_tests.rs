@@ -89,6 +89,18 @@ fn bad_scripts_say_which_reply_is_wrong() {
         (r#"{"handlers":{"E::o":[{"do":"tail","value":{"i64":"x"}}]}}"#, vec!["64 bits"]),
         (r#"{"handlers":{"E::o":[{"do":"tail","value":{"arg":"x"}}]}}"#, vec!["arg", "counted from 0"]),
         (r#"{"handlers":{"E::o":[{"do":"tail","value":{"arg":0,"mul":"x"}}]}}"#, vec!["mul", "a number"]),
+        (
+            r#"{"handlers":{"E::o":[{"do":"resume","vlaue":7}]}}"#,
+            vec!["E::o, reply 0", "\"vlaue\"", "\"value\"", "\"after_ms\""],
+        ),
+        (
+            r#"{"handlers":{"E::o":[{"do":"tail","value":{"arg":0,"foo":1}}]}}"#,
+            vec!["\"foo\"", "\"plus_arg\""],
+        ),
+        (
+            r#"{"handlers":{"E::o":[{"do":"tail","value":18446744073709551616}]}}"#,
+            vec!["18446744073709551616", "f64"],
+        ),
     ] {
         let error = Script::parse(script).unwrap_err().to_string();
         for part in parts {

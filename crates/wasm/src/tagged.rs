@@ -3,13 +3,18 @@
 //! Plain JSON means what it says: whole numbers are integers, other numbers `f64`, objects records. What plain JSON cannot
 //! say is an object with one tag: `{"i64":"5"}`, `{"f64":2}` (or `"NaN"`, `"Infinity"`, `"-Infinity"`), `{"f32":0.5}`,
 //! `{"bytes":"00ff"}` in hexadecimal, and `{"map":[[key,value],...]}` for keys that are no strings and for records that
-//! would read as a tag.
+//! would read as a tag. Values nested deeper than [`LEVELS_MAX`] are written as `{"msgpack":"91c0"}`, the bytes of
+//! their MsgPack: a tag takes several levels of JSON for one of a value, and readers of JSON stop at 128.
 
 use serde_json::{Value as Json, json};
 
+use crate::codec::msgpack;
 use crate::value::Value;
 
-const TAGS: [&str; 5] = ["i64", "f64", "f32", "bytes", "map"];
+const TAGS: [&str; 6] = ["i64", "f64", "f32", "bytes", "map", "msgpack"];
+
+/// Levels of a value that are written as JSON: at three levels of JSON each, 128 are not reached.
+const LEVELS_MAX: usize = 32;
 
 /// JSON that is no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,15 +25,87 @@ pub struct TaggedError {
     pub expected: &'static str,
 }
 
+/// A whole number that no value can hold. JSON readers would make a float of it, which is another number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{number} is beyond 64 bits: whole numbers go from -9223372036854775808 to 18446744073709551615; a float of about \
+     this size is {{\"f64\":{number}}}"
+)]
+pub struct NumberError {
+    pub number: String,
+}
+
+/// Checks that the whole numbers of a JSON text fit 64 bits, except where a tag says that a float is meant.
+///
+/// # Errors
+///
+/// [`NumberError`] names the first number that does not fit.
+pub fn check_numbers(text: &str) -> Result<(), NumberError> {
+    let bytes = text.as_bytes();
+    let (mut at, mut name) = (0, "");
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let len = string_len(&bytes[at..]);
+                name = &text[at..at + len];
+                at += len;
+            }
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+                let len = bytes[at..].iter().take_while(is_part).count();
+                let number = &text[at..at + len];
+                let fits = number.contains(['.', 'e', 'E'])
+                    || number.parse::<i64>().is_ok()
+                    || number.parse::<u64>().is_ok();
+                if !fits && name != "\"f64\"" && name != "\"f32\"" {
+                    return Err(NumberError { number: number.to_owned() });
+                }
+                at += len;
+                name = "";
+            }
+            b':' | b' ' | b'\t' | b'\n' | b'\r' => at += 1,
+            _ => {
+                at += 1;
+                name = "";
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the JSON string at the start of a text, with both quotes.
+fn string_len(bytes: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
 /// Writes a value so that [`from_tagged`] reads back the same one.
 pub fn to_tagged(value: &Value) -> Json {
+    tagged_at(value, 0)
+}
+
+fn tagged_at(value: &Value, level: usize) -> Json {
+    if level == LEVELS_MAX
+        && let Value::Array(_) | Value::Map(_) = value
+        && let Some(tagged) = as_msgpack(value)
+    {
+        return tagged;
+    }
+    let to_tagged = |value: &Value| tagged_at(value, level + 1);
     match value {
         Value::F32(number) => json!({ "f32": float(f64::from(*number)) }),
         // A fraction reads back as it is.
         Value::F64(number) if number.is_finite() && number.fract() != 0.0 => json!(number),
         Value::F64(number) => json!({ "f64": float(*number) }),
         Value::Bin(bytes) => json!({ "bytes": hex(bytes) }),
-        Value::Array(items) => Json::Array(items.iter().map(to_tagged).collect()),
+        Value::Array(items) => Json::Array(items.iter().map(&to_tagged).collect()),
         Value::Map(entries) if is_plain_record(entries) => {
             let field = |(key, value): &(Value, Value)| {
                 (key.as_str().unwrap_or_default().to_owned(), to_tagged(value))
@@ -41,6 +118,13 @@ pub fn to_tagged(value: &Value) -> Json {
         }
         value => value.to_json(),
     }
+}
+
+/// `None` for values deeper than MsgPack allows, which no module can send or receive.
+fn as_msgpack(value: &Value) -> Option<Json> {
+    let mut bytes = Vec::new();
+    msgpack::write(&mut bytes, value).ok()?;
+    Some(json!({ "msgpack": hex(&bytes) }))
 }
 
 /// Whether an object can say the same: names that are strings, none twice and in an order that JSON keeps, no tag.
@@ -89,6 +173,11 @@ fn from_tag(tag: &'static str, json: &Json) -> Result<Value, TaggedError> {
         "bytes" => {
             let bytes = json.as_str().and_then(from_hex);
             bytes.map(Value::Bin).ok_or_else(|| bad("two hexadecimal digits for each byte"))
+        }
+        "msgpack" => {
+            let bytes = json.as_str().and_then(from_hex);
+            let value = bytes.and_then(|bytes| msgpack::read(&bytes).ok());
+            value.ok_or_else(|| bad("the bytes of one MsgPack value, two hexadecimal digits each"))
         }
         _ => {
             let expected = "a list of pairs [key,value]";
@@ -155,12 +244,48 @@ mod tests {
             Value::record([("a", 1.into()), ("b", Value::F64(3.0))]),
             Value::record([("b", 1.into()), ("a", 2.into())]),
             Value::record([("i64", "not a number".into())]),
+            Value::record([("msgpack", "c0".into())]),
             record(vec![(Value::Int(1), Value::Nil)]),
             record(Vec::new()),
         ] {
             let text = to_tagged(&value).to_string();
             let read = serde_json::from_str(&text).unwrap();
             assert_eq!(from_tagged(&read).unwrap(), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_as_deep_as_modules_send_it_reads_back_from_its_text() {
+        let deep =
+            |wrap: fn(Value) -> Value| (0..msgpack::DEPTH_MAX).fold(Value::Int(5), |inner, _| wrap(inner));
+        for value in [
+            deep(|inner| Value::Array(vec![inner])),
+            deep(|inner| Value::record([("b", inner), ("a", Value::Nil)])),
+            deep(|inner| Value::Map(vec![(Value::Int(1), inner)])),
+        ] {
+            let text = to_tagged(&value).to_string();
+            assert_eq!(from_tagged(&serde_json::from_str(&text).unwrap()).unwrap(), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_beyond_64_bits_are_refused_unless_a_float_is_meant() {
+        for text in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1e30",
+            "18446744073709551616.0",
+            "{\"f64\" : 18446744073709551616}",
+            "[\"18446744073709551616\",\"\\\"18446744073709551616\"]",
+        ] {
+            assert_eq!(check_numbers(text), Ok(()), "{text}");
+        }
+        for (text, number) in [
+            ("18446744073709551616", "18446744073709551616"),
+            ("{\"f64\":[1,-9223372036854775809]}", "-9223372036854775809"),
+            ("{\"value\":99999999999999999999}", "99999999999999999999"),
+        ] {
+            assert_eq!(check_numbers(text), Err(NumberError { number: number.into() }), "{text}");
         }
     }
 
@@ -181,6 +306,7 @@ mod tests {
             (json!({ "bytes": "0" }), "hexadecimal"),
             (json!({ "bytes": "+1" }), "hexadecimal"),
             (json!({ "map": [[1]] }), "pairs"),
+            (json!({ "msgpack": "91" }), "MsgPack"),
         ] {
             let error = from_tagged(&json).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

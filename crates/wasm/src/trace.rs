@@ -1,7 +1,9 @@
 //! What happened in the runs of a host, in order: for people (`millrace run --trace`), for recordings and for tests.
 
+use millrace_runs::RunError;
 use serde_json::{Value as Json, json};
 
+use crate::fault::GuestFault;
 use crate::handler::{Continuation, HandlerResult};
 use crate::host::observe::RunEvent;
 use crate::host::outcome::EffectOutcome;
@@ -28,9 +30,10 @@ pub enum TraceKind {
     Reply { op: String, action: ScriptAction, value: Value, error: Option<String> },
     /// The run was to be cancelled; one that had ended already is not. The reason is in the outcome.
     Cancel { accepted: bool },
-    /// How the run ended. Exactly one of them has a value: `value` the result, `failed` the text of its error,
-    /// `cancelled` its reason, if there is one.
-    Outcome { kind: String, value: Value },
+    /// How the run ended: `kind` is `value`, `failed` or `cancelled`, and `value` the result, the text of the error or the
+    /// reason. `timed` marks a run that the clock ended, by its deadline or by the time of a step: the same program
+    /// would end elsewhere on another day.
+    Outcome { kind: String, value: Value, timed: bool },
 }
 
 impl From<RunEvent<'_>> for TraceEvent {
@@ -71,11 +74,34 @@ impl TraceKind {
             EffectOutcome::Failed(failure) => failure.to_string().into(),
             EffectOutcome::Cancelled { reason } => reason.clone().unwrap_or_default(),
         };
-        TraceKind::Outcome { kind: outcome.kind().to_owned(), value }
+        let timed = match outcome {
+            EffectOutcome::Failed(failure) => matches!(
+                &*failure.cause,
+                RunError::TimedOut { .. } | RunError::Guest(GuestFault::StepTooLong { .. })
+            ),
+            EffectOutcome::Value(_) | EffectOutcome::Cancelled { .. } => false,
+        };
+        TraceKind::Outcome { kind: outcome.kind().to_owned(), value, timed }
     }
 }
 
 impl TraceEvent {
+    /// Bytes of memory that the event takes, about: for queues that are bounded by bytes.
+    pub fn size_bytes(&self) -> usize {
+        let list = |values: &[Value]| values.iter().map(Value::size_bytes).sum::<usize>();
+        let content = match &self.what {
+            TraceKind::Start { export, args } => export.len() + list(args),
+            TraceKind::Call { op, args } => op.len() + list(args),
+            TraceKind::Woke { op } => op.len(),
+            TraceKind::Reply { op, value, error, .. } => {
+                op.len() + value.size_bytes() + error.as_ref().map_or(0, String::len)
+            }
+            TraceKind::Cancel { .. } => 0,
+            TraceKind::Outcome { kind, value, .. } => kind.len() + value.size_bytes(),
+        };
+        size_of::<TraceEvent>() + self.run.len() + content
+    }
+
     /// The event as `--trace` prints it; `None` for what is not part of a trace.
     pub fn trace_line(&self) -> Option<Json> {
         Some(match &self.what {
@@ -114,7 +140,7 @@ mod tests {
         assert_eq!(line(reply).as_deref(), Some(r#"["reply","Ask::number","resume",40]"#));
         let cancel = TraceKind::Cancel { accepted: true };
         assert_eq!(line(cancel).as_deref(), Some(r#"["cancel","run_1",true]"#));
-        let outcome = TraceKind::Outcome { kind: "value".into(), value: 42.into() };
+        let outcome = TraceKind::Outcome { kind: "value".into(), value: 42.into(), timed: false };
         assert_eq!(line(outcome).as_deref(), Some(r#"["outcome","run_1","value"]"#));
         assert_eq!(line(TraceKind::Start { export: "main".into(), args: vec![] }), None);
     }

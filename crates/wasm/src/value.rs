@@ -88,6 +88,20 @@ impl Value {
         *self == Value::Nil
     }
 
+    /// Bytes of memory that the value takes, about.
+    pub fn size_bytes(&self) -> usize {
+        let content = match self {
+            Value::Str(text) => text.len(),
+            Value::Bin(bytes) => bytes.len(),
+            Value::Array(items) => items.iter().map(Value::size_bytes).sum(),
+            Value::Map(entries) => {
+                entries.iter().map(|(key, value)| key.size_bytes() + value.size_bytes()).sum()
+            }
+            Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::F32(_) | Value::F64(_) => 0,
+        };
+        size_of::<Value>() + content
+    }
+
     /// The name of the value's type, for messages about values of the wrong type.
     pub fn type_name(&self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 mod body;
 mod exchange;
 mod messages;
+mod request_body;
 mod runtime;
 mod serve;
 
@@ -67,7 +68,7 @@ impl HttpHandle {
         let limits = all_limits.http();
         HttpHandle {
             tcp_limits: all_limits.clone(),
-            exchange: Arc::new(Exchange::new(limits, signals.new_source())),
+            exchange: Arc::new(Exchange::new(limits, signals)),
             runtime: Arc::clone(runtime),
             signals: Arc::clone(signals),
             allowed,
@@ -154,8 +155,8 @@ impl OpenHandle for HttpHandle {
         HandleFlags::READ_WRITE
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
-        self.exchange.read(to)
+    fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode> {
+        self.exchange.read(to, handles)
     }
 
     /// Exactly one frame per write. Replies are read before events, so a write is taken while events are unread; -6 if

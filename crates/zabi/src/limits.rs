@@ -60,12 +60,13 @@ pub struct Limits {
     pub http_connections_max: usize,
     /// Requests that wait for the guest's response: the host responds with 503.
     pub http_requests_max: usize,
-    /// Bytes of the body of a request: the host responds with 413. Bytes of the body of RESPOND_INLINE: `zi_write`
-    /// returns -2. Times the connections, this bounds the memory that bodies take.
+    /// Bytes of the body of a request that is sent inline: a longer one is a stream. Bytes of the body of
+    /// RESPOND_INLINE: `zi_write` returns -2. Times the connections, this bounds the memory that bodies take.
     pub http_body_bytes_max: usize,
     /// Bytes of requests that the guest has not read: the host responds with 503.
     pub http_output_bytes_max: usize,
-    /// Writes to the body of a response that wait for the client, each of at most 64 KiB: `zi_write` returns -6.
+    /// Parts of a body that is a stream, each of at most 64 KiB or so, that wait for the client or the guest: `zi_write`
+    /// returns -6; the client is not read from.
     pub http_body_chunks_max: usize,
 }
 

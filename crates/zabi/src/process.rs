@@ -55,6 +55,18 @@ impl ProcessOptions {
 /// guest gave them and return the number that the guest gets. None of them panics, whatever it is given.
 ///
 /// A process that is dropped releases everything that it held: handles, sockets, files, threads.
+///
+/// ```
+/// use millrace_zabi::{Grants, GuestMemory, Process, ProcessOptions, VecMemory};
+///
+/// let mut process = Process::new(ProcessOptions::new("hello", Grants::none().sys_loop()));
+/// let mut memory = VecMemory::new(65_536);
+/// memory.bytes_mut(8, 5)?.copy_from_slice(b"hello");
+/// assert_eq!(process.zi_write(&mut memory, 1, 8, 5), 5);
+/// assert_eq!(process.zi_cap_count(), 1);
+/// assert_eq!(process.zi_write(&mut memory, 1, 65_532, 5), -2, "the range leaves the memory");
+/// # Ok::<(), millrace_zabi::OutOfBounds>(())
+/// ```
 #[derive(Debug)]
 pub struct Process {
     name: String,

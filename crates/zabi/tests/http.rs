@@ -29,6 +29,7 @@ struct Incoming {
     authority: String,
     headers: Vec<(String, String)>,
     body: Option<Vec<u8>>,
+    stream: Option<i32>,
 }
 
 fn listen_payload(host: &str, port: u32) -> Vec<u8> {
@@ -100,13 +101,14 @@ impl Server {
         assert!(fields.u32().unwrap() > 0, "the port of the client");
         let count = fields.u32().unwrap();
         let headers = (0..count).map(|_| (text(&mut fields), text(&mut fields))).collect();
-        let body = match fields.u32().unwrap() {
-            0 => None,
-            1 => Some(fields.prefixed().unwrap().to_vec()),
+        let (body, stream) = match fields.u32().unwrap() {
+            0 => (None, None),
+            1 => (Some(fields.prefixed().unwrap().to_vec()), None),
+            2 => (None, Some(fields.u32().unwrap() as i32)),
             kind => panic!("{kind}"),
         };
         fields.finish().unwrap();
-        Incoming { rid: frame.header.rid, listener, method, path, authority, headers, body }
+        Incoming { rid: frame.header.rid, listener, method, path, authority, headers, body, stream }
     }
 
     fn send(&mut self, op: u16, rid: u32, payload: &[u8]) -> Reply {
@@ -193,6 +195,67 @@ fn a_body_may_be_a_stream() {
 }
 
 #[test]
+fn a_long_body_of_a_request_is_a_stream() {
+    let mut options = ProcessOptions::new("test", everything_here());
+    options.limits.http_body_bytes_max = 1000;
+    let mut server = Server::with(options);
+    let body: String = (0..500_000).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
+    let announced = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let in_chunks: String =
+        body.as_bytes().chunks(700).fold(
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+            |all, part| format!("{all}{:x}\r\n{}\r\n", part.len(), std::str::from_utf8(part).unwrap()),
+        ) + "0\r\n\r\n";
+    for request in [announced, in_chunks] {
+        let client = client(server.port, request);
+        let incoming = server.next();
+        let stream = incoming.stream.unwrap();
+        assert_eq!(server.guest.process.zi_handle_hflags(stream), 5);
+        assert!(server.guest.watch(server.sys_loop, stream, READABLE, 9).is_ok);
+        let mut read = Vec::new();
+        loop {
+            match server.guest.read_max(stream, 10_000) {
+                Ok(bytes) if bytes.is_empty() => break,
+                Ok(bytes) => read.extend(bytes),
+                Err(code) => {
+                    assert_eq!((code, server.guest.ready(server.sys_loop, FOREVER)), (-6, vec![(9, 1)]));
+                }
+            }
+        }
+        assert!(read == body.as_bytes(), "{} bytes", read.len());
+        assert_eq!(server.guest.write(stream, b"x"), -7);
+        assert_eq!(server.guest.process.zi_end(stream), 0);
+        assert!(server.guest.request(server.sys_loop, 2, &9u64.to_le_bytes()).is_ok);
+        assert!(server.respond(incoming.rid, 200, &[], b"read").is_ok);
+        assert!(client.join().unwrap().ends_with("read"));
+    }
+    let short = client(server.port, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+    let incoming = server.next();
+    assert_eq!(incoming.body.as_deref(), Some(&b"abc"[..]));
+    assert!(server.respond(incoming.rid, 200, &[], b"").is_ok);
+    short.join().unwrap();
+}
+
+#[test]
+fn a_client_that_breaks_its_body_off_is_an_error_of_the_stream() {
+    let mut server = Server::new();
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\nabc").unwrap();
+    let body = server.next().stream.unwrap();
+    assert!(server.guest.watch(server.sys_loop, body, READABLE, 9).is_ok);
+    drop(stream);
+    let mut read = Vec::new();
+    let code = loop {
+        match server.guest.read(body) {
+            Ok(bytes) => read.extend(bytes),
+            Err(-6) => assert_eq!(server.guest.ready(server.sys_loop, FOREVER), [(9, READABLE)]),
+            Err(code) => break code,
+        }
+    };
+    assert_eq!((code, read.as_slice()), (-9, &b"abc"[..]));
+}
+
+#[test]
 fn a_client_that_leaves_is_noticed() {
     let mut server = Server::new();
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
@@ -211,12 +274,10 @@ fn a_client_that_leaves_is_noticed() {
 }
 
 #[test]
-fn bodies_and_requests_are_bounded() {
+fn requests_are_bounded() {
     let mut options = ProcessOptions::new("test", everything_here());
-    (options.limits.http_body_bytes_max, options.limits.http_requests_max) = (1000, 1);
+    options.limits.http_requests_max = 1;
     let mut server = Server::with(options);
-    let large = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n{}", "x".repeat(1001));
-    assert!(client(server.port, large).join().unwrap().starts_with("HTTP/1.1 413 "));
     let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(9000));
     assert!(client(server.port, long).join().unwrap().starts_with("HTTP/1.1 414 "));
     let first = client(server.port, "GET /1 HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -1,4 +1,4 @@
-//! `millrace bench bus|store|handlers|router|runs|growth`: measured paths beside a probe of the same run.
+//! `millrace bench bus|store|handlers|router|runs|loop|growth`: measured paths beside a probe of the same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_bench::{
-    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, ROUTER_SCENARIOS,
-    RUNS_SCENARIOS, Report, STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers, bench_handlers_worker,
-    bench_router, bench_runs, bench_store,
+    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, LOOP_SCENARIOS,
+    ROUTER_SCENARIOS, RUNS_SCENARIOS, Report, STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers,
+    bench_handlers_worker, bench_loop, bench_router, bench_runs, bench_store,
 };
 
 use crate::commands::connect::interrupted;
@@ -68,6 +68,13 @@ pub(super) fn command() -> Command {
             with_scenarios(
                 Command::new("runs").about("Run scripted guests and wasm programs on the scheduler of effect runs"),
                 RUNS_SCENARIOS,
+            )
+            .args(runs_args()),
+        )
+        .subcommand(
+            with_scenarios(
+                Command::new("loop").about("Poll, arm and wait in `sys/loop` as a zABI guest does, beside a bare epoll"),
+                LOOP_SCENARIOS,
             )
             .args(runs_args()),
         )
@@ -163,6 +170,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("handlers", matches)) => measure(matches, bench_handlers),
         Some(("router", matches)) => measure(matches, bench_router),
         Some(("runs", matches)) => measure(matches, bench_runs),
+        Some(("loop", matches)) => measure(matches, bench_loop),
         Some(("handlers-worker", matches)) => {
             let store = matches.get_one::<PathBuf>("store").cloned().unwrap_or_default();
             bench_handlers_worker(&store, payload_bytes(matches))

@@ -4,7 +4,7 @@ use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
 use millrace_runs::RunsLimits;
 use millrace_server::{ServerSettings, SqliteOptions};
-use millrace_wasm::{InstanceLimits, RunLimits};
+use millrace_wasm::{HostOptions, InstanceLimits, RunLimits};
 
 /// Its default is the default of every setting.
 #[derive(Clone, Debug)]
@@ -36,6 +36,7 @@ pub(crate) struct Config {
 pub(crate) struct RunSettings {
     pub(crate) clock: String,
     pub(crate) budget: u64,
+    pub(crate) tick_ms_max: u64,
     /// 0 = the default of the module's generation.
     pub(crate) buffer: u64,
     pub(crate) allow: Vec<String>,
@@ -54,6 +55,7 @@ impl Default for RunSettings {
         RunSettings {
             clock: "real".into(),
             budget: RunsLimits::default().max_internal_steps_per_tick as u64,
+            tick_ms_max: HostOptions::default().tick_ms_max,
             buffer: 0,
             allow: Vec::new(),
             seed: String::new(),

@@ -44,6 +44,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Steps of all runs together before the scheduler looks at timers and completions again"
     ),
     number!(
+        "tick-ms-max",
+        tick_ms_max,
+        1,
+        LARGEST,
+        "Time after which the scheduler looks at timers and completions again, whatever is left of the budget"
+    ),
+    number!(
         "buffer",
         buffer,
         0,
@@ -98,7 +105,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         memory_bytes_max,
         65536,
         1 << 32,
-        "Bytes of memory of the module, and the same for its objects: growing beyond fails inside the module"
+        "Bytes of all memories, tables and objects of the module together: growing beyond fails inside the module"
     ),
     number!(
         "wall-ms-max",

@@ -34,6 +34,21 @@ fn what_is_no_module_says_why() {
 fn an_export_that_is_missing_is_named_with_those_there_are() {
     let stage = Stage::with_module(SUM_A);
     stage.run(&["--export", "start"]).refused(1, &["Missing export start_effectful", "main"]);
+    // Exports of the protocol begin no run.
+    for export in ["resume", "resume_effectful", "effect_status", "init_effects"] {
+        stage.run(&["--export", export]).refused(1, &["Missing export", export, "the module has main"]);
+    }
+}
+
+/// The limits of a step hold for code that runs before the first step, too.
+#[test]
+fn a_start_function_that_does_not_end_is_stopped_by_the_limits_of_a_step() {
+    let end = SUM_A.rfind(')').unwrap();
+    let endless = format!("{} (func $spin (loop $again (br $again))) (start $spin))", &SUM_A[..end]);
+    let stage = Stage::with_module(&endless);
+    stage.run(&["--fuel", "1000"]).refused(1, &["did not start", "1000 units of fuel"]);
+    let long = ["--fuel", "9000000000000000000", "--step-ms-max", "20"];
+    stage.run(&long).refused(1, &["did not start", "20 ms"]);
 }
 
 #[test]

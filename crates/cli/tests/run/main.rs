@@ -7,6 +7,7 @@ mod broken;
 mod bus_and_store;
 mod capabilities;
 mod determinism;
+mod endings;
 mod fairness;
 mod in_handler;
 mod program;

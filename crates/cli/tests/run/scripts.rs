@@ -163,6 +163,7 @@ fn arguments_reach_typed_exports_and_are_refused_by_generation_a() {
         .run_script(DOUBLE_AND_TEN, &["--arg", "1"])
         .refused(1, &["effectful exports do not accept arguments"]);
     sum().run(&["--arg", "{"]).refused(2, &["--arg", "not valid JSON"]);
+    sum().run(&["--arg", "18446744073709551616"]).refused(2, &["--arg", "beyond 64 bits"]);
 }
 
 #[test]
@@ -187,6 +188,18 @@ fn bad_scripts_are_wrong_usage() {
         ],
     );
     stage.run(&["--script", "no.json"]).refused(2, &["cannot read", "no.json"]);
+    let reply = |reply: &str| stage.run_script(&format!(r#"{{"handlers":{{"Hand::bump":[{reply}]}}}}"#), &[]);
+    reply(r#"{"do":"resume","vlaue":7}"#).refused(2, &["Hand::bump, reply 0", "\"vlaue\"", "\"value\""]);
+    reply(r#"{"do":"resume","value":{"arg":0,"foo":1}}"#).refused(2, &["\"foo\"", "\"plus_arg\""]);
+    reply(r#"{"do":"resume","value":18446744073709551616}"#).refused(2, &["18446744073709551616", "f64"]);
+}
+
+#[test]
+fn a_result_keeps_entries_whose_keys_have_the_same_text() {
+    for map in [json!({ "map": [[1, 2], ["1", 3]] }), json!({ "map": [["a", 2], ["a", 3]] })] {
+        let script = json!({ "handlers": { "Hand::bump": [{ "do": "end", "value": map }] } });
+        assert_eq!(sum().run_script(&script.to_string(), &[]).value(), map);
+    }
 }
 
 #[test]

@@ -127,6 +127,8 @@ impl Instance {
         let Module { info, code } = &self.0.module;
         let (export, function) = export_names(&start.export);
         let entry = match (code.get_export(&function), code.get_export(export)) {
+            // Such as `resume`, whose function continues runs and begins none.
+            (Some(_), _) if is_protocol_export(&function) => return Err(self.missing(function)),
             (Some(_), _) => {
                 let mut payload = Vec::new();
                 info.codec.seam().entry(export, start.args, &mut payload)?;

@@ -1,12 +1,13 @@
 //! Values as JSON: for the command line, traces and scripts.
 
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Map, Number, Value as Json, json};
 
 use super::Value;
 
 impl Value {
     /// Returns the value as JSON. Bytes become an array of numbers. Floats that JSON cannot write become the strings
-    /// `NaN`, `Infinity` and `-Infinity`. Map keys that are not strings are written as their own JSON text.
+    /// `NaN`, `Infinity` and `-Infinity`. Map keys that are not strings are written as their own JSON text; a map in which
+    /// two keys would have the same text becomes `{"map":[[key,value],...]}`, so that no entry is lost.
     pub fn to_json(&self) -> Json {
         match self {
             Value::Nil => Json::Null,
@@ -18,7 +19,7 @@ impl Value {
             Value::Str(text) => Json::String(text.clone()),
             Value::Bin(bytes) => Json::from(bytes.as_slice()),
             Value::Array(items) => Json::Array(items.iter().map(Value::to_json).collect()),
-            Value::Map(entries) => Json::Object(entries.iter().map(entry).collect()),
+            Value::Map(entries) => map(entries),
         }
     }
 
@@ -35,12 +36,24 @@ impl Value {
     }
 }
 
-fn entry((key, value): &(Value, Value)) -> (String, Json) {
-    let key = match key {
-        Value::Str(text) => text.clone(),
-        other => other.to_json().to_string(),
-    };
-    (key, value.to_json())
+fn map(entries: &[(Value, Value)]) -> Json {
+    let mut fields = Map::new();
+    for (key, value) in entries {
+        let name = match key {
+            Value::Str(text) => text.clone(),
+            other => other.to_json().to_string(),
+        };
+        if fields.insert(name, value.to_json()).is_some() {
+            return pairs(entries);
+        }
+    }
+    Json::Object(fields)
+}
+
+fn pairs(entries: &[(Value, Value)]) -> Json {
+    let pairs: Vec<Json> =
+        entries.iter().map(|(key, value)| Json::from(vec![key.to_json(), value.to_json()])).collect();
+    json!({ "map": pairs })
 }
 
 fn float(value: f64) -> Json {
@@ -80,6 +93,14 @@ mod tests {
     fn json_and_back() {
         let json = serde_json::json!({"a": [1, -2, 2.5, null, true], "b": {"c": "d"}, "e": u64::MAX});
         assert_eq!(Value::from_json(&json).to_json(), json);
+    }
+
+    #[test]
+    fn a_map_whose_keys_have_the_same_text_keeps_every_entry() {
+        let map = |keys: [Value; 2]| Value::Map(keys.into_iter().zip([2.into(), 3.into()]).collect());
+        assert_eq!(map([1.into(), 2.into()]).to_json(), json!({ "1": 2, "2": 3 }));
+        assert_eq!(map([1.into(), "1".into()]).to_json(), json!({ "map": [[1, 2], ["1", 3]] }));
+        assert_eq!(map(["a".into(), "a".into()]).to_json(), json!({ "map": [["a", 2], ["a", 3]] }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where the guest's thread and the HTTP thread meet: requests that wait for their response, and frames that wait for the
 //! guest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -11,9 +11,11 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::HttpLimits;
 use super::body::ResponseBody;
-use super::messages::{HttpError, OP_EV_REQUEST, ResponseHead};
+use super::messages::{HttpError, OP_EV_REQUEST, ResponseHead, encode_stream_body};
+use super::request_body::RequestBodyHandle;
+use crate::handles::Handles;
 use crate::requests::{ANSWER_BYTES_MAX, error_payload};
-use crate::signals::ReadySignal;
+use crate::signals::{ReadySignal, Signals};
 
 /// Replies of the guest's requests have this room for themselves.
 const REPLY_BYTES_MAX: usize = 4096;
@@ -22,6 +24,7 @@ const REPLY_BYTES_MAX: usize = 4096;
 pub(super) struct Exchange {
     pub(super) limits: HttpLimits,
     pub(super) signal: ReadySignal,
+    signals: Arc<Signals>,
     /// Has a permit for each connection of all listeners.
     pub(super) connections: Arc<Semaphore>,
     state: Mutex<ExchangeState>,
@@ -32,8 +35,17 @@ struct ExchangeState {
     output: FrameQueue,
     /// Requests that the guest has not responded to, by the rid of their event.
     waiting: BTreeMap<u32, oneshot::Sender<GuestResponse>>,
+    /// Events whose body is a stream: the guest's thread opens a handle for it before the event can be read.
+    with_streams: VecDeque<StreamEvent>,
     last_rid: u32,
     is_closed: bool,
+}
+
+#[derive(Debug)]
+struct StreamEvent {
+    rid: u32,
+    payload: Vec<u8>,
+    body: RequestBodyHandle,
 }
 
 #[derive(Debug)]
@@ -64,31 +76,43 @@ impl GuestResponse {
 }
 
 impl Exchange {
-    pub(super) fn new(limits: HttpLimits, signal: ReadySignal) -> Exchange {
+    pub(super) fn new(limits: HttpLimits, signals: &Arc<Signals>) -> Exchange {
         let state = ExchangeState {
             output: FrameQueue::new(limits.output_bytes_max.saturating_add(REPLY_BYTES_MAX)),
             waiting: BTreeMap::new(),
+            with_streams: VecDeque::new(),
             last_rid: 0,
             is_closed: false,
         };
         let connections = Arc::new(Semaphore::new(limits.connections_max));
-        Exchange { limits, signal, connections, state: Mutex::new(state) }
+        let (signal, signals) = (signals.new_source(), Arc::clone(signals));
+        Exchange { limits, signal, signals, connections, state: Mutex::new(state) }
     }
 
-    /// Tells the guest of a request. Returns `None` if too many wait, or their events have no room.
-    pub(super) fn offer(self: &Arc<Exchange>, payload: &[u8]) -> Option<WaitingRequest> {
+    /// Tells the guest of a request whose event is `payload`, and `body` if that is a stream. Returns `None` if too many
+    /// wait, or their events have no room.
+    pub(super) fn offer(
+        self: &Arc<Exchange>,
+        payload: Vec<u8>,
+        body: Option<RequestBodyHandle>,
+    ) -> Option<WaitingRequest> {
         let (send, response) = oneshot::channel();
         let rid = {
             let mut state = self.state();
-            let needed = HEADER_BYTES + payload.len() + REPLY_BYTES_MAX;
-            if state.is_closed
-                || state.waiting.len() >= self.limits.requests_max
-                || state.output.room() < needed
-            {
+            let needed = HEADER_BYTES + payload.len() + REPLY_BYTES_MAX + state.stream_event_bytes();
+            // Events of clients that are gone may still be there.
+            let is_full = state.waiting.len().max(state.with_streams.len()) >= self.limits.requests_max;
+            if state.is_closed || is_full || state.output.room() < needed {
                 return None;
             }
             let rid = state.next_rid();
-            state.output.push(FrameClass::Event, Header::ok(OP_EV_REQUEST, rid), payload).ok()?;
+            match body {
+                Some(body) => state.with_streams.push_back(StreamEvent { rid, payload, body }),
+                None => {
+                    let header = Header::ok(OP_EV_REQUEST, rid);
+                    state.output.push(FrameClass::Event, header, &payload).ok()?;
+                }
+            }
             state.waiting.insert(rid, send);
             rid
         };
@@ -96,17 +120,25 @@ impl Exchange {
         Some(WaitingRequest { exchange: Arc::clone(self), rid, response })
     }
 
+    /// Returns a signal for the body of a request.
+    pub(super) fn new_source(&self) -> ReadySignal {
+        self.signals.new_source()
+    }
+
     pub(super) fn respond(&self, rid: u32, response: GuestResponse) -> Result<(), RespondError> {
         let waiting = self.state().waiting.remove(&rid).ok_or(RespondError::Unknown)?;
         waiting.send(response).map_err(|_| RespondError::Gone)
     }
 
-    pub(super) fn read(&self, to: &mut [u8]) -> Result<usize, ErrorCode> {
-        self.state().output.read(to).ok_or(ErrorCode::Again)
+    pub(super) fn read(&self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode> {
+        let mut state = self.state();
+        state.open_streams(handles);
+        state.output.read(to).ok_or(ErrorCode::Again)
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        !self.state().output.is_empty()
+        let state = self.state();
+        !state.output.is_empty() || !state.with_streams.is_empty()
     }
 
     pub(super) fn has_room_for_reply(&self) -> bool {
@@ -130,6 +162,7 @@ impl Exchange {
         let mut state = self.state();
         state.is_closed = true;
         state.waiting.clear();
+        state.with_streams.clear();
     }
 
     fn state(&self) -> MutexGuard<'_, ExchangeState> {
@@ -139,6 +172,25 @@ impl Exchange {
 }
 
 impl ExchangeState {
+    /// Opens handles for bodies that are streams and queues their events, as long as there is room for both.
+    fn open_streams(&mut self, handles: &mut Handles) {
+        while let Some(event) = self.with_streams.front() {
+            let needed = HEADER_BYTES + event.payload.len() + REPLY_BYTES_MAX;
+            if !handles.has_room() || self.output.room() < needed {
+                return;
+            }
+            let Some(StreamEvent { rid, mut payload, body }) = self.with_streams.pop_front() else { return };
+            let Ok(number) = handles.open(Box::new(body)) else { return };
+            encode_stream_body(&mut payload, number);
+            let queued = self.output.push(FrameClass::Event, Header::ok(OP_EV_REQUEST, rid), &payload);
+            debug_assert!(queued.is_ok(), "the room was checked before: {queued:?}");
+        }
+    }
+
+    fn stream_event_bytes(&self) -> usize {
+        self.with_streams.iter().map(|event| HEADER_BYTES + event.payload.len() + 8).sum()
+    }
+
     /// Numbers are used again after 2^32 requests, but not one that still waits.
     fn next_rid(&mut self) -> u32 {
         loop {

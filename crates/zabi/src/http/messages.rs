@@ -8,6 +8,7 @@ use hyper::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use hyper::http::request::Parts;
+use millrace_reactor::HandleNumber;
 use millrace_reactor::zcl1::{FieldError, FieldReader, FieldWriter};
 
 use super::mapped;
@@ -24,6 +25,7 @@ pub(super) const OP_EV_REQUEST: u16 = 100;
 
 const BODY_NONE: u32 = 0;
 const BODY_INLINE: u32 = 1;
+const BODY_STREAM: u32 = 2;
 const HEADERS_MAX: u32 = 128;
 
 /// An error reply; the text is its message.
@@ -126,12 +128,12 @@ impl ResponseHead {
     }
 }
 
-/// Returns the payload of EV_REQUEST, with the flags word that the reference sends and its text omits.
-pub(super) fn encode_request(listener: u32, peer: SocketAddr, parts: &Parts, body: &[u8]) -> Vec<u8> {
+/// Returns the payload of EV_REQUEST without the body, with the flags word that the reference sends and its text omits.
+pub(super) fn encode_request(listener: u32, peer: SocketAddr, parts: &Parts) -> Vec<u8> {
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let host = parts.headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
     let authority = parts.uri.authority().map_or(host, |authority| authority.as_str().as_bytes());
-    let mut payload = Vec::with_capacity(256 + body.len());
+    let mut payload = Vec::with_capacity(512);
     let mut fields = FieldWriter::new(&mut payload);
     fields.u32(listener).u32(0).prefixed(parts.method.as_str().as_bytes()).prefixed(path.as_bytes());
     fields.prefixed(b"http").prefixed(authority);
@@ -142,11 +144,21 @@ pub(super) fn encode_request(listener: u32, peer: SocketAddr, parts: &Parts, bod
         // Names are lower-case already.
         fields.prefixed(name.as_str().as_bytes()).prefixed(value.as_bytes());
     }
+    payload
+}
+
+/// Appends a body that is sent in the event itself.
+pub(super) fn encode_inline_body(payload: &mut Vec<u8>, body: &[u8]) {
+    let mut fields = FieldWriter::new(payload);
     match body {
         [] => fields.u32(BODY_NONE),
         body => fields.u32(BODY_INLINE).prefixed(body),
     };
-    payload
+}
+
+/// Appends the handle of a body that is a stream.
+pub(super) fn encode_stream_body(payload: &mut Vec<u8>, handle: HandleNumber) {
+    FieldWriter::new(payload).u32(BODY_STREAM).u32(handle.get());
 }
 
 fn no_flags(flags: u32) -> Result<(), HttpError> {

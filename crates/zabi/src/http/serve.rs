@@ -5,8 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,9 +15,10 @@ use tokio::time::{sleep, timeout};
 
 use super::body::ResponseBody;
 use super::exchange::{Exchange, GuestResponse};
-use super::messages::encode_request;
+use super::messages::{encode_inline_body, encode_request};
+use super::request_body::{RequestBody, read_body, request_stream};
 
-/// How long a client may take for the head of its request, and then for the body.
+/// How long a client may take for the head of its request, and then for a body that is sent inline.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 128;
@@ -106,21 +105,23 @@ async fn offer(
     if uri_bytes > URI_BYTES_MAX {
         return Err(StatusCode::URI_TOO_LONG);
     }
-    let body = read_body(body, exchange.limits.body_bytes_max).await?;
-    let payload = encode_request(listener, peer, &parts, &body);
-    let waiting = exchange.offer(&payload).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-    drop((payload, body));
-    waiting.response().await.ok_or(StatusCode::SERVICE_UNAVAILABLE)
-}
-
-async fn read_body(body: Incoming, bytes_max: usize) -> Result<Bytes, StatusCode> {
-    let read = timeout(BODY_TIME_MAX, Limited::new(body, bytes_max).collect()).await;
-    match read {
-        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(StatusCode::PAYLOAD_TOO_LARGE)
+    let read = timeout(BODY_TIME_MAX, read_body(body, exchange.limits.body_bytes_max)).await;
+    let body = read.map_err(|_| StatusCode::REQUEST_TIMEOUT)??;
+    let mut payload = encode_request(listener, peer, &parts);
+    let waiting = match body {
+        RequestBody::Whole(body) => {
+            encode_inline_body(&mut payload, &body);
+            exchange.offer(payload, None)
         }
-        Ok(Err(_)) => Err(StatusCode::BAD_REQUEST),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-    }
+        RequestBody::Long { first, rest } => {
+            let (sender, handle) = request_stream(exchange.limits.body_chunks_max, exchange.new_source());
+            let waiting = exchange.offer(payload, Some(handle));
+            if waiting.is_some() {
+                tokio::spawn(sender.forward(first, rest));
+            }
+            waiting
+        }
+    };
+    let waiting = waiting.ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+    waiting.response().await.ok_or(StatusCode::SERVICE_UNAVAILABLE)
 }

@@ -97,7 +97,10 @@ struct Stdout {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = io::stdout().write(bytes)?;
+        let mut out = io::stdout().lock();
+        let written = out.write(bytes)?;
+        // Nothing is left in the buffer of stdout: the end of the process would wait for somebody to read it.
+        out.flush()?;
         if let Some(last) = bytes[..written].last() {
             self.line_is_open.store(*last != b'\n', Ordering::SeqCst);
         }

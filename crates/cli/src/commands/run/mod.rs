@@ -1,28 +1,35 @@
 //! `millrace run`: runs exports of a WebAssembly module that asks for effects, answered by a script, by granted capabilities
 //! or by a recording. Results go to stdout, one JSON line per run; the trace goes to stderr.
 
+mod events;
 mod grants;
 mod guest_bus;
 mod plan;
+mod record_file;
 mod report;
+mod signals;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_wasm::capability::Grants;
-use millrace_wasm::replayed::{CancelRun, Replayer};
+use millrace_wasm::record::{Recorder, RecordingSettings};
+use millrace_wasm::replayed::{ReplayMessage, ReplaySink, Replayer};
 use millrace_wasm::trace::{TraceEvent, TraceKind};
 use millrace_wasm::{
-    Clock, EffectOutcome, Host, HostOptions, InstanceLimits, Observer, RunEvent, RunHandle, RunLimits,
-    RunStart, RunsLimits,
+    Clock, EffectOutcome, Host, HostOptions, Instance, Observer, RunEvent, RunStart, RunsLimits, Value,
 };
-use tokio::sync::mpsc;
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
 
-use crate::commands::connect::interrupted;
 use crate::commands::json_flag;
+use crate::commands::run::events::{EventSender, ReportMessage, event_queue};
 use crate::commands::run::grants::Granted;
 use crate::commands::run::plan::{Answers, Plan};
-use crate::commands::run::report::Report;
+use crate::commands::run::report::{Report, Results};
+use crate::commands::run::signals::Signals;
 use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Config, Scope, args, resolve};
@@ -60,11 +67,15 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print calls, replies and outcomes to stderr, in order"),
         )
-        .arg(file("record").help("Write everything that handlers are asked and answer to this file"))
+        .arg(file("record").help(
+            "Write everything that handlers are asked and answer to this file, which must be new, empty or a recording",
+        ))
         .arg(
             file("replay")
                 .conflicts_with_all(["export", "arg", "script", "record", "cancel-at"])
-                .help("Answer every effect from a recording, and report the first difference from it"),
+                .help(
+                    "Answer every effect from a recording, with its settings, and report the first difference from it",
+                ),
         )
         .arg(json_flag().help("Print JSON, which results always are"))
         .args(args(&[Scope::Run, Scope::Client, Scope::Store]))
@@ -73,18 +84,19 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let config = resolve(matches)?.config;
+    let effective = resolve(matches)?;
     // Programs may log by a grant, and then their lines are wanted.
-    log::start(&config, "warn,millrace::guest=info");
-    let plan = Plan::of(matches)?;
+    log::start(&effective.config, "warn,millrace::guest=info");
+    let plan = Plan::of(matches, &effective)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let mut signals = Signals::listen()?;
     let ended = runtime.block_on(async {
         tokio::select! {
-            ended = run_all(plan, &config) => ended,
-            () = interrupted() => Err(Failure::Interrupted(None)),
+            ended = run_all(plan, &effective.config) => ended,
+            () = signals.interrupted() => Err(Failure::Interrupted(None)),
         }
     });
     // A thread may still be waiting for a line of stdin that never comes.
@@ -92,118 +104,146 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ended
 }
 
+/// This function must not block its thread, which also waits for signals: other threads compile modules and write events.
 async fn run_all(plan: Plan, config: &Config) -> Result<(), Failure> {
     // A replay needs no grants: everything is answered from the file.
     let granted = match plan.answers {
         Answers::Replay(_) => Granted::default(),
-        Answers::Script(_) => Granted::by(config).await?,
+        Answers::Handlers { .. } => Granted::by(config).await?,
     };
-    let mut report = Report::new(&plan, granted.line_is_open.clone())?;
-    let (events, mut heard) = mpsc::unbounded_channel();
-    let runs: Handles = Arc::default();
-    let (script, recording) = match plan.answers {
-        Answers::Script(script) => (script, None),
-        Answers::Replay(recording) => (None, Some(recording)),
-    };
-    let replayer = recording.map(|recording| Replayer::new(recording, cancel_by(&runs)));
-    let observer = observer(events, replayer.clone(), granted.grants.clone());
-    let host =
-        Host::new(host_options(config, observer)).map_err(|error| Failure::Failed(error.to_string()))?;
-    let broken = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", plan.path.display()));
-    let module = host.load(&plan.module).map_err(|error| broken(&error))?;
-    let mut handlers = module.handlers();
-    if let Some(script) = script {
-        for name in script.register(&mut handlers) {
-            tracing::warn!("no operation of the module ends with {name}, which the script names");
-        }
-    }
-    granted.grants.offer_to(&mut handlers);
-    if let Some(replayer) = &replayer {
-        replayer.register(&mut handlers);
-    }
-    let instance =
-        host.instantiate(&module, handlers, &instance_limits(config)).map_err(|error| broken(&error))?;
-    let starts = plan.starts.iter().map(|(export, args)| {
-        let mut start = RunStart::new(export.clone(), args.clone());
-        start.limits = run_limits(config);
-        start.cancel_after_ms = plan.cancel_at_ms;
-        start
-    });
-    let count = plan.starts.len();
-    {
-        // Held until all are known: a replay may want to cancel the first before the last is there.
-        let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
-        *runs = instance.start_all(starts.collect()).map_err(|error| broken(&error))?;
-    }
-    report.hear_all(&mut heard, count).await?;
-    if let Some(divergence) = replayer.and_then(|replayer| replayer.divergence()) {
-        return Err(Failure::Failed(divergence.to_string()));
-    }
-    report.end()
-}
-
-/// What the host's thread tells the command, in order.
-struct Heard {
-    event: TraceEvent,
-    outcome: Option<EffectOutcome>,
-}
-
-type Handles = Arc<Mutex<Vec<RunHandle>>>;
-
-fn cancel_by(runs: &Handles) -> CancelRun {
-    let runs = runs.clone();
-    Arc::new(move |name, reason| {
-        let runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(run) = runs.iter().find(|run| run.id().to_string() == name) {
-            run.cancel(reason);
-        }
+    let started = tokio::task::spawn_blocking(move || start(plan, &granted)).await;
+    let running = started.map_err(|error| Failure::Failed(format!("cannot start: {error}")))??;
+    // The report sends its result before its thread ends.
+    running.ended.await.unwrap_or_else(|_| {
+        Err(Failure::Failed("the report has stopped: this is a defect, please report it".into()))
     })
 }
 
-fn observer(events: mpsc::UnboundedSender<Heard>, replayer: Option<Replayer>, grants: Grants) -> Observer {
+/// Runs that are under way.
+struct Running {
+    /// Dropping them would cancel the runs.
+    _host: Host,
+    _instance: Instance,
+    ended: oneshot::Receiver<Result<(), Failure>>,
+}
+
+fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
+    let Plan {
+        path,
+        module: bytes,
+        answers,
+        settings,
+        tick_ms_max,
+        script_path,
+        cancel_at_ms,
+        trace,
+        record,
+    } = plan;
+    let broken = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", path.display()));
+    let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (events, told) = event_queue();
+    let mut report = Report {
+        trace,
+        recorder: None,
+        line_is_open: granted.line_is_open.clone(),
+        runs_left: None,
+        results: Results::default(),
+    };
+    let host = |clock, observer| {
+        let limits = RunsLimits { max_internal_steps_per_tick: settings.budget, ..RunsLimits::default() };
+        let (seed, observer) = (settings.seed, Some(observer));
+        let options = HostOptions { clock, limits, tick_ms_max, seed, observer, ..HostOptions::default() };
+        Host::new(options).map_err(|error| Failure::Failed(error.to_string()))
+    };
+    match answers {
+        Answers::Handlers { script, starts } => {
+            report.runs_left = Some(starts.len());
+            let args = starts.iter().map(|(_, args)| args.clone()).collect();
+            let tells_all = trace || record.is_some();
+            let observer = observer(events, tells_all, args, granted.grants.clone());
+            let host = host(settings.clock, observer)?;
+            let module = host.load(&bytes).map_err(|error| broken(&error))?;
+            let mut handlers = module.handlers();
+            for name in script.into_iter().flat_map(|script| script.register(&mut handlers)) {
+                tracing::warn!("no operation of the module ends with {name}, which the script names");
+            }
+            granted.grants.offer_to(&mut handlers);
+            let instance = host.instantiate(&module, handlers, &settings.instance);
+            let instance = instance.map_err(|error| broken(&error))?;
+            // The module is known to be good by now: opening the file loses an older recording.
+            if let Some(record) = &record {
+                let inputs: Vec<&Path> =
+                    std::iter::once(path.as_path()).chain(script_path.as_deref()).collect();
+                report.recorder = Some(recorder(record, &inputs, &sha256, &settings)?);
+            }
+            let starts = starts.into_iter().map(|(export, args)| RunStart {
+                limits: settings.run.clone(),
+                cancel_after_ms: cancel_at_ms,
+                ..RunStart::new(export, args)
+            });
+            instance.start_all(starts.collect()).map_err(|error| broken(&error))?;
+            Ok(Running { _host: host, _instance: instance, ended: report.start(told)? })
+        }
+        Answers::Replay(recording) => {
+            if recording.module_sha256() != sha256 {
+                tracing::warn!("the recording is of another module: it may differ from this one's replay");
+            }
+            let replayer = Replayer::new(recording, replay_sink(events));
+            // Time is not replayed: nothing ever waits for this clock.
+            let host = host(Clock::Virtual { system_start_ms: 0 }, replayer.observer())?;
+            let module = host.load(&bytes).map_err(|error| broken(&error))?;
+            let mut handlers = module.handlers();
+            replayer.register(&mut handlers);
+            let instance = host.instantiate(&module, handlers, &settings.instance);
+            let instance = instance.map_err(|error| broken(&error))?;
+            let ended = report.start(told)?;
+            let runs = instance.clone();
+            replayer.start(&settings.run, Box::new(move |start| runs.start_run(start)));
+            Ok(Running { _host: host, _instance: instance, ended })
+        }
+    }
+}
+
+fn recorder(
+    path: &Path,
+    inputs: &[&Path],
+    sha256: &str,
+    settings: &RecordingSettings,
+) -> Result<Recorder<BufWriter<File>>, Failure> {
+    let file = BufWriter::new(record_file::create(path, inputs)?);
+    let recorder = Recorder::new(file, sha256, settings);
+    recorder.map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Sends the host's events to the report: all of them, or outcomes alone. `args` are the arguments of the runs in the order
+/// of their start, which the host's events do not have.
+fn observer(events: EventSender, tells_all: bool, args: Vec<Vec<Value>>, grants: Grants) -> Observer {
+    let mut args = args.into_iter();
     Box::new(move |event: RunEvent<'_>| {
-        let outcome = match event {
+        let trap = match event {
             RunEvent::Ended { run, outcome } => {
                 grants.release(run);
-                Some(outcome.clone())
+                match outcome {
+                    EffectOutcome::Failed(failure) => failure.trap().cloned(),
+                    EffectOutcome::Value(_) | EffectOutcome::Cancelled { .. } => None,
+                }
             }
-            _ => None,
+            _ if tells_all => None,
+            _ => return,
         };
-        let event = TraceEvent::from(event);
-        if let (Some(replayer), TraceKind::Outcome { kind, value }) = (&replayer, &event.what) {
-            replayer.outcome(&event.run, kind, value.clone());
+        let mut event = TraceEvent::from(event);
+        if let TraceKind::Start { args: told, .. } = &mut event.what {
+            *told = args.next().unwrap_or_default();
         }
-        // Nobody listens any more if the command was interrupted.
-        let _ = events.send(Heard { event, outcome });
+        events.send(ReportMessage::Event { event, trap });
     })
 }
 
-fn host_options(config: &Config, observer: Observer) -> HostOptions {
-    let budget = usize::try_from(config.run.budget).unwrap_or(usize::MAX);
-    HostOptions {
-        clock: match config.run.clock.as_str() {
-            "virtual" => Clock::Virtual { system_start_ms: 0 },
-            _ => Clock::Real,
-        },
-        limits: RunsLimits { max_internal_steps_per_tick: budget, ..RunsLimits::default() },
-        seed: config.run.seed.parse().ok(),
-        observer: Some(observer),
-        ..HostOptions::default()
-    }
-}
-
-fn instance_limits(config: &Config) -> InstanceLimits {
-    InstanceLimits {
-        buffer_bytes: u32::try_from(config.run.buffer).ok().filter(|bytes| *bytes > 0),
-        memory_bytes_max: usize::try_from(config.run.memory_bytes_max).unwrap_or(usize::MAX),
-        ..InstanceLimits::default()
-    }
-}
-
-fn run_limits(config: &Config) -> RunLimits {
-    RunLimits {
-        step_fuel_max: config.run.step_fuel_max,
-        step_wall_ms_max: config.run.step_ms_max,
-        wall_ms_max: Some(config.run.wall_ms_max).filter(|ms| *ms > 0),
-    }
+fn replay_sink(events: EventSender) -> ReplaySink {
+    Box::new(move |replayed| {
+        events.send(match replayed {
+            ReplayMessage::Event { event, trap } => ReportMessage::Event { event, trap },
+            ReplayMessage::End(end) => ReportMessage::ReplayEnded(end),
+        });
+    })
 }

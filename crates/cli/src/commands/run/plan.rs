@@ -1,17 +1,17 @@
-//! What the command line of `millrace run` asks for: files read, arguments parsed.
+//! What the command line of `millrace run` asks for: files read, arguments parsed, settings that belong to the runs.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use millrace_wasm::record::{RECORDING_BYTES_MAX, Recording};
+use millrace_wasm::record::{RECORDING_BYTES_MAX, Recording, RecordingSettings};
 use millrace_wasm::script::Script;
-use millrace_wasm::trace::TraceKind;
-use millrace_wasm::{MODULE_BYTES_MAX, Value, from_tagged};
+use millrace_wasm::{Clock, InstanceLimits, MODULE_BYTES_MAX, RunLimits, Value, check_numbers, from_tagged};
 
 use crate::commands::text;
 use crate::failure::Failure;
+use crate::settings::{Config, Effective, Source};
 
 /// A script of more bytes is refused.
 const SCRIPT_BYTES_MAX: usize = 64 << 20;
@@ -19,9 +19,11 @@ const SCRIPT_BYTES_MAX: usize = 64 << 20;
 pub(super) struct Plan {
     pub(super) path: PathBuf,
     pub(super) module: Vec<u8>,
-    /// Exports and their arguments, in the order of their start.
-    pub(super) starts: Vec<(String, Vec<Value>)>,
     pub(super) answers: Answers,
+    /// The settings of the command, or those of the recording that is replayed.
+    pub(super) settings: RecordingSettings,
+    pub(super) tick_ms_max: u64,
+    pub(super) script_path: Option<PathBuf>,
     pub(super) cancel_at_ms: Option<u64>,
     pub(super) trace: bool,
     pub(super) record: Option<PathBuf>,
@@ -29,35 +31,90 @@ pub(super) struct Plan {
 
 /// Where the answers come from.
 pub(super) enum Answers {
-    /// A script, if there is one, and what is granted.
-    Script(Option<Script>),
+    /// A script, if there is one, and what is granted. With the exports to start and their arguments, in order.
+    Handlers {
+        script: Option<Script>,
+        starts: Vec<(String, Vec<Value>)>,
+    },
     Replay(Recording),
 }
 
 impl Plan {
-    pub(super) fn of(matches: &ArgMatches) -> Result<Plan, Failure> {
+    pub(super) fn of(matches: &ArgMatches, effective: &Effective) -> Result<Plan, Failure> {
         let path = PathBuf::from(text(matches, "module").unwrap_or_default());
         let module = read(&path, MODULE_BYTES_MAX)?;
-        let (answers, starts) = match text(matches, "replay") {
+        let given = settings(&effective.config);
+        let script_path = text(matches, "script").map(PathBuf::from);
+        let (answers, settings) = match text(matches, "replay") {
             Some(file) => {
                 let recording = recording(Path::new(file))?;
-                let starts = starts_of(&recording);
-                if starts.is_empty() {
+                if recording.events().is_empty() {
                     return Err(Failure::Usage(format!("{file}: the recording starts no run")));
                 }
-                (Answers::Replay(recording), starts)
+                let settings = settings_of(&recording, given, effective)
+                    .map_err(|problem| Failure::Usage(format!("{file}: {problem}")))?;
+                (Answers::Replay(recording), settings)
             }
-            None => (Answers::Script(script(matches)?), starts(matches)?),
+            None => {
+                let script = script_path.as_deref().map(script).transpose()?;
+                (Answers::Handlers { script, starts: starts(matches)? }, given)
+            }
         };
         Ok(Plan {
             path,
             module,
-            starts,
             answers,
+            settings,
+            tick_ms_max: effective.config.run.tick_ms_max,
+            script_path,
             cancel_at_ms: matches.get_one::<u64>("cancel-at").copied(),
             trace: matches.get_flag("trace"),
             record: text(matches, "record").map(PathBuf::from),
         })
+    }
+}
+
+fn settings(config: &Config) -> RecordingSettings {
+    RecordingSettings {
+        clock: match config.run.clock.as_str() {
+            "virtual" => Clock::Virtual { system_start_ms: 0 },
+            _ => Clock::Real,
+        },
+        seed: config.run.seed.parse().ok(),
+        budget: usize::try_from(config.run.budget).unwrap_or(usize::MAX),
+        instance: InstanceLimits {
+            buffer_bytes: u32::try_from(config.run.buffer).ok().filter(|bytes| *bytes > 0),
+            memory_bytes_max: usize::try_from(config.run.memory_bytes_max).unwrap_or(usize::MAX),
+            step_fuel_max: config.run.step_fuel_max,
+            step_wall_ms_max: config.run.step_ms_max,
+            ..InstanceLimits::default()
+        },
+        run: RunLimits {
+            step_fuel_max: config.run.step_fuel_max,
+            step_wall_ms_max: config.run.step_ms_max,
+            wall_ms_max: Some(config.run.wall_ms_max).filter(|ms| *ms > 0),
+        },
+    }
+}
+
+/// The settings of a replay: those of the recording. A flag that says something else is refused, as it would change
+/// nothing. Recordings of the first version have none, and take those of the command.
+fn settings_of(
+    recording: &Recording,
+    given: RecordingSettings,
+    effective: &Effective,
+) -> Result<RecordingSettings, String> {
+    let Some(recorded) = recording.settings() else { return Ok(given) };
+    let (given, then) = (given.to_json(), recorded.to_json());
+    let flags = given.as_object().into_iter().flatten().filter(|(name, _)| {
+        *effective.source(name) == Source::Flag && given.get(name.as_str()) != then.get(name.as_str())
+    });
+    match flags.into_iter().next() {
+        Some((name, now)) => Err(format!(
+            "--{name} is {now}, but the runs were recorded with {}: leave the flag out, a replay takes the recorded settings",
+            then.get(name).unwrap_or(&serde_json::Value::Null)
+        )),
+        None => Ok(recorded.clone()),
     }
 }
 
@@ -69,6 +126,7 @@ fn starts(matches: &ArgMatches) -> Result<Vec<(String, Vec<Value>)>, Failure> {
                 "--arg is {text:?}: not valid JSON: {error}; a string needs its quotes: '\"text\"'"
             ))
         })?;
+        check_numbers(text).map_err(|error| Failure::Usage(format!("--arg is {text:?}: {error}")))?;
         from_tagged(&json).map_err(|error| Failure::Usage(format!("--arg is {text:?}: {error}")))
     });
     let args: Vec<Value> = args.collect::<Result<_, _>>()?;
@@ -77,19 +135,9 @@ fn starts(matches: &ArgMatches) -> Result<Vec<(String, Vec<Value>)>, Failure> {
     Ok(exports.into_iter().map(|export| (export, args.clone())).collect())
 }
 
-fn starts_of(recording: &Recording) -> Vec<(String, Vec<Value>)> {
-    let starts = recording.events.iter().filter_map(|(_, event)| match &event.what {
-        TraceKind::Start { export, args } => Some((export.clone(), args.clone())),
-        _ => None,
-    });
-    starts.collect()
-}
-
-fn script(matches: &ArgMatches) -> Result<Option<Script>, Failure> {
-    let Some(file) = text(matches, "script") else { return Ok(None) };
-    let text = read_text(Path::new(file), SCRIPT_BYTES_MAX)?;
-    let script = Script::parse(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
-    Ok(Some(script))
+fn script(path: &Path) -> Result<Script, Failure> {
+    let text = read_text(path, SCRIPT_BYTES_MAX)?;
+    Script::parse(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 
 fn recording(path: &Path) -> Result<Recording, Failure> {

@@ -1,110 +1,144 @@
-//! What `millrace run` tells: results on stdout, the trace on stderr, the recording in its file.
+//! The output of `millrace run`: results on stdout, the trace on stderr, the recording in its file. A thread of its own
+//! writes them, so that only this thread waits for slow readers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use millrace_wasm::record::Recorder;
-use millrace_wasm::trace::TraceKind;
-use millrace_wasm::{EffectOutcome, Value};
+use millrace_wasm::replay::ReplayEnd;
+use millrace_wasm::trace::{TraceEvent, TraceKind};
+use millrace_wasm::{TrapReport, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
-use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
-use crate::commands::run::Heard;
-use crate::commands::run::plan::{Answers, Plan};
+use crate::commands::run::events::{EventReceiver, ReportMessage};
 use crate::failure::Failure;
 
 pub(super) struct Report {
-    trace: bool,
-    recorder: Option<Recorder<BufWriter<File>>>,
-    /// The arguments of the runs, by the order of their start.
-    args: Vec<Vec<Value>>,
-    started: usize,
+    pub(super) trace: bool,
+    pub(super) recorder: Option<Recorder<BufWriter<File>>>,
+    /// Whether the program's last word on stdout was no end of a line.
+    pub(super) line_is_open: Arc<AtomicBool>,
+    /// Runs that have not ended; `None` for a replay, which says itself that it is over.
+    pub(super) runs_left: Option<usize>,
+    pub(super) results: Results,
+}
+
+/// The results, which are printed in the order of the runs.
+#[derive(Default)]
+pub(super) struct Results {
     /// Results that wait for those of runs before them, by the number of the run.
-    results: BTreeMap<u64, ResultLine>,
+    waiting: BTreeMap<u64, ResultLine>,
     printed: u64,
-    all_are_values: bool,
-    line_is_open: Arc<AtomicBool>,
+    /// Some run has failed or was cancelled.
+    has_failed: bool,
 }
 
 impl Report {
-    pub(super) fn new(plan: &Plan, line_is_open: Arc<AtomicBool>) -> Result<Report, Failure> {
-        let sha256: String = Sha256::digest(&plan.module).iter().map(|byte| format!("{byte:02x}")).collect();
-        if let Answers::Replay(recording) = &plan.answers
-            && recording.module_sha256 != sha256
-        {
-            tracing::warn!("the recording is of another module: it may differ from this one's replay");
-        }
-        let recorder = plan.record.as_ref().map(|path| {
-            let failed =
-                |error: std::io::Error| Failure::Usage(format!("cannot write {}: {error}", path.display()));
-            let file = File::create(path).map_err(failed)?;
-            Recorder::new(BufWriter::new(file), &sha256).map_err(failed)
-        });
-        Ok(Report {
-            trace: plan.trace,
-            recorder: recorder.transpose()?,
-            args: plan.starts.iter().map(|(_, args)| args.clone()).collect(),
-            started: 0,
-            results: BTreeMap::new(),
-            printed: 0,
-            all_are_values: true,
-            line_is_open,
-        })
+    /// Starts the thread, which writes all messages of the queue until the runs or the replay have ended.
+    pub(super) fn start(
+        mut self,
+        events: EventReceiver,
+    ) -> Result<oneshot::Receiver<Result<(), Failure>>, Failure> {
+        let (done, ended) = oneshot::channel();
+        let write = move || {
+            let written = self.write_all(&events);
+            // Nobody waits for it any more if the command was interrupted.
+            let _ = done.send(written);
+        };
+        let started = thread::Builder::new().name("millrace-report".into()).spawn(write);
+        started.map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;
+        Ok(ended)
     }
 
-    /// Hears what happens until this many runs have ended.
-    pub(super) async fn hear_all(
-        &mut self,
-        heard: &mut mpsc::UnboundedReceiver<Heard>,
-        mut runs: usize,
-    ) -> Result<(), Failure> {
-        while runs > 0 {
-            let Some(next) = heard.recv().await else {
+    fn write_all(&mut self, events: &EventReceiver) -> Result<(), Failure> {
+        while self.runs_left != Some(0) {
+            let told = events.receive();
+            if told.is_empty() {
                 return Err(Failure::Failed(
                     "the host has stopped: this is a defect, please report it".into(),
                 ));
-            };
-            runs -= usize::from(next.outcome.is_some());
-            self.hear(next)?;
+            }
+            if let Some(end) = self.write(told)? {
+                return self.replay_result(end);
+            }
         }
-        Ok(())
+        self.results.failure()
     }
 
-    fn hear(&mut self, heard: Heard) -> Result<(), Failure> {
-        let Heard { mut event, outcome } = heard;
-        if let TraceKind::Start { args, .. } = &mut event.what {
-            *args = self.args.get(self.started).cloned().unwrap_or_default();
-            self.started += 1;
-        }
-        if self.trace
-            && let Some(line) = event.trace_line()
-        {
-            // The results tell it too, should nobody be able to read this.
-            let _ = writeln!(std::io::stderr(), "{line}");
-        }
+    /// Writes these events. The recording comes first: it must have every event that a user has seen, even after a crash.
+    /// Returns how the replay ended, if it did.
+    fn write(&mut self, told: VecDeque<ReportMessage>) -> Result<Option<ReplayEnd>, Failure> {
         if let Some(recorder) = &mut self.recorder {
-            recorder.add(&event).map_err(|error| unwritten(&error))?;
+            let unwritten =
+                |error: std::io::Error| Failure::Failed(format!("cannot write the recording: {error}"));
+            for told in &told {
+                if let ReportMessage::Event { event, .. } = told {
+                    recorder.add(event).map_err(unwritten)?;
+                }
+            }
+            recorder.flush().map_err(unwritten)?;
         }
-        match outcome {
-            Some(outcome) => self.result(&event.run, &outcome),
-            None => Ok(()),
+        let mut trace = String::new();
+        let mut ended = None;
+        for told in told {
+            let (event, trap) = match told {
+                ReportMessage::Event { event, trap } => (event, trap),
+                ReportMessage::ReplayEnded(end) => {
+                    ended = Some(end);
+                    continue;
+                }
+            };
+            if self.trace
+                && let Some(line) = event.trace_line()
+            {
+                trace.push_str(&line.to_string());
+                trace.push('\n');
+            }
+            if let Some(result) = ResultLine::of(event, trap) {
+                print_trace(&mut trace);
+                self.runs_left = self.runs_left.map(|runs| runs.saturating_sub(1));
+                self.results.print(result, &self.line_is_open)?;
+            }
         }
+        print_trace(&mut trace);
+        Ok(ended)
     }
 
+    fn replay_result(&self, end: ReplayEnd) -> Result<(), Failure> {
+        match end {
+            ReplayEnd::Whole => self.results.failure(),
+            ReplayEnd::CutOff { line, runs } => Err(Failure::Failed(format!(
+                "the recording ends at line {line}, before {} ended: the replay agrees with it so far",
+                runs.join(", ")
+            ))),
+            ReplayEnd::Diverged(divergence) => Err(Failure::Failed(divergence.to_string())),
+        }
+    }
+}
+
+/// Prints and empties the text.
+fn print_trace(trace: &mut String) {
+    // The results tell it too, should nobody be able to read this.
+    let _ = std::io::stderr().write_all(trace.as_bytes());
+    trace.clear();
+}
+
+impl Results {
     /// Prints the results in the order of the runs, each as soon as those before it are there.
-    fn result(&mut self, run: &str, outcome: &EffectOutcome) -> Result<(), Failure> {
-        self.all_are_values &= matches!(outcome, EffectOutcome::Value(_));
-        let number = run.strip_prefix("run_").and_then(|number| number.parse().ok()).unwrap_or(0);
-        self.results.insert(number, line(run, outcome));
-        while let Some(result) = self.results.remove(&(self.printed + 1)) {
+    fn print(&mut self, result: ResultLine, line_is_open: &AtomicBool) -> Result<(), Failure> {
+        self.has_failed |= result.kind != "value";
+        let number = result.run.strip_prefix("run_").and_then(|number| number.parse().ok()).unwrap_or(0);
+        self.waiting.insert(number, result);
+        while let Some(result) = self.waiting.remove(&(self.printed + 1)) {
             self.printed += 1;
             let text = serde_json::to_string(&result).map_err(|error| Failure::Failed(error.to_string()))?;
-            let before = if self.line_is_open.swap(false, Ordering::SeqCst) { "\n" } else { "" };
+            let before = if line_is_open.swap(false, Ordering::SeqCst) { "\n" } else { "" };
             // The lock is not kept: modules write to stdout, too.
             let mut out = std::io::stdout().lock();
             let written = writeln!(out, "{before}{text}").and_then(|()| out.flush());
@@ -113,23 +147,16 @@ impl Report {
         Ok(())
     }
 
-    pub(super) fn end(mut self) -> Result<(), Failure> {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.finish().map_err(|error| unwritten(&error))?;
-        }
-        if self.all_are_values { Ok(()) } else { Err(Failure::Reported) }
+    fn failure(&self) -> Result<(), Failure> {
+        if self.has_failed { Err(Failure::Reported) } else { Ok(()) }
     }
-}
-
-fn unwritten(error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot write the recording: {error}"))
 }
 
 /// A result as the contract writes it, its fields in this order.
 #[derive(Serialize)]
 struct ResultLine {
     run: String,
-    kind: &'static str,
+    kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,20 +165,23 @@ struct ResultLine {
     reason: Option<Json>,
 }
 
-fn line(run: &str, outcome: &EffectOutcome) -> ResultLine {
-    let (mut value, mut error, mut reason) = (None, None, None);
-    match outcome {
-        EffectOutcome::Value(result) => value = Some(result.to_json()),
-        EffectOutcome::Failed(failure) => {
-            let mut told = json!({ "message": failure.to_string() });
-            if let Some(trap) = failure.trap() {
-                told["trap"] = trap.to_json();
+impl ResultLine {
+    /// The result of the run that this event ends, if it does.
+    fn of(event: TraceEvent, trap: Option<TrapReport>) -> Option<ResultLine> {
+        let TraceKind::Outcome { kind, value: told, .. } = event.what else { return None };
+        let (mut value, mut error, mut reason) = (None, None, None);
+        match kind.as_str() {
+            "value" => value = Some(told.to_json()),
+            "failed" => {
+                let message = told.as_str().map_or_else(|| told.to_string(), str::to_owned);
+                let mut json = json!({ "message": message });
+                if let Some(trap) = trap {
+                    json["trap"] = trap.to_json();
+                }
+                error = Some(json);
             }
-            error = Some(told);
+            _ => reason = Some(Value::to_json(&told)),
         }
-        EffectOutcome::Cancelled { reason: given } => {
-            reason = Some(given.as_ref().map_or(Json::Null, Value::to_json));
-        }
+        Some(ResultLine { run: event.run, kind, value, error, reason })
     }
-    ResultLine { run: run.to_owned(), kind: outcome.kind(), value, error, reason }
 }
