@@ -38,6 +38,12 @@ impl Host {
             // Nobody is left to tell if standard error is closed.
             let _ = writeln!(io::stderr(), "zi: {mistake}");
         }
+        // Fails in a Rust program that logs already, and has then nothing to do.
+        let _ = tracing_subscriber::fmt()
+            .with_max_level(settings.log_level)
+            .with_ansi(false)
+            .with_writer(io::stderr)
+            .try_init();
         let arguments = std::env::args_os().next();
         let name = arguments.as_deref().and_then(|first| Path::new(first).file_name());
         let name = name.map_or_else(|| "native".to_owned(), |name| name.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! What the environment variables of the program say about its grants.
+//! What the environment variables of the program say about its grants and its log.
 //!
 //! A native guest is code of this program: grants do not confine it. They say which capabilities the library offers, and
 //! where their requests may lead, so that the same guest behaves as it does under a host that confines it. The defaults
@@ -14,6 +14,7 @@ use millrace_zabi::{
     TcpPolicy,
 };
 use thiserror::Error;
+use tracing_subscriber::filter::LevelFilter;
 
 const GRANTS: &str = "ZI_GRANTS";
 const HTTP: &str = "ZI_ENABLE_HTTP_CAP";
@@ -21,6 +22,7 @@ const FOLDER: &str = "ZI_FS_ROOT";
 const CONNECT: &str = "ZI_NET_ALLOW";
 const LISTEN: &str = "ZI_NET_LISTEN_ALLOW";
 const CAPS_LIST: &str = "ZI_CAPS_LIST";
+const LOG: &str = "ZI_LOG";
 
 /// The capabilities of a program that sets no variable.
 const STOCK: [Capability; 7] = [
@@ -37,6 +39,8 @@ const STOCK: [Capability; 7] = [
 pub(crate) struct Settings {
     pub(crate) grants: Grants,
     pub(crate) caps_list: CapsListForm,
+    /// The messages of the host itself that are written to standard error.
+    pub(crate) log_level: LevelFilter,
     pub(crate) mistakes: Vec<SettingError>,
 }
 
@@ -53,6 +57,8 @@ pub(crate) enum SettingError {
     Folder(#[from] FileRootError),
     #[error("{CAPS_LIST}: `{word}` is not `documented` or `described`; the documented form is used")]
     UnknownForm { word: String },
+    #[error("{LOG}: `{word}` is not `off`, `error`, `warn`, `info`, `debug` or `trace`; errors are logged")]
+    UnknownLevel { word: String },
 }
 
 impl Settings {
@@ -84,7 +90,7 @@ impl Settings {
                 Capability::AsyncDefault => grants.async_default(),
                 Capability::EventBus => grants.event_bus(Arc::new(LocalBus::default())),
                 Capability::FileAio => {
-                    match FileRoot::open(value(FOLDER).unwrap_or_else(|| OsString::from("/"))) {
+                    match value(FOLDER).map_or_else(FileRoot::unconfined, FileRoot::open) {
                         Ok(root) => grants.file_aio(root),
                         Err(error) => {
                             mistakes.push(error.into());
@@ -109,7 +115,14 @@ impl Settings {
                 CapsListForm::Documented
             }
         };
-        Settings { grants, caps_list, mistakes }
+        let level = text(LOG).map_or(Ok(LevelFilter::ERROR), |word| {
+            word.parse().map_err(|_| SettingError::UnknownLevel { word })
+        });
+        let log_level = level.unwrap_or_else(|mistake| {
+            mistakes.push(mistake);
+            LevelFilter::ERROR
+        });
+        Settings { grants, caps_list, log_level, mistakes }
     }
 }
 
@@ -170,6 +183,7 @@ mod tests {
             (LISTEN, "a:b", STOCK.len()),
             (FOLDER, "/no/such/folder", STOCK.len() - 1),
             (CAPS_LIST, "long", STOCK.len()),
+            (LOG, "loud", STOCK.len()),
         ] {
             let (capabilities, mistakes) = read(&[(variable, value)]);
             assert_eq!((capabilities.len(), mistakes.len()), (granted, 1), "{variable}={value}");

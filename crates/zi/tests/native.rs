@@ -158,6 +158,9 @@ fn variables_decide_what_is_granted() {
     let (stdout, _) = run(guest.command().env("ZI_NET_LISTEN_ALLOW", "example.org:80"), Some(""));
     assert!(stdout.ends_with("sys/loop\nno listener\n"), "{stdout}");
 
+    let (_, stderr) = run(guest.command().env("ZI_GRANTS", "sys/loop").env("ZI_LOG", "debug"), Some(""));
+    assert!(stderr.contains("a guest opened what it was not granted"), "{stderr}");
+
     let (stdout, stderr) = run(guest.command().env("ZI_GRANTS", "sys/lop"), Some(""));
     assert_eq!(stdout, "no listener\n");
     assert!(stderr.starts_with("zi: ZI_GRANTS: `sys/lop` is not"), "{stderr}");
@@ -173,12 +176,20 @@ fn threads_make_calls_while_one_sits_in_poll() {
 #[test]
 fn a_guest_writes_a_file_and_waits_for_its_completions() {
     let guest = Guest::compile("files.c", Link::Shared);
-    let (stdout, stderr) = run(&mut guest.command(), Some(""));
-    assert_eq!((stdout.as_str(), stderr.as_str()), ("written\n", ""));
-    assert_eq!(
-        std::fs::read_to_string(guest.folder.path().join("note.txt")).unwrap(),
-        "from a native guest\n"
-    );
+    let folder = guest.folder.path();
+    let written = |command: &mut Command, file: &str| {
+        assert_eq!(run(command, Some("")), ("written\n".to_owned(), String::new()));
+        assert_eq!(std::fs::read_to_string(folder.join(file)).unwrap(), "from a native guest\n");
+    };
+    written(guest.command().arg("/granted.txt"), "granted.txt");
+
+    // Without ZI_FS_ROOT paths are those of the operating system: relative, with links and dots.
+    std::fs::create_dir(folder.join("real")).unwrap();
+    std::os::unix::fs::symlink(folder.join("real"), folder.join("link")).unwrap();
+    let mut command = guest.command();
+    command.env_remove("ZI_FS_ROOT").current_dir(folder);
+    written(command.arg("link/../link/relative.txt"), "real/relative.txt");
+    written(command.arg(folder.join("absolute.txt")), "absolute.txt");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-/* A native guest that writes a file through file/aio, and waits for each completion in its loop. */
+/* A native guest that writes a file through file/aio, and waits for each completion in its loop. Argument: its path. */
 #include "guest.h"
 
 enum { AIO_OPEN = 1, AIO_CLOSE = 2, AIO_WRITE = 4, AIO_DONE = 100 };
@@ -19,8 +19,8 @@ static uint32_t complete(zi_handle_t loop, zi_handle_t files, uint16_t op, const
     return get32(reply + 28);
 }
 
-int main(void) {
-    const char *path = "/note.txt";
+int main(int argc, char **argv) {
+    const char *path = argv[argc - 1];
     /* The library copies path and data before zi_write returns: the block may be freed at once. */
     static const char text[] = "from a native guest\n";
     const uint32_t text_bytes = sizeof text - 1;
