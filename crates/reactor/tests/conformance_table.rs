@@ -2,7 +2,7 @@
 
 const TABLE: &str = include_str!("../../../docs/conformance/sys-loop.md");
 
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 21] = [
     ("reactor/tests/fairness.rs", include_str!("fairness.rs")),
     ("reactor/tests/frames.rs", include_str!("frames.rs")),
     ("reactor/tests/handles.rs", include_str!("handles.rs")),
@@ -23,6 +23,7 @@ const FILES: [(&str, &str); 20] = [
     ("zabi/tests/release.rs", include_str!("../../zabi/tests/release.rs")),
     ("zabi/tests/tcp.rs", include_str!("../../zabi/tests/tcp.rs")),
     ("zabi/tests/vectors.rs", include_str!("../../zabi/tests/vectors.rs")),
+    ("zi/tests/native.rs", include_str!("../../zi/tests/native.rs")),
 ];
 
 #[test]

@@ -37,6 +37,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("stores", Kind::Plain),
     room("shell", Kind::Plain),
     room("zabi", Kind::Plain),
+    room("zi", Kind::Plain),
     room("runtime", Kind::Plain),
     room("actors", Kind::Plain),
     room("wasm", Kind::Plain),

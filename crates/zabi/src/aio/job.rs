@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use millrace_reactor::zcl1::{FieldWriter, HEADER_BYTES};
 
 use super::completion::{Done, JobError};
-use super::path::beneath_root;
-use super::root::{FileRoot, OpenFlags};
+use super::root::{FileRoot, LinkAtEnd, OpenFlags};
 use crate::errno::file_error;
 use crate::requests::ANSWER_BYTES_MAX;
 
@@ -76,17 +75,19 @@ impl Job {
             Job::Read { file_id, offset, bytes_max } => read(files.get(file_id)?, offset, bytes_max),
             Job::Write { file_id, offset, data } => write(files.get(file_id)?, offset, &data),
             Job::MakeDir { path, mode } => {
-                let path = allowed(root, &path, true)?;
+                let path = allowed(root, &path, LinkAtEnd::Refuse)?;
                 finished("mkdir", root.make_dir(&path, or_default(mode, 0o755)))
             }
             Job::RemoveDir { path } => {
-                let path = allowed(root, &path, true)?;
+                let path = allowed(root, &path, LinkAtEnd::Refuse)?;
                 finished("rmdir", root.remove_dir(&path))
             }
             // A link may be removed and described; it is not followed.
-            Job::Unlink { path } => finished("unlink", root.remove_file(&allowed(root, &path, false)?)),
+            Job::Unlink { path } => {
+                finished("unlink", root.remove_file(&allowed(root, &path, LinkAtEnd::Keep)?))
+            }
             Job::Stat { path } => {
-                let extra = root.stat(&allowed(root, &path, false)?);
+                let extra = root.stat(&allowed(root, &path, LinkAtEnd::Keep)?);
                 extra.map(|extra| Done { count: 0, extra }).map_err(|error| failed("stat", &error))
             }
             Job::ReadDir { path, bytes_max } => read_dir(root, &path, bytes_max),
@@ -112,7 +113,7 @@ fn open(
     if files.files.len() >= files.files_max {
         return Err("too many open files".into());
     }
-    let path = allowed(root, path, true)?;
+    let path = allowed(root, path, LinkAtEnd::Follow)?;
     let flags = OpenFlags {
         read: has(OPEN_READ),
         write: has(OPEN_WRITE),
@@ -160,7 +161,7 @@ fn write(file: &File, offset: u64, data: &[u8]) -> Result<Done, JobError> {
 }
 
 fn read_dir(root: &FileRoot, path: &[u8], bytes_max: usize) -> Result<Done, JobError> {
-    let path = allowed(root, path, true)?;
+    let path = allowed(root, path, LinkAtEnd::Follow)?;
     let entries = root.read_dir(&path, bytes_max).map_err(|_| JobError::from("readdir open failed"))?;
     let mut extra = Vec::with_capacity(4 + entries.bytes.len());
     FieldWriter::new(&mut extra).u32(u32::from(entries.is_truncated));
@@ -168,10 +169,8 @@ fn read_dir(root: &FileRoot, path: &[u8], bytes_max: usize) -> Result<Done, JobE
     Ok(Done::counted(entries.count, extra))
 }
 
-/// Returns the path beneath the root, if policy allows it.
-fn allowed(root: &FileRoot, path: &[u8], last_may_not_be_link: bool) -> Result<PathBuf, JobError> {
-    let path = beneath_root(path).ok_or(JobError::from("denied"))?;
-    if root.has_link(&path, last_may_not_be_link) { Err("denied".into()) } else { Ok(path) }
+fn allowed(root: &FileRoot, path: &[u8], end: LinkAtEnd) -> Result<PathBuf, JobError> {
+    root.resolve(path, end).ok_or("denied".into())
 }
 
 fn finished(what: &str, result: io::Result<()>) -> Result<Done, JobError> {

@@ -10,6 +10,8 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt, File, MetadataExt, OpenOptions, OpenOptionsExt};
 use millrace_reactor::zcl1::FieldWriter;
 
+use super::path::{as_the_system_finds, beneath_root};
+
 /// A folder that cannot be granted.
 #[derive(Debug, thiserror::Error)]
 #[error("the folder {path} cannot be granted: {source}")]
@@ -22,6 +24,18 @@ pub struct FileRootError {
 #[derive(Clone, Debug)]
 pub struct FileRoot {
     dir: Arc<Dir>,
+    is_confined: bool,
+}
+
+/// What a request does with a link at the end of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkAtEnd {
+    /// The request means the file that the link leads to. In a granted folder such a path is denied.
+    Follow,
+    /// The request fails by itself. In a granted folder such a path is denied.
+    Refuse,
+    /// The request means the link itself.
+    Keep,
 }
 
 /// How a file is to be opened: the flags of OPEN.
@@ -54,11 +68,29 @@ impl FileRoot {
     pub fn open(path: impl AsRef<Path>) -> Result<FileRoot, FileRootError> {
         let dir = Dir::open_ambient_dir(path.as_ref(), ambient_authority());
         let dir = dir.map_err(|source| FileRootError { path: path.as_ref().to_owned(), source })?;
-        Ok(FileRoot { dir: Arc::new(dir) })
+        Ok(FileRoot { dir: Arc::new(dir), is_confined: true })
+    }
+
+    /// The whole file system, with paths as the operating system takes them: relative to the working folder of the
+    /// program, with `..`, through links. For guests that are code of the program itself, which nothing confines.
+    ///
+    /// # Errors
+    ///
+    /// [`FileRootError`] if the root of the file system cannot be opened.
+    pub fn unconfined() -> Result<FileRoot, FileRootError> {
+        FileRoot::open("/").map(|root| FileRoot { is_confined: false, ..root })
+    }
+
+    /// Returns the path relative to the folder; `None` if it is denied.
+    pub(super) fn resolve(&self, path: &[u8], end: LinkAtEnd) -> Option<PathBuf> {
+        match self.is_confined {
+            true => beneath_root(path).filter(|path| !self.has_link(path, end != LinkAtEnd::Keep)),
+            false => beneath_root(as_the_system_finds(path, end == LinkAtEnd::Follow).as_os_str().as_bytes()),
+        }
     }
 
     /// Whether the path leads through a symbolic link. The last segment counts if `last_too`.
-    pub(super) fn has_link(&self, path: &Path, last_too: bool) -> bool {
+    fn has_link(&self, path: &Path, last_too: bool) -> bool {
         let is_link = |path: &Path| {
             self.dir.symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_symlink())
         };
