@@ -6,6 +6,7 @@ use std::mem;
 use crate::handles::HandleNumber;
 use crate::poller::{Coverage, Poller, Report, SourceToken, Trigger};
 use crate::readiness::Readiness;
+use crate::sabotage::Sabotage;
 use crate::slab::SlabKey;
 use crate::sources::SourceKind;
 use crate::watches::WatchTable;
@@ -34,6 +35,9 @@ impl WatchTable {
 
     /// The handle has ended: its watches stay and report nothing any more.
     pub(crate) fn end_handle(&mut self, handle: HandleNumber, poller: &mut impl Poller) {
+        if self.sabotage.is(Sabotage::KeepEndedHandle) {
+            return;
+        }
         let Some(key) = self.by_handle.remove(&handle) else { return };
         self.deregister(key, poller);
         self.set_state(key, Readiness::NONE);
@@ -57,7 +61,7 @@ impl WatchTable {
         let is_endless = !(state & (Readiness::HUP | Readiness::ERROR)).is_empty();
         if is_asked_for {
             self.change_trigger(key, Trigger::Level, poller);
-        } else if is_endless {
+        } else if is_endless && !self.sabotage.is(Sabotage::NeverEdge) {
             self.change_trigger(key, Trigger::Edge, poller);
         }
         self.set_state(key, state);
