@@ -110,17 +110,22 @@ impl WatchTable {
     }
 
     /// Has a polled source reported only when its state changes, or again in every round. A poller that refuses leaves it
-    /// as it was.
+    /// as it was. If that is edge-triggered, the next round asks again: no other round would report the source.
     pub(crate) fn change_trigger(&mut self, key: SlabKey, trigger: Trigger, poller: &mut impl Poller) {
         let Some(source) = self.sources.get_mut(key) else { return };
         let kind = match trigger {
             Trigger::Level => SourceKind::Polled,
             Trigger::Edge => SourceKind::EdgePolled,
         };
-        if source.kind != kind
-            && poller.modify(source.handle, SourceToken::of(key), source.interest(), trigger).is_ok()
-        {
-            source.kind = kind;
+        if source.kind == kind {
+            return;
+        }
+        match poller.modify(source.handle, SourceToken::of(key), source.interest(), trigger) {
+            Ok(()) => source.kind = kind,
+            Err(NotWatchable) if trigger == Trigger::Level => {
+                self.level_refused.insert(key);
+            }
+            Err(NotWatchable) => {}
         }
     }
 

@@ -3,7 +3,7 @@
 //! Handles are registered with the poller once, as *sources* (`sources.rs`), whatever the number of watches on them.
 //! `reports.rs` holds what changes the readiness of a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::handles::HandleNumber;
 use crate::messages::{Event, RequestError, WatchId};
@@ -37,6 +37,8 @@ pub(crate) struct WatchTable {
     /// Polled sources that were reported since the last round with [`crate::Coverage::All`]. Sources that are gone since
     /// are passed over.
     pub(crate) reported: Vec<SlabKey>,
+    /// Edge-triggered sources that are to be level-triggered; the poller has refused so far.
+    pub(crate) level_refused: BTreeSet<SlabKey>,
     /// Sources that the operating system polls.
     pub(crate) polled: usize,
     /// Watches that a report or a delivery looked at: the work that readiness causes.
@@ -56,6 +58,7 @@ impl WatchTable {
             ready: ReadyQueue::default(),
             round: 0,
             reported: Vec::new(),
+            level_refused: BTreeSet::new(),
             polled: 0,
             examined: 0,
             watches_max,
@@ -108,7 +111,8 @@ impl WatchTable {
             self.drop_source(watch.source, poller);
         } else if source.interest() != before {
             let after = source.interest();
-            // A poller that fails here goes on reporting more than is asked for, which no watch sees.
+            // A poller that fails here goes on reporting more than is asked for, which no watch sees. `observe_one` asks
+            // it again.
             let _ = self.change_interest(watch.source, after, poller);
         }
         Ok(())

@@ -97,7 +97,8 @@ impl ReactorWorld {
         if guest.waiting.is_some() {
             return Ok(());
         }
-        if dice.chance(guest.reads) {
+        let reads = if guest.is_refused { guest.reads.max(300) } else { guest.reads };
+        if dice.chance(reads) {
             for _ in 0..dice.between(1, 6) {
                 guest.read(dice)?;
             }
@@ -111,7 +112,7 @@ impl ReactorWorld {
         }
         if guest.stream.items.len() < STREAM_ITEMS_MAX {
             for _ in 0..dice.between(1, 3) {
-                let request = requests::any_request(dice, self.now_ns);
+                let request = requests::any_request(dice, self.now_ns, guest.polls);
                 if dice.chance(100) {
                     self.faults.add(Fault::BadFrame);
                     guest.stream.wrong(dice, request);
@@ -127,6 +128,7 @@ impl ReactorWorld {
         // Callers read their clocks at different moments.
         let late_ns = if self.dice.chance(50) { self.dice.below(5_000) } else { 0 };
         let written = self.guests[at].write(self.now_ns.saturating_sub(late_ns), &mut self.dice)?;
+        self.guests[at].is_refused = matches!(written, Written::Returned(Err(_)));
         self.note(&format!("g{at} writes: {written:?}"));
         match written {
             Written::Waiting => self.plan_look(at, self.now_ns),

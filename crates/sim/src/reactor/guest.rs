@@ -27,8 +27,11 @@ pub(super) struct Guest {
     pub(super) look_at: Option<u64>,
     /// Registrations fail until then.
     pub(super) failing_until: u64,
-    /// How often, in permille, a turn of the guest is a read.
+    /// How often, in permille, the guest reads in its turn, and how often it polls.
     pub(super) reads: u64,
+    pub(super) polls: u64,
+    /// The last write was refused: even a lazy guest reads now.
+    pub(super) is_refused: bool,
     /// Whether numbers of ended handles are given out although they are watched.
     reuses_watched: bool,
 }
@@ -43,6 +46,8 @@ impl Guest {
             frame_bytes_max: OUTPUT_BYTES_MIN + 24,
             sabotage,
         };
+        // Lazy guests poll rarely and read when they must: their queue of replies is full most of the time.
+        let is_lazy = dice.chance(300);
         let number_max = HandleNumber::new(NUMBER_MAX).unwrap_or(millrace_reactor::FIRST_HANDLE);
         Guest {
             sys_loop: SysLoop::new(limits),
@@ -56,7 +61,9 @@ impl Guest {
             is_late_stale: false,
             look_at: None,
             failing_until: 0,
-            reads: dice.between(100, 600),
+            reads: if is_lazy { 0 } else { dice.between(100, 600) },
+            polls: if is_lazy { 60 } else { 450 },
+            is_refused: false,
             reuses_watched: dice.chance(500),
         }
     }

@@ -10,8 +10,8 @@ use millrace_reactor::{
 
 use crate::dice::Dice;
 
-pub(super) const WATCH_IDS: u64 = 12;
-pub(super) const TIMER_IDS: u64 = 8;
+const WATCH_IDS: u64 = 12;
+const TIMER_IDS: u64 = 8;
 /// Handle numbers are reused all the time.
 pub(super) const NUMBER_MAX: u32 = 10;
 const POLL_OP: u16 = millrace_reactor::messages::OP_POLL;
@@ -192,8 +192,11 @@ impl Stream {
     }
 }
 
-pub(super) fn any_request(dice: &mut Dice, now: u64) -> Request {
-    match dice.below(20) {
+pub(super) fn any_request(dice: &mut Dice, now: u64, polls: u64) -> Request {
+    if dice.chance(polls) {
+        return any_poll(dice);
+    }
+    match dice.below(11) {
         0..5 => Request::Watch {
             handle: match dice.chance(50) {
                 true => u32::MAX - dice.below(3) as u32,
@@ -218,12 +221,11 @@ pub(super) fn any_request(dice: &mut Dice, now: u64) -> Request {
             };
             Request::TimerArm { timer_id: TimerId(id(dice.between(1, TIMER_IDS))), due, interval_ns }
         }
-        10 => cancel(dice.between(1, TIMER_IDS)),
-        _ => any_poll(dice),
+        _ => cancel(dice.between(1, TIMER_IDS)),
     }
 }
 
-pub(super) fn any_poll(dice: &mut Dice) -> Request {
+fn any_poll(dice: &mut Dice) -> Request {
     let timeout = match dice.below(8) {
         0..5 => PollTimeout::Ms(0),
         5 => PollTimeout::Forever,
