@@ -64,11 +64,11 @@ impl WatchTable {
         }
         let is_asked_for = !state.reported_to(source.interest()).is_empty();
         let is_endless = !(state & (Readiness::HUP | Readiness::ERROR)).is_empty();
-        if is_asked_for {
+        if is_asked_for && !self.sabotage.is(Sabotage::NeverLevelAgain) {
             self.change_trigger(key, Trigger::Level, poller);
-        } else if is_endless && !self.sabotage.is(Sabotage::NeverEdge) {
+        } else if is_endless && !is_asked_for && !self.sabotage.is(Sabotage::NeverEdge) {
             self.change_trigger(key, Trigger::Edge, poller);
-        } else if !state.is_empty() {
+        } else if !state.is_empty() && !is_asked_for {
             // The poller has refused to narrow the interest when a watch was removed, and would end every wait at once.
             let interest = source.interest();
             let _ = self.change_interest(key, interest, poller);

@@ -25,6 +25,16 @@ pub enum Sabotage {
     NeverStartOver,
     /// A handle that is ready in a way that no watch asks for stays level-triggered.
     NeverEdge,
+    /// A handle that is edge-triggered stays so, although a watch asks for its state.
+    NeverLevelAgain,
+    /// A one-shot is armed again, a millisecond later.
+    OneShotTwice,
+    /// Of timers with equal due times the one that was armed last is the first.
+    LatestArmedFirst,
+    /// The shell is not told when the next timer is due.
+    SleepThroughTimers,
+    /// A reply may have one event more than the guest has room for.
+    OneEventTooMany,
 }
 
 /// The sabotage of one loop: none, unless the feature is on and the limits name one.

@@ -7,7 +7,7 @@ use crate::messages::{Due, Event, OP_POLL, Request, RequestError};
 use crate::poll::{OpenPoll, Sharing};
 use crate::poller::{Coverage, Poller, Report, SourceToken};
 use crate::readiness::Readiness;
-use crate::sabotage::Chosen;
+use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 use crate::timers::Timers;
 use crate::watches::WatchTable;
@@ -98,7 +98,8 @@ impl SysLoop {
         if self.interrupted || !self.watches.ready.is_empty() {
             return Some(self.now);
         }
-        self.timers.first_due().into_iter().chain(poll.deadline).min()
+        let first_due = self.timers.first_due().filter(|_| !self.sabotage.is(Sabotage::SleepThroughTimers));
+        first_due.into_iter().chain(poll.deadline).min()
     }
 
     pub fn counters(&self) -> Counters {
@@ -160,6 +161,7 @@ impl SysLoop {
             return false;
         }
         let slots = poll.slots(self.output.room().min(self.limits.frame_bytes_max));
+        let slots = slots + usize::from(self.sabotage.is(Sabotage::OneEventTooMany));
         let reply = self.sharing.take(slots, self.now, &mut self.watches, &mut self.timers);
         let ready = reply.events.iter().filter(|event| matches!(event, Event::Ready { .. })).count();
         self.counters.ready_events += ready as u64;

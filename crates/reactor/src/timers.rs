@@ -37,7 +37,9 @@ impl Timers {
     /// Arms a timer; one with the same id is replaced.
     pub(crate) fn arm(&mut self, id: TimerId, due: MonoNs, interval_ns: Option<NonZeroU64>) {
         self.armed += 1;
-        let key = QueueKey { due, order: self.armed };
+        let order =
+            if self.sabotage.is(Sabotage::LatestArmedFirst) { u64::MAX - self.armed } else { self.armed };
+        let key = QueueKey { due, order };
         if let Some(replaced) = self.by_id.insert(id, Timer { key, interval_ns }) {
             self.queue.remove(&replaced.key);
         }
@@ -83,7 +85,7 @@ impl Timers {
         let next = interval_ns.and_then(|interval_ns| next_on_grid(key.due, interval_ns, now));
         let next = match interval_ns {
             Some(interval_ns) => self.sabotaged_next(next, key.due, interval_ns, now),
-            None => next,
+            None => self.sabotage.is(Sabotage::OneShotTwice).then(|| now.after_ms(1)),
         };
         match next {
             Some(due) => self.arm(id, due, interval_ns),

@@ -2,6 +2,7 @@
 //! write frames that are split, glued, wrong and cut, and read their replies late. Their pollers report late, in part,
 //! in any order and twice; handles end and their numbers return. After the calm every request has had its answer.
 
+mod execute;
 mod guest;
 mod poller;
 mod record;

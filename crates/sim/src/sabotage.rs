@@ -134,7 +134,7 @@ pub fn parse_runs(name: &str) -> Option<RunsSabotage> {
     RUNS.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }
 
-pub const REACTOR: [ReactorSabotage; 11] = [
+pub const REACTOR: [ReactorSabotage; 16] = [
     ReactorSabotage::FirstWatchFirst,
     ReactorSabotage::WatchesBeforeTimers,
     ReactorSabotage::FireEarly,
@@ -146,6 +146,11 @@ pub const REACTOR: [ReactorSabotage; 11] = [
     ReactorSabotage::PollWhenFull,
     ReactorSabotage::NeverStartOver,
     ReactorSabotage::NeverEdge,
+    ReactorSabotage::NeverLevelAgain,
+    ReactorSabotage::OneShotTwice,
+    ReactorSabotage::LatestArmedFirst,
+    ReactorSabotage::SleepThroughTimers,
+    ReactorSabotage::OneEventTooMany,
 ];
 
 pub fn expected_of_reactor(sabotage: ReactorSabotage) -> &'static [&'static str] {
@@ -153,14 +158,19 @@ pub fn expected_of_reactor(sabotage: ReactorSabotage) -> &'static [&'static str]
         ReactorSabotage::FirstWatchFirst => &["watch_within_bound"],
         ReactorSabotage::WatchesBeforeTimers => &["sides_share"],
         ReactorSabotage::FireEarly => &["timer_never_early"],
-        ReactorSabotage::DropCoalesced => &["timer_on_grid", "engine_consistent"],
+        ReactorSabotage::DropCoalesced => &["nothing_lost"],
         ReactorSabotage::DriftFromGrid => &["timer_on_grid"],
         ReactorSabotage::MoreWhenFull => &["more_exact"],
         ReactorSabotage::KeepEndedHandle => &["only_what_is_watched"],
-        ReactorSabotage::ForgetWatchOnReuse => &["answered_once", "engine_consistent"],
+        ReactorSabotage::ForgetWatchOnReuse => &["nothing_lost"],
         ReactorSabotage::PollWhenFull => &["refused_before_executed"],
         ReactorSabotage::NeverStartOver => &["bad_frame_harms_none"],
         ReactorSabotage::NeverEdge => &["no_busy_loop"],
+        ReactorSabotage::NeverLevelAgain => &["ready_is_heard"],
+        ReactorSabotage::OneShotTwice => &["timer_once"],
+        ReactorSabotage::LatestArmedFirst => &["timers_in_order"],
+        ReactorSabotage::SleepThroughTimers => &["wakes_in_time"],
+        ReactorSabotage::OneEventTooMany => &["queues_bounded"],
     }
 }
 

@@ -138,12 +138,12 @@ impl Record {
             let detail = format!("{} events, {slots} are allowed", reply.events.len());
             return Err(violation("queues_bounded", detail));
         }
-        self.check_sides(slots, (ready.len(), reported.len()), (due.len(), fired.len()))?;
         if reply.events.len() != pending.min(slots) {
             let detail = format!("{} of {pending} events, {slots} fit", reply.events.len());
             let is_repeating = due.iter().any(|(id, timer)| timer.has_fired && !fired.contains(id));
             return Err(violation(if is_repeating { "timer_on_grid" } else { "nothing_lost" }, detail));
         }
+        self.check_sides(slots, (ready.len(), reported.len()), (due.len(), fired.len()))?;
         if reply.more != (pending > slots) {
             let detail = format!("more is {}, {pending} events are pending, {slots} fit", reply.more);
             return Err(violation("more_exact", detail));
