@@ -16,11 +16,7 @@ impl WatchTable {
     /// round said so.
     pub(crate) fn observe(&mut self, reports: &[Report], coverage: Coverage, poller: &mut impl Poller) {
         self.round += 1;
-        for key in mem::take(&mut self.level_refused) {
-            if self.sources.get(key).is_some_and(|source| source.kind == SourceKind::EdgePolled) {
-                self.change_trigger(key, Trigger::Level, poller);
-            }
-        }
+        self.retry_refused(poller);
         for report in reports {
             self.observe_one(report.token.key(), report.state, poller);
         }
@@ -68,10 +64,6 @@ impl WatchTable {
             self.change_trigger(key, Trigger::Level, poller);
         } else if is_endless && !is_asked_for && !self.sabotage.is(Sabotage::NeverEdge) {
             self.change_trigger(key, Trigger::Edge, poller);
-        } else if !state.is_empty() && !is_asked_for {
-            // The poller has refused to narrow the interest when a watch was removed, and would end every wait at once.
-            let interest = source.interest();
-            let _ = self.change_interest(key, interest, poller);
         }
         self.set_state(key, state);
     }

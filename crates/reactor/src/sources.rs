@@ -1,6 +1,7 @@
 //! Sources: the handles that watches are on, each registered with the poller once.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use crate::handles::HandleNumber;
 use crate::poller::{NotWatchable, Poller, Registration, SourceToken, Trigger};
@@ -123,9 +124,19 @@ impl WatchTable {
         match poller.modify(source.handle, SourceToken::of(key), source.interest(), trigger) {
             Ok(()) => source.kind = kind,
             Err(NotWatchable) if trigger == Trigger::Level => {
-                self.level_refused.insert(key);
+                self.refused.insert(key);
             }
             Err(NotWatchable) => {}
+        }
+    }
+
+    /// Asks the poller again for what it has refused.
+    pub(crate) fn retry_refused(&mut self, poller: &mut impl Poller) {
+        for key in mem::take(&mut self.refused) {
+            let Some(interest) = self.sources.get(key).map(Source::interest) else { continue };
+            if self.change_interest(key, interest, poller).is_err() {
+                self.refused.insert(key);
+            }
         }
     }
 

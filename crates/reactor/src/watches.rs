@@ -37,8 +37,8 @@ pub(crate) struct WatchTable {
     /// Polled sources that were reported since the last round with [`crate::Coverage::All`]. Sources that are gone since
     /// are passed over.
     pub(crate) reported: Vec<SlabKey>,
-    /// Edge-triggered sources that are to be level-triggered; the poller has refused so far.
-    pub(crate) level_refused: BTreeSet<SlabKey>,
+    /// Polled sources whose registration is not as it should be, because the poller refused to change it.
+    pub(crate) refused: BTreeSet<SlabKey>,
     /// Sources that the operating system polls.
     pub(crate) polled: usize,
     /// Watches that a report or a delivery looked at: the work that readiness causes.
@@ -58,7 +58,7 @@ impl WatchTable {
             ready: ReadyQueue::default(),
             round: 0,
             reported: Vec::new(),
-            level_refused: BTreeSet::new(),
+            refused: BTreeSet::new(),
             polled: 0,
             examined: 0,
             watches_max,
@@ -111,9 +111,10 @@ impl WatchTable {
             self.drop_source(watch.source, poller);
         } else if source.interest() != before {
             let after = source.interest();
-            // A poller that fails here goes on reporting more than is asked for, which no watch sees. `observe_one` asks
-            // it again.
-            let _ = self.change_interest(watch.source, after, poller);
+            // A poller that fails here goes on reporting more than is asked for. No watch sees it, but it ends waits.
+            if self.change_interest(watch.source, after, poller).is_err() {
+                self.refused.insert(watch.source);
+            }
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ impl Guest {
         let number_max = HandleNumber::new(NUMBER_MAX).unwrap_or(millrace_reactor::FIRST_HANDLE);
         Guest {
             sys_loop: SysLoop::new(limits),
-            poller: WorldPoller::default(),
+            poller: WorldPoller::new(dice.chance(500)),
             handles: HandleTable::new(HandleLimits { handles_max: 7, number_max }),
             openings: 0,
             record: Record::new(limits),

@@ -20,7 +20,14 @@ pub(super) struct WorldPoller {
     scripted: ScriptedPoller,
     /// The handle that each number stands for now.
     open: BTreeMap<HandleNumber, Opening>,
-    registered: BTreeMap<SourceToken, Opening>,
+    /// The state of each open handle that is polled.
+    states: BTreeMap<HandleNumber, Readiness>,
+    registered: BTreeMap<SourceToken, (HandleNumber, Opening)>,
+    /// Registrations that were made or changed since the last round.
+    changed: BTreeSet<SourceToken>,
+    /// A handle is reported once after each change of its registration, with bits that nobody asked for: the poller over
+    /// `mio` does so, because `mio` cannot be asked for hup alone.
+    reports_unasked: bool,
     used: BTreeSet<SourceToken>,
     old: Vec<SourceToken>,
     /// A token that was used for two registrations.
@@ -35,20 +42,29 @@ pub(super) struct Round {
 }
 
 impl WorldPoller {
+    pub(super) fn new(reports_unasked: bool) -> WorldPoller {
+        WorldPoller { reports_unasked, ..WorldPoller::default() }
+    }
+
     pub(super) fn open(&mut self, handle: HandleNumber, opening: Opening, is_computed: bool) {
         self.open.insert(handle, opening);
         match is_computed {
             true => self.scripted.add_computed(handle, Readiness::NONE),
-            false => self.scripted.add_polled(handle, Readiness::NONE),
+            false => {
+                self.states.insert(handle, Readiness::NONE);
+                self.scripted.add_polled(handle, Readiness::NONE);
+            }
         }
     }
 
     pub(super) fn ended(&mut self, handle: HandleNumber) {
         self.open.remove(&handle);
+        self.states.remove(&handle);
         self.scripted.remove(handle);
     }
 
     pub(super) fn set(&mut self, handle: HandleNumber, state: Readiness) -> Option<SourceToken> {
+        self.states.entry(handle).and_modify(|known| *known = state);
         self.scripted.set(handle, state)
     }
 
@@ -68,12 +84,21 @@ impl WorldPoller {
 
     /// Returns the handle that a report with this token is about; `None` if it is no longer watched.
     pub(super) fn opening(&self, token: SourceToken) -> Option<Opening> {
-        self.registered.get(&token).copied()
+        self.registered.get(&token).map(|(_, opening)| *opening)
     }
 
     pub(super) fn round(&mut self, dice: &mut Dice, is_calm: bool) -> Round {
         let reports_max = if !is_calm && dice.chance(150) { dice.between(1, 3) as usize } else { usize::MAX };
         let (mut reports, coverage) = self.scripted.round(reports_max);
+        if self.reports_unasked && coverage == Coverage::All {
+            for token in std::mem::take(&mut self.changed) {
+                let handle = self.registered.get(&token).map(|(handle, _)| handle);
+                let state = handle.and_then(|handle| self.states.get(handle)).copied().unwrap_or_default();
+                if !state.is_empty() && reports.iter().all(|report| report.token != token) {
+                    reports.push(Report { token, state });
+                }
+            }
+        }
         if !is_calm && dice.chance(300) {
             if let Some(report) = dice.pick(&reports).copied() {
                 reports.push(report);
@@ -105,7 +130,8 @@ impl Poller for WorldPoller {
         if !self.used.insert(token) {
             self.used_twice = Some(token);
         }
-        self.registered.insert(token, self.open.get(&handle).copied().unwrap_or_default());
+        self.registered.insert(token, (handle, self.open.get(&handle).copied().unwrap_or_default()));
+        self.changed.insert(token);
         Ok(registration)
     }
 
@@ -116,7 +142,9 @@ impl Poller for WorldPoller {
         interest: Readiness,
         trigger: Trigger,
     ) -> Result<(), NotWatchable> {
-        self.scripted.modify(handle, token, interest, trigger)
+        self.scripted.modify(handle, token, interest, trigger)?;
+        self.changed.insert(token);
+        Ok(())
     }
 
     fn deregister(&mut self, handle: HandleNumber, token: SourceToken) {
