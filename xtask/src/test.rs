@@ -7,7 +7,7 @@ use crate::{needs, repo, sdk, tidy};
 
 const BUILD: &str = "build --workspace";
 const TESTS: &str = "test --workspace";
-const SIMULATOR: &str = "run --package millrace-sim --profile dev -- --seeds 200";
+const SIMULATOR: &str = "run --package millrace-sim --profile dev -- --seeds 250";
 
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let Some(filter) = filter else {

@@ -30,6 +30,7 @@ mod readiness;
 mod ready;
 mod reports;
 mod resync;
+mod sabotage;
 mod scripted;
 mod slab;
 mod sources;
@@ -48,6 +49,8 @@ pub use messages::{Due, Event, PollReply, PollTimeout, Request, RequestError, Ti
 pub use poll::polls_until_reported_max;
 pub use poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken, Trigger};
 pub use readiness::{OsReadiness, Readiness};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;
 pub use scripted::{PollerCall, ScriptedPoller};
 pub use stream::{ANSWER_BYTES_MAX, Written};
 pub use sys_loop::SysLoop;

@@ -1,5 +1,6 @@
 //! Every bound of a loop, with its default and the answer when it is reached.
 
+use crate::sabotage::Chosen;
 use crate::zcl1::{FRAME_BYTES_MAX, HEADER_BYTES};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,9 @@ pub struct LoopLimits {
     /// Bytes of one frame, header included: [`crate::ErrorCode::Bounds`], and the input is dropped. Replies keep to
     /// this bound too: a POLL returns at most 2046 events with the default.
     pub frame_bytes_max: usize,
+    /// A deliberate bug, for the simulator.
+    #[cfg(feature = "sabotage")]
+    pub sabotage: Option<crate::Sabotage>,
 }
 
 /// A loop with less room for replies could answer only one request at a time with only a few events.
@@ -29,6 +33,13 @@ impl LoopLimits {
         self.watches_max = self.watches_max.min(u32::MAX as usize);
         self
     }
+
+    pub(crate) fn chosen_sabotage(&self) -> Chosen {
+        Chosen {
+            #[cfg(feature = "sabotage")]
+            by: self.sabotage,
+        }
+    }
 }
 
 impl Default for LoopLimits {
@@ -39,6 +50,8 @@ impl Default for LoopLimits {
             write_bytes_max: FRAME_BYTES_MAX,
             output_bytes_max: FRAME_BYTES_MAX,
             frame_bytes_max: FRAME_BYTES_MAX,
+            #[cfg(feature = "sabotage")]
+            sabotage: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::messages::{EVENT_BYTES, Event, POLL_REPLY_HEAD_BYTES, PollReply, PollTimeout};
+use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 use crate::timers::Timers;
 use crate::watches::WatchTable;
@@ -25,6 +26,7 @@ pub(crate) struct OpenPoll {
 pub(crate) struct Sharing {
     /// The single slot of the last POLL went to a timer while a watch was waiting for it.
     watch_is_next: bool,
+    sabotage: Chosen,
 }
 
 /// Returns the number of POLLs after which a watch is reported at the latest, if it and `ready - 1` other watches stay
@@ -56,6 +58,10 @@ impl OpenPoll {
 }
 
 impl Sharing {
+    pub(crate) fn new(sabotage: Chosen) -> Sharing {
+        Sharing { watch_is_next: false, sabotage }
+    }
+
     /// Takes pending events for a reply with `slots` slots: watches first, then timers, each in the order in which they
     /// became ready or due. What does not fit stays where it is.
     pub(crate) fn take(
@@ -71,13 +77,22 @@ impl Sharing {
         let mut events = Vec::with_capacity(of_watches + of_timers);
         // A watch on a handle with computed readiness enters the queue again at once, behind the others: the count taken
         // above keeps it from being reported twice.
-        events.extend((0..of_watches).map_while(|_| watches.take_ready()));
+        match self.sabotage.is(Sabotage::FirstWatchFirst) {
+            true => events.extend(watches.take_lowest(of_watches)),
+            false => events.extend((0..of_watches).map_while(|_| watches.take_ready())),
+        }
         let due = (0..of_timers).map_while(|_| timers.take_due(now));
         events.extend(due.map(|timer_id| Event::Timer { timer_id, at: now }));
-        PollReply { more: ready > of_watches || timers.is_due(now), events }
+        let is_full = events.len() == slots;
+        let more = ready > of_watches || timers.is_due(now);
+        PollReply { more: more || is_full && self.sabotage.is(Sabotage::MoreWhenFull), events }
     }
 
     fn split(&mut self, slots: usize, ready: usize, due: usize) -> (usize, usize) {
+        if self.sabotage.is(Sabotage::WatchesBeforeTimers) {
+            let of_watches = ready.min(slots);
+            return (of_watches, due.min(slots - of_watches));
+        }
         if slots == 1 && ready > 0 && due > 0 {
             self.watch_is_next = !self.watch_is_next;
             return if self.watch_is_next { (0, 1) } else { (1, 0) };

@@ -41,7 +41,8 @@ pub struct NotWatchable;
 
 /// A loop registers a handle once, with everything that its watches on the handle ask for.
 pub trait Poller {
-    /// Begins to report a handle, level-triggered. Hup and error are reported whether `interest` has them or not.
+    /// Begins to report a handle, level-triggered. Hup and error are reported whether `interest` has them or not. A poller
+    /// that cannot be asked for exactly this may report other states too, once after each change of the registration.
     ///
     /// # Errors
     ///

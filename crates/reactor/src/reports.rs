@@ -6,6 +6,7 @@ use std::mem;
 use crate::handles::HandleNumber;
 use crate::poller::{Coverage, Poller, Report, SourceToken, Trigger};
 use crate::readiness::Readiness;
+use crate::sabotage::Sabotage;
 use crate::slab::SlabKey;
 use crate::sources::SourceKind;
 use crate::watches::WatchTable;
@@ -15,6 +16,7 @@ impl WatchTable {
     /// round said so.
     pub(crate) fn observe(&mut self, reports: &[Report], coverage: Coverage, poller: &mut impl Poller) {
         self.round += 1;
+        self.retry_refused(poller);
         for report in reports {
             self.observe_one(report.token.key(), report.state, poller);
         }
@@ -34,6 +36,9 @@ impl WatchTable {
 
     /// The handle has ended: its watches stay and report nothing any more.
     pub(crate) fn end_handle(&mut self, handle: HandleNumber, poller: &mut impl Poller) {
+        if self.sabotage.is(Sabotage::KeepEndedHandle) {
+            return;
+        }
         let Some(key) = self.by_handle.remove(&handle) else { return };
         self.deregister(key, poller);
         self.set_state(key, Readiness::NONE);
@@ -55,9 +60,9 @@ impl WatchTable {
         }
         let is_asked_for = !state.reported_to(source.interest()).is_empty();
         let is_endless = !(state & (Readiness::HUP | Readiness::ERROR)).is_empty();
-        if is_asked_for {
+        if is_asked_for && !self.sabotage.is(Sabotage::NeverLevelAgain) {
             self.change_trigger(key, Trigger::Level, poller);
-        } else if is_endless {
+        } else if is_endless && !is_asked_for && !self.sabotage.is(Sabotage::NeverEdge) {
             self.change_trigger(key, Trigger::Edge, poller);
         }
         self.set_state(key, state);

@@ -1,6 +1,7 @@
 //! Sources: the handles that watches are on, each registered with the poller once.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use crate::handles::HandleNumber;
 use crate::poller::{NotWatchable, Poller, Registration, SourceToken, Trigger};
@@ -110,17 +111,32 @@ impl WatchTable {
     }
 
     /// Has a polled source reported only when its state changes, or again in every round. A poller that refuses leaves it
-    /// as it was.
+    /// as it was. If that is edge-triggered, the next round asks again: no other round would report the source.
     pub(crate) fn change_trigger(&mut self, key: SlabKey, trigger: Trigger, poller: &mut impl Poller) {
         let Some(source) = self.sources.get_mut(key) else { return };
         let kind = match trigger {
             Trigger::Level => SourceKind::Polled,
             Trigger::Edge => SourceKind::EdgePolled,
         };
-        if source.kind != kind
-            && poller.modify(source.handle, SourceToken::of(key), source.interest(), trigger).is_ok()
-        {
-            source.kind = kind;
+        if source.kind == kind {
+            return;
+        }
+        match poller.modify(source.handle, SourceToken::of(key), source.interest(), trigger) {
+            Ok(()) => source.kind = kind,
+            Err(NotWatchable) if trigger == Trigger::Level => {
+                self.refused.insert(key);
+            }
+            Err(NotWatchable) => {}
+        }
+    }
+
+    /// Asks the poller again for what it has refused.
+    pub(crate) fn retry_refused(&mut self, poller: &mut impl Poller) {
+        for key in mem::take(&mut self.refused) {
+            let Some(interest) = self.sources.get(key).map(Source::interest) else { continue };
+            if self.change_interest(key, interest, poller).is_err() {
+                self.refused.insert(key);
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! The loop's handle as a stream: `zi_write` brings requests, `zi_read` takes replies.
 
 use crate::error_code::ErrorCode;
-use crate::messages::{Request, RequestError};
+use crate::messages::{OP_POLL, Request, RequestError};
 use crate::poller::Poller;
 use crate::resync;
+use crate::sabotage::Sabotage;
 use crate::sys_loop::SysLoop;
 use crate::time::MonoNs;
 use crate::zcl1::{Header, NotAFrame};
@@ -45,7 +46,9 @@ impl SysLoop {
             return Written::Returned(Err(ErrorCode::Bounds));
         }
         self.consumed = 0;
-        if resync::starts_over(&self.reader, input) && !self.abandon_frame() {
+        let starts_over =
+            resync::starts_over(&self.reader, input) && !self.sabotage.is(Sabotage::NeverStartOver);
+        if starts_over && !self.abandon_frame() {
             return self.refuse_write();
         }
         self.consume(input, poller)
@@ -122,7 +125,8 @@ impl SysLoop {
         if input.len() < end && matches!(checked, Ok(()) | Err(RequestError::UnknownOp)) {
             return self.hold(input);
         }
-        if self.output.room() < ANSWER_BYTES_MAX {
+        let is_forced = header.op == OP_POLL && self.sabotage.is(Sabotage::PollWhenFull);
+        if self.output.room() < ANSWER_BYTES_MAX && !is_forced {
             return Step::NoRoom;
         }
         if let Err(error) = checked {

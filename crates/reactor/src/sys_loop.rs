@@ -7,6 +7,7 @@ use crate::messages::{Due, Event, OP_POLL, Request, RequestError};
 use crate::poll::{OpenPoll, Sharing};
 use crate::poller::{Coverage, Poller, Report, SourceToken};
 use crate::readiness::Readiness;
+use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 use crate::timers::Timers;
 use crate::watches::WatchTable;
@@ -30,6 +31,7 @@ pub struct SysLoop {
     /// Scratch for payloads of replies.
     payload: Vec<u8>,
     pub(crate) counters: Counters,
+    pub(crate) sabotage: Chosen,
 }
 
 impl SysLoop {
@@ -39,15 +41,16 @@ impl SysLoop {
             limits,
             reader: FrameReader::new(limits.frame_bytes_max),
             output: FrameQueue::new(limits.output_bytes_max),
-            watches: WatchTable::new(limits.watches_max),
-            timers: Timers::default(),
-            sharing: Sharing::default(),
+            watches: WatchTable::new(limits.watches_max, limits.chosen_sabotage()),
+            timers: Timers::new(limits.chosen_sabotage()),
+            sharing: Sharing::new(limits.chosen_sabotage()),
             now: MonoNs::default(),
             open_poll: None,
             interrupted: false,
             consumed: 0,
             payload: Vec::new(),
             counters: Counters::default(),
+            sabotage: limits.chosen_sabotage(),
         }
     }
 
@@ -95,7 +98,8 @@ impl SysLoop {
         if self.interrupted || !self.watches.ready.is_empty() {
             return Some(self.now);
         }
-        self.timers.first_due().into_iter().chain(poll.deadline).min()
+        let first_due = self.timers.first_due().filter(|_| !self.sabotage.is(Sabotage::SleepThroughTimers));
+        first_due.into_iter().chain(poll.deadline).min()
     }
 
     pub fn counters(&self) -> Counters {
@@ -157,6 +161,7 @@ impl SysLoop {
             return false;
         }
         let slots = poll.slots(self.output.room().min(self.limits.frame_bytes_max));
+        let slots = slots + usize::from(self.sabotage.is(Sabotage::OneEventTooMany));
         let reply = self.sharing.take(slots, self.now, &mut self.watches, &mut self.timers);
         let ready = reply.events.iter().filter(|event| matches!(event, Event::Ready { .. })).count();
         self.counters.ready_events += ready as u64;

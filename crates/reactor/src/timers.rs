@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use crate::messages::TimerId;
+use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 
 /// Equal due times are delivered in the order in which the timers were armed.
@@ -25,13 +26,20 @@ pub(crate) struct Timers {
     by_id: BTreeMap<TimerId, Timer>,
     queue: BTreeMap<QueueKey, TimerId>,
     armed: u64,
+    sabotage: Chosen,
 }
 
 impl Timers {
+    pub(crate) fn new(sabotage: Chosen) -> Timers {
+        Timers { sabotage, ..Timers::default() }
+    }
+
     /// Arms a timer; one with the same id is replaced.
     pub(crate) fn arm(&mut self, id: TimerId, due: MonoNs, interval_ns: Option<NonZeroU64>) {
         self.armed += 1;
-        let key = QueueKey { due, order: self.armed };
+        let order =
+            if self.sabotage.is(Sabotage::LatestArmedFirst) { u64::MAX - self.armed } else { self.armed };
+        let key = QueueKey { due, order };
         if let Some(replaced) = self.by_id.insert(id, Timer { key, interval_ns }) {
             self.queue.remove(&replaced.key);
         }
@@ -57,28 +65,55 @@ impl Timers {
     }
 
     pub(crate) fn is_due(&self, now: MonoNs) -> bool {
-        self.first_due().is_some_and(|due| due <= now)
+        self.first_due().is_some_and(|due| due <= self.latest_due(now))
     }
 
     /// Counts the due timers, but not beyond `max`.
     pub(crate) fn count_due(&self, now: MonoNs, max: usize) -> usize {
-        self.queue.keys().take(max).take_while(|key| key.due <= now).count()
+        let latest = self.latest_due(now);
+        self.queue.keys().take(max).take_while(|key| key.due <= latest).count()
     }
 
     /// Takes the timer that has been due for longest. A repeating timer is armed again for the first moment of its
     /// grid (first due + n * interval) after `now`: however many periods were missed, they are this one event, and a
     /// late delivery does not shift the next.
     pub(crate) fn take_due(&mut self, now: MonoNs) -> Option<TimerId> {
-        let first = self.queue.first_entry().filter(|first| first.key().due <= now)?;
+        let latest = self.latest_due(now);
+        let first = self.queue.first_entry().filter(|first| first.key().due <= latest)?;
         let (key, id) = first.remove_entry();
         let interval_ns = self.by_id.get(&id).and_then(|timer| timer.interval_ns);
-        match interval_ns.and_then(|interval_ns| next_on_grid(key.due, interval_ns, now)) {
+        let next = interval_ns.and_then(|interval_ns| next_on_grid(key.due, interval_ns, now));
+        let next = match interval_ns {
+            Some(interval_ns) => self.sabotaged_next(next, key.due, interval_ns, now),
+            None => self.sabotage.is(Sabotage::OneShotTwice).then(|| now.after_ms(1)),
+        };
+        match next {
             Some(due) => self.arm(id, due, interval_ns),
             None => {
                 self.by_id.remove(&id);
             }
         }
         Some(id)
+    }
+
+    /// The latest due time that counts as due: `now`, unless sabotaged.
+    fn latest_due(&self, now: MonoNs) -> MonoNs {
+        if self.sabotage.is(Sabotage::FireEarly) { now.after_ns(1) } else { now }
+    }
+
+    /// Returns `next`, unless sabotaged.
+    fn sabotaged_next(
+        &self,
+        next: Option<MonoNs>,
+        due: MonoNs,
+        interval_ns: NonZeroU64,
+        now: MonoNs,
+    ) -> Option<MonoNs> {
+        let has_missed = now.0.saturating_sub(due.0) >= interval_ns.get();
+        if self.sabotage.is(Sabotage::DriftFromGrid) {
+            return Some(now.after_ns(interval_ns.get()));
+        }
+        next.filter(|_| !(has_missed && self.sabotage.is(Sabotage::DropCoalesced)))
     }
 
     pub(crate) fn clear(&mut self) {

@@ -3,13 +3,14 @@
 //! Handles are registered with the poller once, as *sources* (`sources.rs`), whatever the number of watches on them.
 //! `reports.rs` holds what changes the readiness of a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::handles::HandleNumber;
 use crate::messages::{Event, RequestError, WatchId};
 use crate::poller::Poller;
 use crate::readiness::Readiness;
 use crate::ready::{ReadyQueue, Ticket};
+use crate::sabotage::{Chosen, Sabotage};
 use crate::slab::{Slab, SlabKey};
 use crate::sources::{Source, SourceKind};
 
@@ -36,15 +37,18 @@ pub(crate) struct WatchTable {
     /// Polled sources that were reported since the last round with [`crate::Coverage::All`]. Sources that are gone since
     /// are passed over.
     pub(crate) reported: Vec<SlabKey>,
+    /// Polled sources whose registration is not as it should be, because the poller refused to change it.
+    pub(crate) refused: BTreeSet<SlabKey>,
     /// Sources that the operating system polls.
     pub(crate) polled: usize,
     /// Watches that a report or a delivery looked at: the work that readiness causes.
     pub(crate) examined: u64,
     watches_max: usize,
+    pub(crate) sabotage: Chosen,
 }
 
 impl WatchTable {
-    pub(crate) fn new(watches_max: usize) -> WatchTable {
+    pub(crate) fn new(watches_max: usize, sabotage: Chosen) -> WatchTable {
         WatchTable {
             watches: Slab::new(),
             by_id: BTreeMap::new(),
@@ -54,9 +58,11 @@ impl WatchTable {
             ready: ReadyQueue::default(),
             round: 0,
             reported: Vec::new(),
+            refused: BTreeSet::new(),
             polled: 0,
             examined: 0,
             watches_max,
+            sabotage,
         }
     }
 
@@ -73,6 +79,9 @@ impl WatchTable {
         let max = self.watches_max;
         if self.watches.len() >= max {
             return Err(RequestError::TooManyWatches { max });
+        }
+        if self.sabotage.is(Sabotage::ForgetWatchOnReuse) {
+            self.forget_ended(handle, poller);
         }
         let source = self.source_with(handle, interest, poller).map_err(|_| RequestError::NotWatchable)?;
         let watch = self.watches.insert(Watch { id, source, interest, ticket: None });
@@ -102,8 +111,10 @@ impl WatchTable {
             self.drop_source(watch.source, poller);
         } else if source.interest() != before {
             let after = source.interest();
-            // A poller that fails here goes on reporting more than is asked for, which no watch sees.
-            let _ = self.change_interest(watch.source, after, poller);
+            // A poller that fails here goes on reporting more than is asked for. No watch sees it, but it ends waits.
+            if self.change_interest(watch.source, after, poller).is_err() {
+                self.refused.insert(watch.source);
+            }
         }
         Ok(())
     }
@@ -111,6 +122,11 @@ impl WatchTable {
     /// Takes the watch that has been ready for longest and returns its event. `None`: no watch is ready.
     pub(crate) fn take_ready(&mut self) -> Option<Event> {
         let key = self.ready.pop()?;
+        self.report(key)
+    }
+
+    /// Returns the event of a watch that was just taken from the ready queue.
+    fn report(&mut self, key: SlabKey) -> Option<Event> {
         self.examined += 1;
         let watch = self.watches.get_mut(key)?;
         watch.ticket = None;
@@ -123,6 +139,28 @@ impl WatchTable {
         Some(event)
     }
 
+    /// Takes the ready watches with the lowest slots. Only for [`Sabotage::FirstWatchFirst`].
+    pub(crate) fn take_lowest(&mut self, count: usize) -> Vec<Event> {
+        let ready = self.watches.iter().filter_map(|(key, watch)| Some((key, watch.ticket?)));
+        let lowest: Vec<_> = ready.take(count).collect();
+        let report = |(key, ticket)| {
+            self.ready.remove(ticket);
+            self.report(key)
+        };
+        lowest.into_iter().filter_map(report).collect()
+    }
+
+    /// Drops the watches of ended handles with this number. Only for [`Sabotage::ForgetWatchOnReuse`].
+    fn forget_ended(&mut self, handle: HandleNumber, poller: &mut impl Poller) {
+        let is_ended = |source: &Source| source.handle == handle && source.kind == SourceKind::Ended;
+        let on_ended = |watch: &Watch| self.sources.get(watch.source).is_some_and(is_ended);
+        let ids: Vec<WatchId> =
+            self.watches.iter().filter(|(_, watch)| on_ended(watch)).map(|(_, watch)| watch.id).collect();
+        for id in ids {
+            let _ = self.remove(id, poller);
+        }
+    }
+
     /// Whether a watch is on this number, be its handle open or ended.
     pub(crate) fn watches_handle(&self, handle: HandleNumber) -> bool {
         self.by_handle.contains_key(&handle) || self.ended.contains_key(&handle)
@@ -132,7 +170,7 @@ impl WatchTable {
         while let Some((_, source)) = self.by_handle.pop_first() {
             self.deregister(source, poller);
         }
-        *self = WatchTable { examined: self.examined, ..WatchTable::new(self.watches_max) };
+        *self = WatchTable { examined: self.examined, ..WatchTable::new(self.watches_max, self.sabotage) };
     }
 
     /// Puts a new watch into the ready queue if it has something to report.

@@ -13,6 +13,7 @@ const FILES: [(&str, &str); 21] = [
     ("reactor/tests/timers.rs", include_str!("timers.rs")),
     ("reactor/tests/vectors.rs", include_str!("vectors.rs")),
     ("reactor/tests/watches.rs", include_str!("watches.rs")),
+    ("sim/tests/reactor.rs", include_str!("../../sim/tests/reactor.rs")),
     ("zabi/tests/aio.rs", include_str!("../../zabi/tests/aio.rs")),
     ("zabi/tests/bus_and_async.rs", include_str!("../../zabi/tests/bus_and_async.rs")),
     ("zabi/tests/core_calls.rs", include_str!("../../zabi/tests/core_calls.rs")),

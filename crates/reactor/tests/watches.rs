@@ -104,6 +104,43 @@ fn a_poller_that_refuses_leaves_the_watches_as_they_were() {
     assert_eq!(harness.watch(2, 4, WRITABLE), Ok(()), "the id is free");
 }
 
+/// Found by the simulator (`ready_is_heard`).
+#[test]
+fn a_handle_that_the_poller_left_edge_triggered_is_level_triggered_as_soon_as_the_poller_agrees() {
+    let mut harness = Harness::new();
+    harness.polled(4, HUP);
+    harness.watch(1, 4, WRITABLE).unwrap();
+    assert_eq!(harness.poll(8).events, []);
+    assert_eq!(harness.poller.trigger(handle(4)), Some(Trigger::Edge), "nobody asks for hup");
+    harness.poller.is_failing = true;
+    harness.set(4, HUP | WRITABLE);
+    assert_eq!(harness.poll(8).events, [ready(1, 4, WRITABLE)]);
+    assert_eq!(harness.poller.trigger(handle(4)), Some(Trigger::Edge), "the poller refuses");
+    assert_eq!(harness.poll(8).events, []);
+    harness.poller.is_failing = false;
+    harness.poll(8);
+    assert_eq!(harness.poller.trigger(handle(4)), Some(Trigger::Level));
+    for _ in 0..3 {
+        assert_eq!(harness.poll(8).events, [ready(1, 4, WRITABLE)]);
+    }
+}
+
+/// Found by the simulator (`no_busy_loop`).
+#[test]
+fn a_poller_that_refused_to_report_less_is_asked_again() {
+    let mut harness = Harness::new();
+    harness.polled(4, WRITABLE);
+    harness.watch(1, 4, READABLE).unwrap();
+    harness.watch(2, 4, WRITABLE).unwrap();
+    harness.poller.is_failing = true;
+    harness.unwatch(2).unwrap();
+    assert_eq!(harness.poller.interest(handle(4)), Some(READABLE | WRITABLE), "the poller refuses");
+    assert_eq!(harness.poll(8).events, []);
+    harness.poller.is_failing = false;
+    assert_eq!(harness.poll(8).events, [], "what nobody asks for is not reported");
+    assert_eq!(harness.poller.interest(handle(4)), Some(READABLE), "and does not end every wait");
+}
+
 #[test]
 fn unwatch_of_an_unknown_id_is_an_error() {
     let mut harness = Harness::new();

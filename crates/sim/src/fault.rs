@@ -43,8 +43,18 @@ pub enum Fault {
     HandlerKill,
     /// An effect run was cancelled.
     Cancelled,
-    /// The engine of effect runs refused a start or an input, because a limit was reached.
+    /// The engine of effect runs refused a start or an input, or a loop refused a write, because a limit was reached.
     Refused,
+    /// A guest wrote a frame that is wrong, cut or none at all.
+    BadFrame,
+    /// A handle of a guest ended; its number may return.
+    HandleEnded,
+    /// The poller refused registrations for a while.
+    NoSpace,
+    /// The engine was told late what the poller had found.
+    LateReport,
+    /// A waiting POLL was interrupted, or the next one.
+    Interrupted,
 }
 
 impl Fault {
@@ -79,6 +89,11 @@ impl Fault {
             Fault::HandlerKill => "handler_kill",
             Fault::Cancelled => "cancelled",
             Fault::Refused => "refused",
+            Fault::BadFrame => "bad_frame",
+            Fault::HandleEnded => "handle_ended",
+            Fault::NoSpace => "no_space",
+            Fault::LateReport => "late_report",
+            Fault::Interrupted => "interrupted",
         }
     }
 }

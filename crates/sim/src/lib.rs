@@ -1,6 +1,6 @@
-//! The simulator: the real engines on a faulty store, under a virtual clock, driven by one seed. There are four
+//! The simulator: the real engines on a faulty store, under a virtual clock, driven by one seed. There are five
 //! worlds: one of the bus and its clients, one of workers with durable handlers, one of the CQRS loop, one of effect
-//! runs.
+//! runs, one of `sys/loop` with its guests.
 //!
 //! A seed decides everything: topics, groups, clients, what goes wrong and when. The same seed gives the same run, step
 //! by step, so a failure is a number. No threads, no real time, no unordered maps.
@@ -10,7 +10,7 @@
 //!
 //! Start with [`run`]; the invariants of the bus are in `check`, one file each, those of handlers in `claims/record.rs`
 //! and `claims/verdict.rs`, those of the loop in `router/record.rs`, those of effect runs in
-//! `runs/record.rs`.
+//! `runs/record.rs`, those of `sys/loop` in `reactor/record.rs` and `reactor/replies.rs`.
 
 mod actor;
 mod check;
@@ -24,6 +24,7 @@ mod ledger;
 mod payload;
 mod place;
 mod plan;
+mod reactor;
 mod router;
 mod run;
 mod runs;
@@ -38,12 +39,13 @@ mod world;
 pub use check::Violation;
 pub use fault::{Fault, FaultCounts};
 pub use run::{
-    ClaimsOptions, Options, Report, RouterOptions, RunsOptions, STEPS_DEFAULT, invariants, run, run_claims,
-    run_router, run_runs,
+    ClaimsOptions, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT, invariants,
+    run, run_claims, run_reactor, run_router, run_runs,
 };
 pub use sabotage::{
-    ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, ROUTER as ROUTER_SABOTAGES, RUNS as RUNS_SABOTAGES,
-    expected as expected_invariants, expected_of_claims, expected_of_router, expected_of_runs,
-    parse as parse_sabotage, parse_claims as parse_claims_sabotage, parse_router as parse_router_sabotage,
+    ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, REACTOR as REACTOR_SABOTAGES, ROUTER as ROUTER_SABOTAGES,
+    RUNS as RUNS_SABOTAGES, expected as expected_invariants, expected_of_claims, expected_of_reactor,
+    expected_of_router, expected_of_runs, parse as parse_sabotage, parse_claims as parse_claims_sabotage,
+    parse_reactor as parse_reactor_sabotage, parse_router as parse_router_sabotage,
     parse_runs as parse_runs_sabotage,
 };

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use millrace_sim::{
-    ClaimsOptions, FaultCounts, Options, Report, RouterOptions, RunsOptions, STEPS_DEFAULT,
-    parse_claims_sabotage, parse_router_sabotage, parse_runs_sabotage, parse_sabotage, run, run_claims,
-    run_router, run_runs,
+    ClaimsOptions, FaultCounts, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT,
+    parse_claims_sabotage, parse_reactor_sabotage, parse_router_sabotage, parse_runs_sabotage,
+    parse_sabotage, run, run_claims, run_reactor, run_router, run_runs,
 };
 
 const USAGE: &str =
@@ -18,7 +18,7 @@ const USAGE: &str =
   --steps N        steps of each seed before the calm (4000)
   --trace          print every step
   --keep-going     do not stop at the first seed that fails
-  --world NAME     bus, claims, router or runs; left out, seeds take turns
+  --world NAME     bus, claims, router, runs or reactor; left out, seeds take turns
   --sabotage NAME  break the engine on purpose, to see the checkers bite";
 
 struct Args {
@@ -32,6 +32,7 @@ struct Args {
     claims_sabotage: Option<millrace_claims::Sabotage>,
     router_sabotage: Option<millrace_router::Sabotage>,
     runs_sabotage: Option<millrace_runs::Sabotage>,
+    reactor_sabotage: Option<millrace_reactor::Sabotage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ enum World {
     Claims,
     Router,
     Runs,
+    Reactor,
 }
 
 impl World {
@@ -49,24 +51,26 @@ impl World {
             World::Claims => "claims",
             World::Router => "router",
             World::Runs => "runs",
+            World::Reactor => "reactor",
         }
     }
 }
 
 impl Args {
     fn world_of(&self, seed: u64) -> World {
-        let by_seed = match seed % 4 {
+        let by_seed = match seed % 5 {
             1 => World::Bus,
             2 => World::Claims,
             3 => World::Runs,
+            4 => World::Reactor,
             _ => World::Router,
         };
         self.world.unwrap_or(by_seed)
     }
 
     fn run(&self, seed: u64) -> Report {
-        let &Args { steps, print_trace, sabotage, claims_sabotage, router_sabotage, runs_sabotage, .. } =
-            self;
+        let &Args { steps, print_trace, sabotage, claims_sabotage, router_sabotage, .. } = self;
+        let &Args { runs_sabotage, reactor_sabotage, .. } = self;
         match self.world_of(seed) {
             World::Bus => run(&Options { seed, steps, print_trace, sabotage }),
             World::Claims => {
@@ -76,6 +80,9 @@ impl Args {
                 run_router(&RouterOptions { seed, steps, print_trace, sabotage: router_sabotage })
             }
             World::Runs => run_runs(&RunsOptions { seed, steps, print_trace, sabotage: runs_sabotage }),
+            World::Reactor => {
+                run_reactor(&ReactorOptions { seed, steps, print_trace, sabotage: reactor_sabotage })
+            }
         }
     }
 }
@@ -119,7 +126,7 @@ fn print_line(world: World, report: &Report) {
     let Report { seed, steps, simulated_ms, trace_hash, faults, .. } = report;
     let seconds = *simulated_ms as f64 / 1000.0;
     println!(
-        "{:<6} seed {seed:>5}  steps {steps:>6}  simulated {seconds:>8.3} s  trace {trace_hash:016x}  {faults}",
+        "{:<7} seed {seed:>5}  steps {steps:>6}  simulated {seconds:>8.3} s  trace {trace_hash:016x}  {faults}",
         world.name(),
     );
 }
@@ -132,6 +139,7 @@ fn print_failure(args: &Args, report: &Report) {
     let sabotage = sabotage.or(args.claims_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.or(args.router_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.or(args.runs_sabotage.map(|sabotage| format!("{sabotage:?}")));
+    let sabotage = sabotage.or(args.reactor_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.map_or(String::new(), |name| format!(" --sabotage {name}"));
     let world = args.world_of(report.seed).name();
     let (seed, steps) = (report.seed, args.steps);
@@ -152,6 +160,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         claims_sabotage: None,
         router_sabotage: None,
         runs_sabotage: None,
+        reactor_sabotage: None,
     };
     while let Some(flag) = words.next() {
         let mut value = || words.next().ok_or(format!("{flag} needs a value"));
@@ -170,11 +179,13 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                 args.claims_sabotage = parse_claims_sabotage(&name);
                 args.router_sabotage = parse_router_sabotage(&name);
                 args.runs_sabotage = parse_runs_sabotage(&name);
+                args.reactor_sabotage = parse_reactor_sabotage(&name);
                 args.world = match (args.sabotage, args.claims_sabotage, args.router_sabotage) {
                     (Some(_), _, _) => Some(World::Bus),
                     (_, Some(_), _) => Some(World::Claims),
                     (_, _, Some(_)) => Some(World::Router),
                     _ if args.runs_sabotage.is_some() => Some(World::Runs),
+                    _ if args.reactor_sabotage.is_some() => Some(World::Reactor),
                     _ => return Err(format!("there is no sabotage {name:?}")),
                 };
             }
@@ -184,7 +195,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                     "claims" => Some(World::Claims),
                     "router" => Some(World::Router),
                     "runs" => Some(World::Runs),
-                    other => return Err(format!("there is no world {other:?}: bus, claims, router or runs")),
+                    "reactor" => Some(World::Reactor),
+                    other => {
+                        return Err(format!(
+                            "there is no world {other:?}: bus, claims, router, runs or reactor"
+                        ));
+                    }
                 };
             }
             _ => return Err(format!("{flag:?} is not a flag")),

@@ -7,6 +7,7 @@ use millrace_bus::Sabotage;
 use crate::check::{Checkers, Violation};
 use crate::claims::{ClaimsWorld, INVARIANTS};
 use crate::fault::FaultCounts;
+use crate::reactor::{INVARIANTS as REACTOR_INVARIANTS, ReactorWorld};
 use crate::router::{INVARIANTS as ROUTER_INVARIANTS, RouterWorld};
 use crate::runs::{INVARIANTS as RUNS_INVARIANTS, RunsWorld};
 use crate::trace::Trace;
@@ -113,6 +114,22 @@ pub fn run_runs(options: &RunsOptions) -> Report {
     Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
+/// A seed of the world of `sys/loop`.
+#[derive(Clone, Debug)]
+pub struct ReactorOptions {
+    pub seed: u64,
+    pub steps: u64,
+    pub print_trace: bool,
+    pub sabotage: Option<millrace_reactor::Sabotage>,
+}
+
+pub fn run_reactor(options: &ReactorOptions) -> Report {
+    let mut world = ReactorWorld::new(options.seed, options.sabotage, options.print_trace);
+    let verdict = caught(|| world.run(options.steps));
+    let (steps, simulated_ms) = (world.steps, world.simulated_ms());
+    Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
+}
+
 /// An engine that panics has failed its seed like any other; the steps that led there are still worth showing.
 fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -126,7 +143,7 @@ fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> 
 pub fn invariants() -> Vec<&'static str> {
     let mut names = Checkers::all().names();
     names.extend(["stop_ends", "restores", "never_panics"]);
-    for world in [&INVARIANTS[..], &ROUTER_INVARIANTS[..], &RUNS_INVARIANTS[..]] {
+    for world in [&INVARIANTS[..], &ROUTER_INVARIANTS[..], &RUNS_INVARIANTS[..], &REACTOR_INVARIANTS[..]] {
         names.extend(world.iter().filter(|name| !names.contains(name)).copied().collect::<Vec<_>>());
     }
     names

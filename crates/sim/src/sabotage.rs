@@ -2,6 +2,7 @@
 
 use millrace_bus::Sabotage;
 use millrace_claims::Sabotage as ClaimsSabotage;
+use millrace_reactor::Sabotage as ReactorSabotage;
 use millrace_router::Sabotage as RouterSabotage;
 use millrace_runs::Sabotage as RunsSabotage;
 
@@ -131,4 +132,48 @@ pub fn expected_of_runs(sabotage: RunsSabotage) -> &'static [&'static str] {
 
 pub fn parse_runs(name: &str) -> Option<RunsSabotage> {
     RUNS.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
+}
+
+pub const REACTOR: [ReactorSabotage; 16] = [
+    ReactorSabotage::FirstWatchFirst,
+    ReactorSabotage::WatchesBeforeTimers,
+    ReactorSabotage::FireEarly,
+    ReactorSabotage::DropCoalesced,
+    ReactorSabotage::DriftFromGrid,
+    ReactorSabotage::MoreWhenFull,
+    ReactorSabotage::KeepEndedHandle,
+    ReactorSabotage::ForgetWatchOnReuse,
+    ReactorSabotage::PollWhenFull,
+    ReactorSabotage::NeverStartOver,
+    ReactorSabotage::NeverEdge,
+    ReactorSabotage::NeverLevelAgain,
+    ReactorSabotage::OneShotTwice,
+    ReactorSabotage::LatestArmedFirst,
+    ReactorSabotage::SleepThroughTimers,
+    ReactorSabotage::OneEventTooMany,
+];
+
+pub fn expected_of_reactor(sabotage: ReactorSabotage) -> &'static [&'static str] {
+    match sabotage {
+        ReactorSabotage::FirstWatchFirst => &["watch_within_bound"],
+        ReactorSabotage::WatchesBeforeTimers => &["sides_share"],
+        ReactorSabotage::FireEarly => &["timer_never_early"],
+        ReactorSabotage::DropCoalesced => &["nothing_lost"],
+        ReactorSabotage::DriftFromGrid => &["timer_on_grid"],
+        ReactorSabotage::MoreWhenFull => &["more_exact"],
+        ReactorSabotage::KeepEndedHandle => &["only_what_is_watched"],
+        ReactorSabotage::ForgetWatchOnReuse => &["nothing_lost"],
+        ReactorSabotage::PollWhenFull => &["refused_before_executed"],
+        ReactorSabotage::NeverStartOver => &["bad_frame_harms_none"],
+        ReactorSabotage::NeverEdge => &["no_busy_loop"],
+        ReactorSabotage::NeverLevelAgain => &["ready_is_heard"],
+        ReactorSabotage::OneShotTwice => &["timer_once"],
+        ReactorSabotage::LatestArmedFirst => &["timers_in_order"],
+        ReactorSabotage::SleepThroughTimers => &["wakes_in_time"],
+        ReactorSabotage::OneEventTooMany => &["queues_bounded"],
+    }
+}
+
+pub fn parse_reactor(name: &str) -> Option<ReactorSabotage> {
+    REACTOR.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }
