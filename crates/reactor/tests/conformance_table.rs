@@ -2,7 +2,7 @@
 
 const TABLE: &str = include_str!("../../../docs/conformance/sys-loop.md");
 
-const FILES: [(&str, &str); 21] = [
+const FILES: [(&str, &str); 22] = [
     ("reactor/tests/fairness.rs", include_str!("fairness.rs")),
     ("reactor/tests/frames.rs", include_str!("frames.rs")),
     ("reactor/tests/handles.rs", include_str!("handles.rs")),
