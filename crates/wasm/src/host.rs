@@ -34,7 +34,7 @@ pub struct HostOptions {
     /// Milliseconds of the host's clock after which a tick begins no further step, at least 1. Timers, completions and
     /// commands are looked at then. A virtual clock does not move within a tick, so its traces do not depend on this.
     pub tick_ms_max: u64,
-    /// Calls of `fs`, `log` and `output` that occupy a thread at the same time, and as many of `input`, at least 1.
+    /// Calls of `fs` that occupy a thread at the same time, as many of `log` and `output`, and as many of `input`; at least 1.
     /// Further calls wait for their turn; the scheduler goes on meanwhile.
     pub blocking_calls_max: usize,
     /// Shuffles external completions of the same moment, in an order that follows from the seed.

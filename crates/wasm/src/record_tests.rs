@@ -71,6 +71,27 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn settings_that_no_run_can_have_are_refused() {
+    let refused = |from: &str, to: &str| {
+        let text = recorded();
+        assert!(text.contains(from), "{from} is not in {text}");
+        Recording::parse(&text.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    for (from, to, name) in [
+        ("\"budget\":7", "\"budget\":0", "budget"),
+        ("\"step-ms-max\":4", "\"step-ms-max\":0", "step-ms-max"),
+        (
+            "\"run-memory-bytes-max\":268435456",
+            "\"run-memory-bytes-max\":18446744073709551615",
+            "run-memory-bytes-max",
+        ),
+    ] {
+        let error = refused(from, to);
+        assert!(error.starts_with(&format!("line 1: the setting {name} is ")), "{error}");
+    }
+}
+
+#[test]
 fn a_line_that_a_crash_cut_off_is_left_out() {
     let text = recorded();
     let cut = &text[..text.len() - 5];

@@ -58,10 +58,14 @@ fn a_forged_reply_answers_nobody() {
 fn a_client_that_never_reads_is_not_read_from_and_then_dropped() {
     let server = serve(&["--os-slow-reader-ms", "200"]);
     let mut deaf = UnixStream::connect(path(&server)).expect("the socket accepts");
-    let line = ping("deaf", &format!("\"{}\"", "x".repeat(10_000))) + "\n";
+    // Each request has an id of its own: one that repeats an id in use gets a short 409, and the bound is on answers.
+    let data = format!("\"{}\"", "x".repeat(10_000));
+    let mut lines = (0..).map(|n| ping(&format!("deaf-{n}"), &data) + "\n");
     // Until the server has closed it: what it reads is bounded by what it cannot write.
     let mut written = 0usize;
-    while deaf.write_all(line.as_bytes()).is_ok() {
+    while let Some(line) = lines.next()
+        && deaf.write_all(line.as_bytes()).is_ok()
+    {
         written += line.len();
         assert!(written < 64 << 20, "the server takes everything and holds it");
     }

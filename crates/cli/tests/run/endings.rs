@@ -116,6 +116,41 @@ fn a_signal_ends_the_command_while_nobody_reads_what_the_program_prints() {
 }
 
 #[test]
+fn results_do_not_wait_for_lines_of_a_program_that_nobody_reads() {
+    let print = || {
+        let text = "x".repeat(900);
+        ask("voyd.std.output", "write_op", vec![json!({ "value": text, "target": "stderr" })])
+    };
+    let stage = Stage::with_program(&[print(), print()]);
+    let (_reader, mut writer) = small_pipe();
+    writer.write_all(&[b'x'; PIPE_BYTES]).unwrap();
+    let mut child = prepare(&stage, &["--allow", "output", "--cancel-at", "50"])
+        .stdout(Stdio::piped())
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains(r#""kind":"cancelled""#), "{line}");
+    // Its thread still waits for a reader of stderr.
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_signal_ends_the_command_while_it_waits_for_its_module() {
+    let stage = Stage::with_module(SUM_A);
+    assert!(Command::new("mkfifo").arg(stage.path("m.fifo")).status().unwrap().success());
+    for signal in SIGNALS {
+        let mut waiting = command(&["run", "m.fifo"]);
+        let mut child = waiting.current_dir(stage.path("")).stderr(Stdio::null()).spawn().unwrap();
+        wait_until(|| catches_term(child.id()));
+        send(&child, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+    }
+}
+
+#[test]
 fn a_signal_ends_the_command_while_nobody_reads_the_recording() {
     let stage = endless();
     assert!(Command::new("mkfifo").arg(stage.path("r.fifo")).status().unwrap().success());

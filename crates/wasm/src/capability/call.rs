@@ -41,10 +41,12 @@ pub enum CapabilityAnswer {
     /// When a call returns that blocks its thread until somebody outside acts, such as reading a line of input. Done on
     /// another thread.
     Blocking(Box<dyn FnOnce() -> Value + Send>),
-    /// When a call returns that blocks its thread for as long as a disk or a stream takes. Done on another thread, so that
+    /// When a call returns that blocks its thread for as long as a disk takes. Done on another thread, so that
     /// the scheduler goes on; under a virtual clock at once, because there the order of answers must not depend on the
     /// speed of a disk.
     Brief(Box<dyn FnOnce() -> Value + Send>),
+    /// As `Brief`, for writes to stdout, stderr or the log. A reader that has stopped reading holds up such calls only.
+    Stream(Box<dyn FnOnce() -> Value + Send>),
 }
 
 /// The room of a reply. Owned, so that work on another thread can take it along.
@@ -174,6 +176,7 @@ impl fmt::Debug for CapabilityAnswer {
             CapabilityAnswer::Later(_) => f.write_str("Later"),
             CapabilityAnswer::Blocking(_) => f.write_str("Blocking"),
             CapabilityAnswer::Brief(_) => f.write_str("Brief"),
+            CapabilityAnswer::Stream(_) => f.write_str("Stream"),
         }
     }
 }

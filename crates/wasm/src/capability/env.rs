@@ -20,9 +20,18 @@ pub(super) fn call(
                 return Ok(CapabilityAnswer::Now(reply));
             }
             // Neither generation's reply has a place for an error.
-            let (bytes, name) = (call.buffer_bytes, name.escape_debug());
-            tracing::warn!("the variable {name} does not fit a buffer of {bytes} bytes: answered as not set");
-            Ok(CapabilityAnswer::Now(got(call.generation, None)))
+            let reply = got(call.generation, None);
+            if !variables.is_news(name) {
+                return Ok(CapabilityAnswer::Now(reply));
+            }
+            let (bytes, name) = (call.buffer_bytes, name.escape_debug().to_string());
+            // The log may go to a pipe that nobody reads: not on the scheduler's thread.
+            Ok(CapabilityAnswer::Stream(Box::new(move || {
+                tracing::warn!(
+                    "the variable {name} does not fit a buffer of {bytes} bytes: answered as not set"
+                );
+                reply
+            })))
         }
         "set" => {
             let expected = "a variable must be a record {key, value} of strings";

@@ -1,13 +1,16 @@
 //! Environment variables as programs see them: a private copy. Reads never see a variable that was not granted, and a
 //! program that sets one changes the copy, never the process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Variables in one copy: setting one more is refused.
 pub const VARIABLES_MAX: usize = 1024;
 /// Bytes of one name and its value together: a longer one is refused.
 pub const VARIABLE_BYTES_MAX: usize = 64 << 10;
+
+/// Variables that are too long for a reply and that the log is told of.
+const TOLD_MAX: usize = 16;
 
 /// Why a variable was not set: an answer for the program, no failure of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,13 +27,18 @@ pub enum EnvError {
 
 /// Shared by the runs of one host.
 #[derive(Debug, Default)]
-pub struct Environment(Mutex<BTreeMap<String, String>>);
+pub struct Environment {
+    variables: Mutex<BTreeMap<String, String>>,
+    /// Names of variables that were answered as not set because they are too long, as far as the log was told.
+    too_long: Mutex<BTreeSet<String>>,
+}
 
 impl Environment {
     /// A copy of these variables, of which those beyond [`VARIABLES_MAX`] in the order of their names are left out.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Environment {
         let all: BTreeMap<_, _> = variables.into_iter().collect();
-        Environment(Mutex::new(all.into_iter().take(VARIABLES_MAX).collect()))
+        let variables = Mutex::new(all.into_iter().take(VARIABLES_MAX).collect());
+        Environment { variables, too_long: Mutex::default() }
     }
 
     /// Copies the variables of this process that `granted` accepts by name; what is not UTF-8 is left out.
@@ -65,7 +73,14 @@ impl Environment {
 
     /// The map is whole after every statement, so a panic elsewhere does not spoil it.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.variables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the log is to be told that this variable does not fit: once for each, and of [`TOLD_MAX`] at most,
+    /// so that no program can flood the log.
+    pub(super) fn is_news(&self, name: &str) -> bool {
+        let mut told = self.too_long.lock().unwrap_or_else(PoisonError::into_inner);
+        told.len() < TOLD_MAX && told.insert(name.to_owned())
     }
 }
 
@@ -80,6 +95,14 @@ mod tests {
         assert_eq!(env.get("PATH"), None);
         env.set("PATH", "/bin").unwrap();
         assert_eq!(env.get("PATH").as_deref(), Some("/bin"));
+    }
+
+    #[test]
+    fn the_log_is_told_once_of_each_variable_and_not_without_end() {
+        let env = Environment::default();
+        assert!(env.is_news("A") && !env.is_news("A"));
+        let told = (0..1000).filter(|n| env.is_news(&n.to_string())).count();
+        assert_eq!(told, TOLD_MAX - 1);
     }
 
     #[test]

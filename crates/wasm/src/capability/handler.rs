@@ -61,11 +61,17 @@ impl Handler for CapabilityHandler {
                     Ok(call.answer(value))
                 }))
             }
-            Ok(CapabilityAnswer::Brief(work)) if call.tools.clock.is_virtual() => {
+            Ok(CapabilityAnswer::Brief(work) | CapabilityAnswer::Stream(work))
+                if call.tools.clock.is_virtual() =>
+            {
                 Handled::Now(Ok(call.answer(work())))
             }
             Ok(CapabilityAnswer::Brief(work)) => {
                 let places = call.tools.blocking.brief.clone();
+                blocking(call, places, work)
+            }
+            Ok(CapabilityAnswer::Stream(work)) => {
+                let places = call.tools.blocking.stream.clone();
                 blocking(call, places, work)
             }
             Ok(CapabilityAnswer::Blocking(work)) => {

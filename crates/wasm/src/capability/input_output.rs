@@ -85,7 +85,7 @@ pub(super) fn output(
         _ => return Err(call.unknown("output", OUTPUT_OPS)),
     };
     let output = output.clone();
-    Ok(CapabilityAnswer::Brief(Box::new(move || {
+    Ok(CapabilityAnswer::Stream(Box::new(move || {
         let written = match bytes {
             Some(bytes) => output.write(target, &bytes),
             None => output.flush(target),

@@ -19,7 +19,7 @@ pub(super) fn call(call: &CapabilityCall<'_>) -> Result<CapabilityAnswer, Capabi
     let fields = one_line(&fields(call.optional("fields")));
     let level = call.optional("level").and_then(Value::as_str).unwrap_or("info").to_ascii_lowercase();
     // Where the log goes is not known here: to a pipe that nobody reads, for one.
-    Ok(CapabilityAnswer::Brief(Box::new(move || {
+    Ok(CapabilityAnswer::Stream(Box::new(move || {
         match level.as_str() {
             "trace" => tracing::trace!(target: "millrace::guest", fields, "{message}"),
             "debug" => tracing::debug!(target: "millrace::guest", fields, "{message}"),

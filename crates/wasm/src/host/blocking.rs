@@ -5,10 +5,11 @@ use std::sync::Arc;
 use millrace_runs::HandlerError;
 use tokio::sync::Semaphore;
 
-/// The places of a host for blocking calls. Calls that end by themselves (files, output) have places of their own, so
-/// that calls which wait for somebody (a line of input) do not hold them up.
+/// The places of a host for blocking calls. Files, output and input have places of their own: calls that wait for somebody
+/// who does not read or write do not hold up the others.
 pub(crate) struct BlockingPlaces {
     pub(crate) brief: Arc<Semaphore>,
+    pub(crate) stream: Arc<Semaphore>,
     pub(crate) waiting: Arc<Semaphore>,
 }
 
@@ -17,6 +18,7 @@ impl BlockingPlaces {
         let calls_max = calls_max.clamp(1, Semaphore::MAX_PERMITS);
         BlockingPlaces {
             brief: Arc::new(Semaphore::new(calls_max)),
+            stream: Arc::new(Semaphore::new(calls_max)),
             waiting: Arc::new(Semaphore::new(calls_max)),
         }
     }

@@ -6,6 +6,9 @@ use super::RecordingError;
 use crate::host::clock::Clock;
 use crate::limits::{InstanceLimits, RunLimits};
 
+/// The most memory that a recording may ask for: it may come from somebody else.
+const MEMORY_BYTES_MAX: usize = 1 << 32;
+
 /// How the runs of a recording were started. A replay gives its runs the same limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingSettings {
@@ -52,7 +55,9 @@ impl RecordingSettings {
             let (found, error) = field(name);
             found.as_u64().ok_or(error)
         };
-        let size = |name| usize::try_from(number(name)?).map_err(|_| field(name).1);
+        let positive =
+            |name| number(name).and_then(|found| if found > 0 { Ok(found) } else { Err(field(name).1) });
+        let size = |name| usize::try_from(positive(name)?).map_err(|_| field(name).1);
         let clock = match field("clock") {
             (Json::String(clock), _) if clock == "real" => Clock::Real,
             (Json::String(clock), _) if clock == "virtual" => {
@@ -71,14 +76,17 @@ impl RecordingSettings {
             budget: size("budget")?,
             instance: InstanceLimits {
                 buffer_bytes: Some(buffer_bytes).filter(|bytes| *bytes > 0),
-                memory_bytes_max: size("run-memory-bytes-max")?,
+                memory_bytes_max: size("run-memory-bytes-max").and_then(|bytes| match bytes {
+                    bytes if bytes <= MEMORY_BYTES_MAX => Ok(bytes),
+                    _ => Err(field("run-memory-bytes-max").1),
+                })?,
                 table_elements_max: size("table-elements-max")?,
-                step_fuel_max: number("start-fuel")?,
-                step_wall_ms_max: number("start-ms-max")?,
+                step_fuel_max: positive("start-fuel")?,
+                step_wall_ms_max: positive("start-ms-max")?,
             },
             run: RunLimits {
-                step_fuel_max: number("fuel")?,
-                step_wall_ms_max: number("step-ms-max")?,
+                step_fuel_max: positive("fuel")?,
+                step_wall_ms_max: positive("step-ms-max")?,
                 wall_ms_max: Some(number("wall-ms-max")?).filter(|ms| *ms > 0),
             },
         })

@@ -87,12 +87,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
     // Programs may log by a grant, and then their lines are wanted.
     log::start(&effective.config, "warn,millrace::guest=info");
+    // Before anything is read: a module may come from a pipe that stays silent.
+    let mut signals = Signals::listen()?;
     let plan = Plan::of(matches, &effective)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-    let mut signals = Signals::listen()?;
     let ended = runtime.block_on(async {
         tokio::select! {
             ended = run_all(plan, &effective.config) => ended,

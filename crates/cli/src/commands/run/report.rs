@@ -124,6 +124,10 @@ impl Report {
 
 /// Prints and empties the text.
 fn print_trace(trace: &mut String) {
+    if trace.is_empty() {
+        // Without a trace, results must not wait for stderr, which a program's own lines may have blocked.
+        return;
+    }
     // The results tell it too, should nobody be able to read this.
     let _ = std::io::stderr().write_all(trace.as_bytes());
     trace.clear();

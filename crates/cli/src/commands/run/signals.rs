@@ -2,6 +2,8 @@
 //! stdout or for a module to be compiled.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,21 +12,25 @@ use tokio::sync::oneshot;
 use crate::failure::Failure;
 
 /// The first signal is passed on to the command, which ends by itself. The second signal ends the process at once, and so
-/// does the first if the command has stopped listening.
+/// does the first if the command does not listen: not yet, or no longer.
 pub(super) struct Signals {
     first: oneshot::Receiver<()>,
+    is_heard: Arc<AtomicBool>,
 }
 
 impl Signals {
     /// Signals that come from now on are heard.
     pub(super) fn listen() -> Result<Signals, Failure> {
         let (told, first) = oneshot::channel();
-        start(told).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
-        Ok(Signals { first })
+        let is_heard = Arc::new(AtomicBool::new(false));
+        start(told, is_heard.clone())
+            .map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
+        Ok(Signals { first, is_heard })
     }
 
     /// Waits for the first signal.
     pub(super) async fn interrupted(&mut self) {
+        self.is_heard.store(true, Ordering::SeqCst);
         if (&mut self.first).await.is_err() {
             // The thread of the signals never ends before it has told.
             std::future::pending::<()>().await;
@@ -32,7 +38,7 @@ impl Signals {
     }
 }
 
-fn start(told: oneshot::Sender<()>) -> io::Result<()> {
+fn start(told: oneshot::Sender<()>, is_heard: Arc<AtomicBool>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let entered = runtime.enter();
     let mut both = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -40,7 +46,7 @@ fn start(told: oneshot::Sender<()>) -> io::Result<()> {
     let listen = move || {
         runtime.block_on(async {
             next(&mut both).await;
-            if told.send(()).is_ok() {
+            if is_heard.load(Ordering::SeqCst) && told.send(()).is_ok() {
                 next(&mut both).await;
             }
         });
