@@ -40,9 +40,9 @@ pub(crate) struct Actors {
     link: LoopLink,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
-    /// Who takes the place of an actor that has not finished, and waits for that.
+    /// The mailbox of the actor that takes over from one that has not finished yet, by the id of the latter.
     successors: BTreeMap<CapabilityId, Rc<Mailbox>>,
-    /// How long it waits; 0 = as long as it takes.
+    /// How long a successor waits for its predecessor; 0 = as long as it takes.
     handover_ms: u64,
 }
 
@@ -97,8 +97,8 @@ impl Actors {
         Ok(ids)
     }
 
-    /// One of those that go has the same name: what it was given comes before anything its successor is given, so the
-    /// successor begins when it has finished.
+    /// If an actor that ends has the same name, its messages come before those of the new actor: the new one begins when
+    /// the old one has finished.
     fn follow(&mut self, gone: &[CapabilityId], name: &str, mailbox: &Rc<Mailbox>) {
         let of = |id: &CapabilityId| self.running.get(id).filter(|actor| *actor.name == *name);
         let Some((before, old)) = gone.iter().find_map(|id| Some((*id, of(id)?.mailbox.clone()))) else {
@@ -151,7 +151,7 @@ impl Actors {
         mailbox.close();
         let Some(successor) = successor else { return };
         spawn_local(async move {
-            // It may have been waiting for its own predecessor.
+            // The retired actor may itself have been waiting for a predecessor.
             mailbox.is_open().await;
             if tidies_up {
                 // A child process is killed if it does not end; one that panicked has ended, too.

@@ -32,7 +32,7 @@ pub(crate) fn of_ended(ended: Ended) -> OsFault {
     OsFault::new(503, ended.to_string())
 }
 
-/// What is wrong with the data of a message that is read like a frame or body of the bus.
+/// Returns the fault for data of a message that is read like a frame or body of the bus.
 pub(crate) fn of_frame(error: &wire::FrameError) -> OsFault {
     match error.code {
         wire::ErrorCode::TooLarge => OsFault::new(413, error.to_string()),
@@ -40,7 +40,8 @@ pub(crate) fn of_frame(error: &wire::FrameError) -> OsFault {
     }
 }
 
-/// What is wrong with the data of a message. Types of Rust, which serde names, mean nothing to whoever sent it.
+/// Returns the fault for data that does not fit. The names of Rust types in serde's text are left out: they mean nothing to
+/// the sender.
 pub(crate) fn of_data(error: &serde_json::Error) -> OsFault {
     let text = error.to_string();
     let text = match text.split_once("expected struct ") {

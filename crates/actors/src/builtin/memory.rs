@@ -105,7 +105,7 @@ fn tell_change(port: &Port, delivery: DeliveryId, request: &OsMessage, at: &Name
         causation: Some(request.metadata.id.clone()),
         other: None,
     };
-    // One for each message in hand, so it is bounded like an answer.
+    // Each message in hand leads to one such event, so these events are bounded like answers.
     port.answer(delivery, OsMessage { kind: OsKind::Event, ty, data, metadata });
 }
 

@@ -1,13 +1,16 @@
-//! One life of a child: lines out, lines in, one message in its hands at a time.
+//! One run of a child process: messages are written to its stdin, one at a time is in its hands, and lines of its stdout
+//! (`life/output.rs`) answer them.
+
+mod output;
 
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_model::{OsFault, OsId, OsKind, OsMessage};
+use millrace_model::{OsId, OsMessage};
 use millrace_router::DeliveryId;
-use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, encode, parse};
+use millrace_wire::os::{LineSplitter, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep_until};
@@ -95,13 +98,13 @@ enum Woken {
     GiveUp,
     /// Events it was given may count as finished.
     Look,
-    /// It is to go, and may have been given everything.
+    /// The child is to end, and may have been given everything.
     Leaves(u64),
-    /// It was to go, and has not ended in time.
+    /// The child was to end, and has not done so in time.
     LeaveOver,
-    /// It has read nothing for too long.
+    /// The child has read nothing for too long.
     Hung,
-    /// It has closed its stdin, and goes on.
+    /// The child has closed its stdin and still runs.
     Deaf,
     Retired,
     /// The process has ended, or it is too long since it has.
@@ -344,8 +347,8 @@ impl<'a> Life<'a> {
                 self.sent += bytes;
                 self.written += *bytes as u64;
             }
-            // It has closed its stdin. It may have ended: what it said before is still to be heard. It gets nothing more,
-            // and what it has in hand stays there until its end.
+            // The child has closed its stdin, or has ended: lines that it wrote before are still to be read. The child gets
+            // nothing more, and the messages it has stay with it until its end.
             _ => {
                 self.deaf_since = Some(Instant::now());
                 self.out.clear();
@@ -403,85 +406,6 @@ impl<'a> Life<'a> {
         match is_to_go {
             true => was_to_go.then_some("it was to end and answered nothing"),
             false => self.restarts.then_some("it did not answer"),
-        }
-    }
-
-    async fn hear(&mut self, mut input: &[u8]) {
-        // Taken out, so that a line may be looked at while the rest of this is changed.
-        let mut splitter = std::mem::replace(&mut self.splitter, LineSplitter::new(0));
-        while let Some(line) = splitter.next(&mut input) {
-            let said = self.read(line);
-            self.said(said).await;
-        }
-        self.splitter = splitter;
-    }
-
-    /// What it said last may lack its LF. Then it counts if it is a message, else it was cut short.
-    async fn last_line(&mut self) {
-        let mut splitter = std::mem::replace(&mut self.splitter, LineSplitter::new(0));
-        let said = splitter.finish().and_then(|line| self.read(line).ok());
-        if let Some(message) = said {
-            self.said(Ok(message)).await;
-        }
-    }
-
-    fn read(&self, line: Line<'_>) -> Result<OsMessage, OsFault> {
-        let Line::Whole(line) = line else {
-            return Err(OsFault::new(413, OsRefusal::too_long(self.limits.line_bytes_max).message));
-        };
-        let (id, timestamp) = self.port.link().stamp();
-        let lenient = Lenient { id: &|| id.clone(), timestamp };
-        parse(line, Some(lenient)).map_err(|refusal| {
-            let name = self.port.name();
-            OsFault::new(500, format!("Capability '{name}' said what is no message: {}", refusal.message))
-        })
-    }
-
-    async fn said(&mut self, said: Result<OsMessage, OsFault>) {
-        let mut message = match said {
-            Ok(message) => message,
-            Err(fault) => return self.bad(fault),
-        };
-        match message.kind {
-            OsKind::Reply | OsKind::Error => match self.hand.take_if(|hand| hand.is_answered_by(&message)) {
-                Some(hand) => {
-                    self.answered = true;
-                    self.given.answered(self.port, hand.end);
-                    if hand.is_alone() {
-                        self.given.replied(&hand.delivery.message.ty);
-                    }
-                    hand.finish(self.port, message);
-                }
-                None if self.given.is_answered_by(self.port, &message) => {}
-                None if message.kind == OsKind::Reply && message.metadata.causation.is_none() => {
-                    let (name, ty) = (self.port.name(), &message.ty);
-                    let why = format!("Capability '{name}' emitted a reply {ty} without metadata.causation");
-                    self.bad(OsFault::new(500, why));
-                }
-                None => self.port.emit(None, message, false).await,
-            },
-            OsKind::Event | OsKind::Command | OsKind::Query => {
-                let during = self.hand.as_ref().map(|hand| {
-                    hand.lend(&mut message);
-                    hand.delivery.id
-                });
-                let is_request = message.kind.is_request();
-                if is_request {
-                    *self.asked.entry(message.metadata.id.clone()).or_default() += 1;
-                }
-                self.port.emit(during, message, is_request).await;
-            }
-        }
-    }
-
-    /// Whoever waits is told now. The child is not asked again for what it has spoilt.
-    fn bad(&mut self, fault: OsFault) {
-        self.port.bad_emit(self.hand.as_ref().map(|hand| hand.delivery.id), fault.clone());
-        match self.hand.take_if(|hand| !hand.is_event()) {
-            // The line above has answered it.
-            Some(hand) if hand.ends == Ends::Outcome => self.port.done(hand.delivery.id, Ok(())),
-            Some(hand) => hand.fail(self.port, fault),
-            None => {}
         }
     }
 }
