@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use millrace_wasm::capability::{Grants, Output};
+use millrace_wasm::capability::{Folder, Grants, Output};
 use millrace_wasm::{Clock, EffectOutcome, Generation, HostOptions, Instance};
 
 use support::doctored::Doctored;
@@ -92,6 +92,26 @@ fn blocking_calls_beyond_the_bound_wait_for_their_turn() {
     }
     assert_eq!([first, second].map(|run| value(run.wait())), [42, 42]);
     assert_eq!(order.lines(), ["1 begins", "1 ends", "2 begins", "2 ends"]);
+}
+
+#[test]
+fn files_do_not_wait_for_output_that_nobody_reads() {
+    let fixture = Fixture::with_options(HostOptions { blocking_calls_max: 1, ..HostOptions::default() });
+    let (begun, begins) = mpsc::channel();
+    let (go, gate) = mpsc::channel::<()>();
+    let blocked = writer(&fixture, move || {
+        begun.send(()).unwrap();
+        gate.recv().unwrap();
+    });
+    let blocked = blocked.start("main", vec![]).unwrap();
+    begins.recv().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let grants = Grants::none().fs(Folder::open(folder.path()).unwrap());
+    let module = Doctored::asking("voyd.std.fs", "exists", &[0x91, 0xa1, b'f']).wat();
+    let files = fixture.instance(&module, |handlers| grants.offer_to(handlers));
+    assert_eq!(value(run(&files)), 42);
+    go.send(()).unwrap();
+    assert_eq!(value(blocked.wait()), 42);
 }
 
 #[test]
