@@ -54,6 +54,7 @@ impl ContextPort {
         context: &mut HandlerContext<E>,
         start: impl FnOnce() -> Result<RunHandle, X>,
     ) -> Result<EffectOutcome, X> {
+        // One run sends here, and it has one request under way at a time.
         let (requests, mut inbox) = mpsc::unbounded_channel();
         // Held until the run is known, so that its first request finds its context.
         let mut contexts = self.lock();

@@ -28,6 +28,7 @@ impl SessionPort {
     ///
     /// Those of starting a thread.
     pub fn new(session: Session) -> io::Result<SessionPort> {
+        // Bounded by the runs of the host: a run has one request under way, and at its end one release.
         let (requests, mut inbox) = mpsc::unbounded_channel();
         let serve = move || {
             let mut served = Served { session, transactions: BTreeMap::new() };
