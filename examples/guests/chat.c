@@ -1,9 +1,9 @@
 /* A chat server: what a client writes reaches every client, by way of event/bus. Each client has a bus handle of its own
  * that is subscribed to the room, so the server never walks a list of clients.
  *
- *   millrace guest target/guests/chat.wasm --net loopback --allow event/bus -- [PORT]
+ *   millrace guest target/guests/chat.wasm --net loopback --allow event/bus [--url ws://HOST:PORT/] -- [PORT]
  *
- * PORT 0 (the default) lets the system choose. */
+ * With --url, chat servers that use the same Millrace server are one room. PORT 0 (the default) lets the system choose. */
 #include "zi.h"
 
 enum { SUBSCRIBE = 1, PUBLISH = 3, EVENT = 100 };
@@ -12,6 +12,7 @@ enum { CLIENTS_MAX = 64, LINE_BYTES_MAX = 1024, OUTPUT_BYTES_MAX = 65536, EVENTS
 enum { LISTENER_WATCH = 1, SOCKET_WATCH = 100, BUS_WATCH = 200 };
 
 #define ROOM "room"
+#define REFUSED "(nobody heard your last line)\n"
 
 struct client {
     zi_handle socket, bus; /* 0: the place is free */
@@ -71,27 +72,37 @@ static int flush(struct client *client) {
 /* Takes the events of the room that wait for a client. */
 static void deliver(struct client *client) {
     struct zi_frame frame;
-    while (zi_receive(client->bus, &frame) == 1) {
-        if (frame.op != EVENT) continue;
-        /* Subscription, topic, data. */
-        uint32_t at = 4 + 4 + zi_get32(frame.payload + 4);
-        uint32_t bytes = zi_get32(frame.payload + at);
+    int32_t got;
+    while ((got = zi_receive(client->bus, &frame)) == 1) {
+        const uint8_t *text = (const uint8_t *)REFUSED;
+        uint32_t bytes = sizeof REFUSED - 1;
+        if (frame.op == EVENT) {
+            /* Subscription, topic, data. */
+            uint32_t at = 4 + 4 + zi_get32(frame.payload + 4);
+            bytes = zi_get32(frame.payload + at);
+            text = frame.payload + at + 4;
+        } else if (frame.is_ok) {
+            continue;
+        }
         if (client->out_bytes + bytes > OUTPUT_BYTES_MAX) {
             /* The client does not read: the others must not wait for it, nor the server fill its memory. */
             leave(client);
             return;
         }
-        zi_put(client->out + client->out_bytes, frame.payload + at + 4, bytes);
+        zi_put(client->out + client->out_bytes, text, bytes);
         client->out_bytes += bytes;
     }
-    flush(client);
+    if (got == ZI_E_CLOSED)
+        leave(client); /* The bus is a server that is gone. */
+    else
+        flush(client);
 }
 
 static void publish(struct client *client, uint32_t bytes) {
     static uint8_t payload[LINE_BYTES_MAX + 64];
     uint8_t *to = zi_put_text(payload, ROOM, sizeof ROOM - 1);
     to = zi_put_text(to, client->line, bytes);
-    /* The reply comes after this client's own copy of the line; `deliver` skips it. */
+    /* `deliver` reads the reply, which may come before or after this client's own copy of the line. */
     zi_send(client->bus, PUBLISH, 1, payload, (uint32_t)(to - payload));
 }
 

@@ -8,7 +8,7 @@ mod port;
 
 pub(crate) use handle::BusHandle;
 pub use local::LocalBus;
-pub use port::{BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId};
+pub use port::{BusError, BusEvent, BusPort, BusReceipt, BusSubscriber, Offered, SubscriptionId};
 
 /// The bounds of one handle; see [`crate::Limits`].
 #[derive(Clone, Copy, Debug)]

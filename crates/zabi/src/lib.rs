@@ -36,9 +36,10 @@ mod streams;
 mod sys_info;
 mod sys_loop;
 mod tcp;
+mod wait;
 
 pub use aio::{FileRoot, FileRootError};
-pub use bus::{BusError, BusEvent, BusPort, BusSubscriber, LocalBus, SubscriptionId};
+pub use bus::{BusError, BusEvent, BusPort, BusReceipt, BusSubscriber, LocalBus, Offered, SubscriptionId};
 pub use catalog::{Capability, CapsListForm};
 pub use grants::Grants;
 pub use handle::HandleFlags;
@@ -49,3 +50,4 @@ pub use process::{ABI_VERSION, Process, ProcessOptions};
 pub use signals::Interrupter;
 pub use streams::StandardStreams;
 pub use tcp::{NetAllowList, NetRule, ParseRuleError, TcpPolicy};
+pub use wait::{Answer, WaitError, Waiter};

@@ -49,9 +49,11 @@ pub struct Limits {
     pub aio_path_bytes_max: u32,
     /// Subscriptions of one handle of `event/bus`: an error frame.
     pub bus_subscriptions_max: usize,
-    /// Bytes of events that wait to be read on one handle of `event/bus`: further events are lost to this subscriber, and
-    /// the publisher's count does not include it.
+    /// Bytes of events that wait to be read on one handle of `event/bus`. Further events of a bus inside the program are
+    /// lost to this subscriber, and the publisher's count does not include it; those of a server wait there.
     pub bus_output_bytes_max: usize,
+    /// How long a request waits for a bus outside the program: an error frame; whether it was executed is not known.
+    pub bus_wait_ms_max: u64,
     /// Open futures of one handle of `async/default`: code 3.
     pub futures_max: usize,
     /// Listeners of one handle of `net/http`: an error frame.
@@ -123,6 +125,7 @@ impl Default for Limits {
             aio_path_bytes_max: 4096,
             bus_subscriptions_max: 1024,
             bus_output_bytes_max: 1 << 20,
+            bus_wait_ms_max: 5000,
             futures_max: 64,
             http_listeners_max: 16,
             http_connections_max: 256,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
 
 use mio::Waker;
 
@@ -19,7 +20,13 @@ pub(crate) struct Signals {
     is_ended: AtomicBool,
     /// As many as the process has loops.
     loops: Mutex<Vec<Arc<LoopSignal>>>,
+    /// The guest's thread, while it waits for an answer (`wait.rs`).
+    waiting: Mutex<Option<Thread>>,
 }
+
+/// Takes the thread out again.
+#[derive(Debug)]
+pub(crate) struct UnparkAtEnd<'a>(&'a Signals);
 
 /// The part of a loop that other threads may touch.
 #[derive(Debug)]
@@ -50,11 +57,14 @@ impl Interrupter {
         self.0.wake_all();
     }
 
-    /// Ends the guest: a POLL that waits returns at once, and every call of the guest returns -5 from now on. The
-    /// binding asks [`crate::Process::is_ended`] after each call and stops the guest's code.
+    /// Ends the guest: a call that waits, as POLL does, returns at once, and every call of the guest returns -5 from now
+    /// on. The binding asks [`crate::Process::is_ended`] after each call and stops the guest's code.
     pub fn end(&self) {
         self.0.is_ended.store(true, SeqCst);
         self.0.wake_all();
+        if let Some(thread) = self.0.waiting().as_ref() {
+            thread.unpark();
+        }
     }
 }
 
@@ -87,6 +97,16 @@ impl Signals {
         });
     }
 
+    /// Has the thread unparked when the guest is ended, until the returned value is dropped.
+    pub(crate) fn unpark_at_end(&self, thread: Thread) -> UnparkAtEnd<'_> {
+        *self.waiting() = Some(thread);
+        UnparkAtEnd(self)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wake_all(&self) {
         self.loops().iter().for_each(|signal| signal.wake());
     }
@@ -94,6 +114,12 @@ impl Signals {
     fn loops(&self) -> MutexGuard<'_, Vec<Arc<LoopSignal>>> {
         // No code under this lock can panic half-way.
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for UnparkAtEnd<'_> {
+    fn drop(&mut self) {
+        *self.0.waiting() = None;
     }
 }
 

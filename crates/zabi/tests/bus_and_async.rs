@@ -56,8 +56,8 @@ fn a_guest_hears_itself_before_its_reply() {
 
 #[test]
 fn events_wake_another_guest_in_poll() {
-    let shared: Arc<dyn BusPort> = Arc::new(LocalBus::default());
-    let grants = || Grants::none().sys_loop().event_bus(Arc::clone(&shared));
+    let shared = Arc::new(LocalBus::default());
+    let grants = || Grants::none().sys_loop().event_bus(Arc::clone(&shared) as Arc<dyn BusPort>);
     let mut listener = Guest::new(grants());
     let bus = listener.open_ok("event", "bus");
     let sys_loop = listener.open_ok("sys", "loop");
@@ -75,10 +75,10 @@ fn events_wake_another_guest_in_poll() {
     assert_eq!(thread.join().unwrap(), 1u32.to_le_bytes());
     assert_eq!(listener.ready(sys_loop, 0), []);
     let outside = BusEvent { topic: b"chat", data: b"from the host", rid: 0 };
-    assert_eq!(shared.publish(&outside), Ok(1));
+    assert_eq!(shared.publish(&outside), 1);
     assert_eq!(listener.ready(sys_loop, FOREVER), [(7, READABLE)]);
     drop(listener);
-    assert_eq!(shared.publish(&outside), Ok(0), "an ended guest is not subscribed");
+    assert_eq!(shared.publish(&outside), 0, "an ended guest is not subscribed");
 }
 
 #[test]

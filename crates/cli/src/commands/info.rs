@@ -8,8 +8,9 @@ use millrace_store::DiskUse;
 use millrace_store_sqlite::{SCHEMA_VERSION, ServeLock, find_store, schema_version};
 use serde_json::{Value, json};
 
-use crate::commands::events::{SESSION_TTL_MS, now, open_existing};
+use crate::commands::events::{SESSION_TTL_MS, open_existing};
 use crate::commands::json_flag;
+use crate::commands::now;
 use crate::commands::offline::store_file;
 use crate::failure::Failure;
 use crate::log;

@@ -37,6 +37,8 @@ mod trace;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use millrace_model::Timestamp;
+
 pub(crate) use connect::client_certificate;
 
 use crate::failure::Failure;
@@ -129,4 +131,9 @@ fn name_and_value(flag: &str, text: &str) -> Result<(String, String), Failure> {
         .split_once('=')
         .ok_or_else(|| Failure::Usage(format!("{flag} is {text:?}: it must be NAME=VALUE")))?;
     Ok((name.into(), value.into()))
+}
+
+/// For ids that are made here. A clock before 1970 counts as 0.
+fn now() -> Timestamp {
+    Timestamp(std::time::UNIX_EPOCH.elapsed().map_or(0, |since_epoch| since_epoch.as_millis() as u64))
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::commands::connect::{interrupted, loop_socket};
 use crate::commands::send_typed::{self, Typed};
-use crate::commands::{json_flag, text};
+use crate::commands::{json_flag, now, text};
 use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Scope, args, resolve};
@@ -351,10 +351,6 @@ fn with_metadata(line: &[u8], id: &OsId, now: Timestamp) -> Option<Vec<u8>> {
         }
     }
     Some(format!("{}\n", serde_json::Value::Object(message)).into_bytes())
-}
-
-fn now() -> Timestamp {
-    Timestamp(std::time::UNIX_EPOCH.elapsed().map_or(0, |since_epoch| since_epoch.as_millis() as u64))
 }
 
 pub(super) fn token_arg() -> Arg {

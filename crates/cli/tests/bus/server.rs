@@ -168,6 +168,14 @@ impl Server {
         (self.child, self.ready) = spawn(self.folder.path(), command);
     }
 
+    /// Clients that knew it find it again.
+    pub fn restart_at_its_port(&mut self) {
+        let url = self.http_url();
+        let mut command = command(&self.flags);
+        command.envs(self.env.iter().cloned()).args(["--listen", url.trim_start_matches("http://")]);
+        (self.child, self.ready) = spawn(self.folder.path(), command);
+    }
+
     pub fn restart_logging_to(&mut self, log: &Path) {
         let mut command = command(&self.flags);
         command.envs(self.env.iter().cloned()).stderr(std::fs::File::create(log).expect("a file"));

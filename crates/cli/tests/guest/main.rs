@@ -12,5 +12,10 @@ mod hostile;
 mod program;
 #[path = "../cli/run.rs"]
 mod run;
+#[path = "../bus/server.rs"]
+mod server;
+mod server_bus;
+#[path = "../bus/socket.rs"]
+mod socket;
 mod stage;
 mod timers;

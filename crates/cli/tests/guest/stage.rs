@@ -51,16 +51,19 @@ impl Stage {
     }
 }
 
-/// The examples, compiled from C once for all tests.
+/// The examples and the guests of the tests, compiled from C once for all tests.
 static COMPILED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/guests");
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let examples = crate_folder.join("../../examples/guests");
+    let own = crate_folder.join("tests/guest/sources");
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    for name in ["chat", "copy", "echo", "hello"] {
+    let named = ["chat", "copy", "echo", "hello"].map(|name| (name, &examples));
+    for (name, sources) in named.into_iter().chain([("gather", &own)]) {
         let status = Command::new("clang")
-            .args(["@clang.flags", "-o"])
+            .args(["@clang.flags", "-I.", "-o"])
             .arg(folder.path().join(name).with_extension("wasm"))
-            .arg(format!("{name}.c"))
-            .current_dir(&sources)
+            .arg(sources.join(name).with_extension("c"))
+            .current_dir(&examples)
             .status();
         let status = status.expect("clang compiles the guests: `cargo xtask guests` installs it");
         assert!(status.success(), "clang does not compile {name}.c");
@@ -68,7 +71,7 @@ static COMPILED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// The path of an example that was compiled from C.
+/// The path of a guest that was compiled from C.
 pub fn compiled(name: &str) -> String {
     COMPILED.path().join(name).with_extension("wasm").to_str().unwrap().to_owned()
 }
@@ -120,6 +123,16 @@ impl Running {
 
     pub fn stdin(&mut self) -> &mut ChildStdin {
         self.child.stdin.as_mut().unwrap()
+    }
+
+    pub fn close_stdin(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// Without a word, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub fn signal(&self, name: &str) {

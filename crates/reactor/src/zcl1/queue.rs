@@ -60,6 +60,11 @@ impl FrameQueue {
         self.replies.bytes.len() + self.events.bytes.len()
     }
 
+    /// Returns how many frames wait, with the one of which a part was read.
+    pub fn frames(&self) -> usize {
+        self.replies.lengths.len() + self.events.lengths.len() + usize::from(self.open.is_some())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len_bytes() == 0
     }

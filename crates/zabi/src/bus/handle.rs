@@ -1,24 +1,29 @@
 //! An open handle of `event/bus`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_reactor::zcl1::{FrameClass, FrameQueue, Header};
+use millrace_reactor::zcl1::{FrameClass, FrameQueue, HEADER_BYTES, Header, QueueFull};
 use millrace_reactor::{ErrorCode, Readiness};
 
 use super::BusHandleLimits;
 use super::messages::{BusRequest, BusRequestError, OP_EVENT, encode_event};
-use super::port::{BusEvent, BusPort, BusSubscriber, SubscriptionId};
+use super::port::{BusError, BusEvent, BusPort, BusReceipt, BusSubscriber, Offered, SubscriptionId};
 use crate::handle::{HandleFlags, OpenHandle, WatchSource};
 use crate::handles::Handles;
 use crate::memory::GuestMemory;
 use crate::requests::{ANSWER_BYTES_MAX, error_payload, header_fault, one_frame};
 use crate::signals::ReadySignal;
+use crate::wait::Waiter;
+
+/// With header, trace and the lengths of the fields a message stays below [`ANSWER_BYTES_MAX`].
+const MESSAGE_BYTES_MAX: usize = 160;
 
 #[derive(Debug)]
 pub(crate) struct BusHandle {
     bus: Arc<dyn BusPort>,
     inbox: Arc<Inbox>,
+    waiter: Waiter,
     subscriptions_max: usize,
 }
 
@@ -34,29 +39,41 @@ struct Inbox {
 #[derive(Debug)]
 struct InboxState {
     output: FrameQueue,
+    /// One for each frame of `output`, in their order.
+    receipts: VecDeque<Option<Arc<dyn BusReceipt>>>,
     subscriptions: BTreeSet<SubscriptionId>,
+    /// Its reply is not queued yet, and comes before its events.
+    joining: Option<SubscriptionId>,
+    /// An event was refused since the last read.
+    had_no_room: bool,
+    /// A subscription was lost.
+    is_lost: bool,
 }
 
 impl BusHandle {
-    pub(crate) fn new(bus: Arc<dyn BusPort>, limits: BusHandleLimits, signal: ReadySignal) -> BusHandle {
+    pub(crate) fn new(
+        bus: Arc<dyn BusPort>,
+        limits: BusHandleLimits,
+        signal: ReadySignal,
+        waiter: Waiter,
+    ) -> BusHandle {
         // Replies always have room beside the events.
         let output = FrameQueue::new(limits.output_bytes_max.saturating_add(ANSWER_BYTES_MAX));
-        let state = Mutex::new(InboxState { output, subscriptions: BTreeSet::new() });
-        let inbox = Arc::new(Inbox { state, signal });
-        BusHandle { bus, inbox, subscriptions_max: limits.subscriptions_max }
+        let state = InboxState {
+            output,
+            receipts: VecDeque::new(),
+            subscriptions: BTreeSet::new(),
+            joining: None,
+            had_no_room: false,
+            is_lost: false,
+        };
+        let inbox = Arc::new(Inbox { state: Mutex::new(state), signal });
+        BusHandle { bus, inbox, waiter, subscriptions_max: limits.subscriptions_max }
     }
 
     fn execute(&self, request: BusRequest<'_>, rid: u32) -> Result<u32, BusRequestError> {
         match request {
-            BusRequest::Subscribe { topic } => {
-                if self.inbox.state().subscriptions.len() >= self.subscriptions_max {
-                    return Err(BusRequestError("t_event_bus_oom", "too many subscriptions"));
-                }
-                let subscriber = Arc::clone(&self.inbox) as Arc<dyn BusSubscriber>;
-                let id = self.bus.subscribe(topic, subscriber)?;
-                self.inbox.state().subscriptions.insert(id);
-                Ok(id.0)
-            }
+            BusRequest::Subscribe { topic } => self.subscribe(topic),
             // Only subscriptions of this handle: those of others are unknown here.
             BusRequest::Unsubscribe { id } => {
                 let is_known = self.inbox.state().subscriptions.remove(&id);
@@ -65,16 +82,39 @@ impl BusHandle {
                 }
                 Ok(u32::from(is_known))
             }
-            BusRequest::Publish { topic, data } => Ok(self.bus.publish(&BusEvent { topic, data, rid })?),
+            BusRequest::Publish { topic, data } => {
+                Ok(self.bus.publish(&BusEvent { topic, data, rid }, &self.waiter)?)
+            }
         }
+    }
+
+    fn subscribe(&self, topic: &[u8]) -> Result<u32, BusRequestError> {
+        if self.inbox.state().subscriptions.len() >= self.subscriptions_max {
+            return Err(BusError::TooManySubscriptions.into());
+        }
+        let id = self.bus.next_subscription()?;
+        {
+            let mut state = self.inbox.state();
+            state.subscriptions.insert(id);
+            state.joining = Some(id);
+        }
+        let subscriber = Arc::clone(&self.inbox) as Arc<dyn BusSubscriber>;
+        let subscribed = self.bus.subscribe(id, topic, subscriber, &self.waiter);
+        if let Err(error) = subscribed {
+            self.inbox.state().subscriptions.remove(&id);
+            return Err(error.into());
+        }
+        Ok(id.0)
     }
 
     fn reply(&self, op: u16, rid: u32, result: Result<u32, BusRequestError>) {
         let (header, payload) = match result {
             Ok(value) => (Header::ok(op, rid), value.to_le_bytes().to_vec()),
-            Err(BusRequestError(trace, message)) => (Header::error(op, rid), error_payload(trace, message)),
+            Err(BusRequestError(trace, message)) => {
+                (Header::error(op, rid), error_payload(trace, cut(&message)))
+            }
         };
-        let queued = self.inbox.state().output.push(FrameClass::Event, header, &payload);
+        let queued = self.inbox.state().push(header, &payload, None);
         debug_assert!(queued.is_ok(), "events leave room for one reply: {queued:?}");
     }
 }
@@ -85,7 +125,18 @@ impl OpenHandle for BusHandle {
     }
 
     fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
-        self.inbox.state().output.read(to).ok_or(ErrorCode::Again)
+        let mut state = self.inbox.state();
+        let count =
+            state.output.read(to).ok_or(if state.is_lost { ErrorCode::Closed } else { ErrorCode::Again })?;
+        let read = state.take_read();
+        let has_room_again = std::mem::take(&mut state.had_no_room);
+        drop(state);
+        // Not under the lock: the bus may offer the next event at once.
+        read.iter().flatten().for_each(|receipt| receipt.was_read());
+        if has_room_again {
+            self.bus.has_room_again();
+        }
+        Ok(count)
     }
 
     fn write(
@@ -100,19 +151,26 @@ impl OpenHandle for BusHandle {
         }
         let Header { op, rid, .. } = frame.header;
         let result = match header_fault(&frame.header) {
-            Some(message) => Err(BusRequestError("t_event_bus_bad_frame", message)),
+            Some(message) => Err(BusRequestError::new("t_event_bus_bad_frame", message)),
             None => BusRequest::decode(op, frame.payload).and_then(|request| self.execute(request, rid)),
         };
         self.reply(op, rid, result);
+        if self.inbox.end_joining() {
+            self.bus.has_room_again();
+        }
         Ok(from.len())
     }
 
     fn watch_source(&self) -> Option<WatchSource> {
-        let state = match self.inbox.state().output.is_empty() {
-            true => Readiness::WRITABLE,
-            false => Readiness::READABLE | Readiness::WRITABLE,
-        };
-        Some(WatchSource::Computed { signal: self.inbox.signal.id(), state })
+        let state = self.inbox.state();
+        let mut ready = Readiness::WRITABLE;
+        if !state.output.is_empty() {
+            ready = ready | Readiness::READABLE;
+        }
+        if state.is_lost {
+            ready = ready | Readiness::HUP;
+        }
+        Some(WatchSource::Computed { signal: self.inbox.signal.id(), state: ready })
     }
 }
 
@@ -127,26 +185,71 @@ impl Inbox {
     fn state(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Returns whether an event waits for that.
+    fn end_joining(&self) -> bool {
+        let mut state = self.state();
+        state.joining.take().is_some() && std::mem::take(&mut state.had_no_room)
+    }
+}
+
+impl InboxState {
+    fn push(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        receipt: Option<Arc<dyn BusReceipt>>,
+    ) -> Result<(), QueueFull> {
+        self.output.push(FrameClass::Event, header, payload)?;
+        self.receipts.push_back(receipt);
+        Ok(())
+    }
+
+    /// Returns the receipts of the frames that were read to their end.
+    fn take_read(&mut self) -> Vec<Option<Arc<dyn BusReceipt>>> {
+        let count = self.receipts.len().saturating_sub(self.output.frames());
+        self.receipts.drain(..count).collect()
+    }
 }
 
 impl BusSubscriber for Inbox {
-    fn deliver(&self, subscription: SubscriptionId, event: &BusEvent<'_>) -> bool {
+    fn offer(
+        &self,
+        subscription: SubscriptionId,
+        event: &BusEvent<'_>,
+        receipt: Option<Arc<dyn BusReceipt>>,
+    ) -> Offered {
         let payload = encode_event(subscription, event);
         {
             let mut state = self.state();
-            let frame_bytes = millrace_reactor::zcl1::HEADER_BYTES + payload.len();
-            // The room of one reply stays free.
-            let has_room = state.output.room() >= frame_bytes + ANSWER_BYTES_MAX;
-            let is_known = state.subscriptions.contains(&subscription);
-            if !has_room || !is_known {
-                return false;
+            if !state.subscriptions.contains(&subscription) {
+                return Offered::Unknown;
             }
-            let header = Header::ok(OP_EVENT, event.rid);
-            if state.output.push(FrameClass::Event, header, &payload).is_err() {
-                return false;
+            // The room of one reply stays free.
+            let has_room = state.output.room() >= HEADER_BYTES + payload.len() + ANSWER_BYTES_MAX
+                && state.joining != Some(subscription);
+            if !has_room || state.push(Header::ok(OP_EVENT, event.rid), &payload, receipt).is_err() {
+                state.had_no_room = true;
+                return Offered::NoRoom;
             }
         }
         self.signal.changed();
-        true
+        Offered::Taken
     }
+
+    fn lost(&self, subscription: SubscriptionId) {
+        {
+            let mut state = self.state();
+            if !state.subscriptions.remove(&subscription) {
+                return;
+            }
+            state.is_lost = true;
+        }
+        self.signal.changed();
+    }
+}
+
+/// Cuts a message of the bus to what has room beside events.
+fn cut(message: &str) -> &str {
+    &message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)]
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::port::{BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId};
+use super::port::{BusError, BusEvent, BusPort, BusSubscriber, Offered, SubscriptionId};
+use crate::wait::Waiter;
 
-/// Nothing is kept: an event goes to those who are subscribed when it is published.
+/// Nothing is kept: an event goes to those who are subscribed when it is published. A subscriber that has no room loses
+/// it, and is not counted.
 #[derive(Debug)]
 pub struct LocalBus {
     state: Mutex<LocalState>,
@@ -25,6 +27,24 @@ impl LocalBus {
         LocalBus { state: Mutex::default(), subscriptions_max }
     }
 
+    /// Delivers in the order of the subscriptions; returns to how many. The lock is not held meanwhile: a subscriber that
+    /// takes long delays only this publisher.
+    pub fn publish(&self, event: &BusEvent<'_>) -> u32 {
+        let subscribers: Vec<_> = match self.state().topics.get(event.topic) {
+            Some(subscribers) => subscribers.iter().map(|(id, to)| (*id, Arc::clone(to))).collect(),
+            None => Vec::new(),
+        };
+        let takes = |(id, to): &&(SubscriptionId, Arc<dyn BusSubscriber>)| {
+            let offered = to.offer(*id, event, None);
+            if offered == Offered::NoRoom {
+                let topic = String::from_utf8_lossy(event.topic);
+                tracing::debug!(subscription = id.0, %topic, "a guest that does not read has lost an event");
+            }
+            offered == Offered::Taken
+        };
+        u32::try_from(subscribers.iter().filter(takes).count()).unwrap_or(u32::MAX)
+    }
+
     fn state(&self) -> MutexGuard<'_, LocalState> {
         // No code under this lock panics.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,21 +58,26 @@ impl Default for LocalBus {
 }
 
 impl BusPort for LocalBus {
+    fn next_subscription(&self) -> Result<SubscriptionId, BusError> {
+        let mut state = self.state();
+        state.last_id = state.last_id.checked_add(1).ok_or(BusError::TooManySubscriptions)?;
+        Ok(SubscriptionId(state.last_id))
+    }
+
     fn subscribe(
         &self,
+        subscription: SubscriptionId,
         topic: &[u8],
         subscriber: Arc<dyn BusSubscriber>,
-    ) -> Result<SubscriptionId, BusError> {
+        _: &Waiter,
+    ) -> Result<(), BusError> {
         let mut state = self.state();
         if state.topic_of.len() >= self.subscriptions_max {
             return Err(BusError::TooManySubscriptions);
         }
-        let last_id = state.last_id.checked_add(1).ok_or(BusError::TooManySubscriptions)?;
-        state.last_id = last_id;
-        let id = SubscriptionId(last_id);
-        state.topics.entry(topic.to_vec()).or_default().insert(id, subscriber);
-        state.topic_of.insert(id, topic.to_vec());
-        Ok(id)
+        state.topics.entry(topic.to_vec()).or_default().insert(subscription, subscriber);
+        state.topic_of.insert(subscription, topic.to_vec());
+        Ok(())
     }
 
     fn unsubscribe(&self, subscription: SubscriptionId) {
@@ -66,14 +91,7 @@ impl BusPort for LocalBus {
         }
     }
 
-    /// Delivers in the order of the subscriptions. The lock is not held meanwhile: a subscriber that takes long delays
-    /// only this publisher.
-    fn publish(&self, event: &BusEvent<'_>) -> Result<u32, BusError> {
-        let subscribers: Vec<_> = match self.state().topics.get(event.topic) {
-            Some(subscribers) => subscribers.iter().map(|(id, to)| (*id, Arc::clone(to))).collect(),
-            None => Vec::new(),
-        };
-        let delivered = subscribers.iter().filter(|(id, to)| to.deliver(*id, event)).count();
-        Ok(u32::try_from(delivered).unwrap_or(u32::MAX))
+    fn publish(&self, event: &BusEvent<'_>, _: &Waiter) -> Result<u32, BusError> {
+        Ok(LocalBus::publish(self, event))
     }
 }

@@ -1,5 +1,7 @@
 //! The requests and events of `event/bus`.
 
+use std::borrow::Cow;
+
 use millrace_reactor::zcl1::{FieldError, FieldReader, FieldWriter};
 
 use super::port::{BusError, BusEvent, SubscriptionId};
@@ -20,17 +22,23 @@ pub(super) enum BusRequest<'a> {
 }
 
 /// An error reply: trace and message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BusRequestError(pub(super) &'static str, pub(super) &'static str);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BusRequestError(pub(super) &'static str, pub(super) Cow<'static, str>);
+
+impl BusRequestError {
+    pub(super) fn new(trace: &'static str, message: &'static str) -> BusRequestError {
+        BusRequestError(trace, Cow::Borrowed(message))
+    }
+}
 
 impl<'a> BusRequest<'a> {
     pub(super) fn decode(op: u16, payload: &'a [u8]) -> Result<BusRequest<'a>, BusRequestError> {
         match op {
             OP_SUBSCRIBE => {
-                let bad = |message| BusRequestError("t_event_bus_bad_sub", message);
+                let bad = |message| BusRequestError::new("t_event_bus_bad_sub", message);
                 let (topic, flags) = decode_subscribe(payload).map_err(|_| bad("bad SUBSCRIBE payload"))?;
                 match topic.len() {
-                    _ if flags != 0 => Err(BusRequestError("t_event_bus_flags", "flags must be 0")),
+                    _ if flags != 0 => Err(BusRequestError::new("t_event_bus_flags", "flags must be 0")),
                     0 => Err(bad("empty topic")),
                     1..=TEXT_BYTES_MAX => Ok(BusRequest::Subscribe { topic }),
                     _ => Err(bad("topic too long")),
@@ -38,34 +46,39 @@ impl<'a> BusRequest<'a> {
             }
             OP_UNSUBSCRIBE => {
                 let id = decode_id(payload)
-                    .map_err(|_| BusRequestError("t_event_bus_bad_unsub", "bad UNSUBSCRIBE payload"))?;
+                    .map_err(|_| BusRequestError::new("t_event_bus_bad_unsub", "bad UNSUBSCRIBE payload"))?;
                 Ok(BusRequest::Unsubscribe { id: SubscriptionId(id) })
             }
             OP_PUBLISH => {
-                let bad = |message| BusRequestError("t_event_bus_bad_pub", message);
+                let bad = |message| BusRequestError::new("t_event_bus_bad_pub", message);
                 let (topic, data) = decode_publish(payload).map_err(|_| bad("bad PUBLISH payload"))?;
-                let is_too_long = topic.len() > TEXT_BYTES_MAX
-                    || data.len() > TEXT_BYTES_MAX
-                    || 12 + topic.len() + data.len() > EVENT_BYTES_MAX;
                 match topic.is_empty() {
                     true => Err(bad("empty topic")),
-                    false if is_too_long => Err(bad("event too long")),
+                    false if !event_fits(topic, data) => Err(bad("event too long")),
                     false => Ok(BusRequest::Publish { topic, data }),
                 }
             }
-            _ => Err(BusRequestError("t_event_bus_unknown_op", "unknown op")),
+            _ => Err(BusRequestError::new("t_event_bus_unknown_op", "unknown op")),
         }
     }
 }
 
 impl From<BusError> for BusRequestError {
     fn from(error: BusError) -> BusRequestError {
-        match error {
-            BusError::TooManySubscriptions => BusRequestError("t_event_bus_oom", "too many subscriptions"),
-            BusError::TopicDenied => BusRequestError("t_event_bus_denied", "topic denied"),
-            BusError::Unavailable => BusRequestError("t_event_bus_internal", "bus not available"),
-        }
+        let trace = match error {
+            BusError::TooManySubscriptions => "t_event_bus_oom",
+            BusError::TopicDenied => "t_event_bus_denied",
+            BusError::Refused(_) => "t_event_bus_refused",
+            BusError::NoAnswer(_) | BusError::Unavailable(_) => "t_event_bus_internal",
+        };
+        BusRequestError(trace, error.to_string().into())
     }
+}
+
+pub(super) fn event_fits(topic: &[u8], data: &[u8]) -> bool {
+    topic.len() <= TEXT_BYTES_MAX
+        && data.len() <= TEXT_BYTES_MAX
+        && 12 + topic.len() + data.len() <= EVENT_BYTES_MAX
 }
 
 /// Returns the payload of an EVENT.

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::messages::event_fits;
+use crate::wait::{WaitError, Waiter};
+
 /// Names a subscription; from 1, never used twice by one bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubscriptionId(pub u32);
@@ -17,40 +20,92 @@ pub struct BusEvent<'a> {
     pub rid: u32,
 }
 
+impl BusEvent<'_> {
+    /// Whether the event can be a frame. Other events are never delivered.
+    pub fn fits_a_frame(&self) -> bool {
+        event_fits(self.topic, self.data)
+    }
+}
+
 /// Why the bus refuses. The guest gets an error frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BusError {
     #[error("too many subscriptions")]
     TooManySubscriptions,
-    #[error("the topic is not allowed")]
+    #[error("topic denied")]
     TopicDenied,
-    #[error("the bus is not available")]
-    Unavailable,
+    /// The bus said why.
+    #[error("{0}")]
+    Refused(String),
+    /// It is not known whether the request was executed.
+    #[error("{0}")]
+    NoAnswer(#[from] WaitError),
+    #[error("bus not available: {0}")]
+    Unavailable(String),
+}
+
+/// What became of an event that was offered to a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    Taken,
+    /// The subscriber has to read before it can take more: [`BusPort::has_room_again`] tells when.
+    NoRoom,
+    /// The subscription has ended.
+    Unknown,
+}
+
+/// Told when a guest has read the event to its end. Dropped unread, the event did not reach the guest.
+pub trait BusReceipt: fmt::Debug + Send + Sync {
+    fn was_read(&self);
 }
 
 /// Takes events, from any thread and without blocking.
 pub trait BusSubscriber: fmt::Debug + Send + Sync {
-    /// Returns whether the event was taken. A subscriber that has no room refuses it, and the event is lost to it.
-    fn deliver(&self, subscription: SubscriptionId, event: &BusEvent<'_>) -> bool;
+    fn offer(
+        &self,
+        subscription: SubscriptionId,
+        event: &BusEvent<'_>,
+        receipt: Option<Arc<dyn BusReceipt>>,
+    ) -> Offered;
+
+    /// The subscription has ended, not by the guest's wish: its handle hangs up, and reads return -5 when all that waits
+    /// was read.
+    fn lost(&self, subscription: SubscriptionId);
 }
 
 /// A bus as guests see it: topics are compared byte by byte.
 pub trait BusPort: fmt::Debug + Send + Sync {
-    /// Delivers events of a topic to the subscriber from now on.
+    /// Returns the number of the next subscription.
+    ///
+    /// # Errors
+    ///
+    /// [`BusError::TooManySubscriptions`]
+    fn next_subscription(&self) -> Result<SubscriptionId, BusError>;
+
+    /// Offers events of a topic to the subscriber from now on. A bus that is asked elsewhere uses the waiter.
     ///
     /// # Errors
     ///
     /// [`BusError`]
-    fn subscribe(&self, topic: &[u8], subscriber: Arc<dyn BusSubscriber>)
-    -> Result<SubscriptionId, BusError>;
+    fn subscribe(
+        &self,
+        subscription: SubscriptionId,
+        topic: &[u8],
+        subscriber: Arc<dyn BusSubscriber>,
+        waiter: &Waiter,
+    ) -> Result<(), BusError>;
 
-    /// Ends a subscription. An event that is being delivered at this moment may still arrive.
+    /// Ends a subscription. An event that is being offered at this moment may still arrive.
     fn unsubscribe(&self, subscription: SubscriptionId);
 
-    /// Publishes an event; returns to how many subscribers it was delivered.
+    /// A subscriber that had no room has read since.
+    fn has_room_again(&self) {}
+
+    /// Publishes an event. Returns to how many subscribers it was delivered, or 1 if the bus keeps it for whoever
+    /// subscribes.
     ///
     /// # Errors
     ///
     /// [`BusError`]
-    fn publish(&self, event: &BusEvent<'_>) -> Result<u32, BusError>;
+    fn publish(&self, event: &BusEvent<'_>, waiter: &Waiter) -> Result<u32, BusError>;
 }

@@ -1,5 +1,7 @@
 //! The capability calls: listing what is granted, and opening it.
 
+use std::sync::Arc;
+
 use millrace_reactor::ErrorCode;
 use millrace_reactor::HandleNumber;
 use millrace_reactor::zcl1::{FieldError, FieldReader};
@@ -15,6 +17,7 @@ use crate::proc_lists::ListHandle;
 use crate::sys_info::InfoHandle;
 use crate::sys_loop::GuestLoop;
 use crate::tcp;
+use crate::wait::Waiter;
 
 const OPEN_REQUEST_BYTES: u32 = 40;
 
@@ -125,7 +128,8 @@ impl Process {
 
     fn open_bus(&mut self) -> Result<HandleNumber, ErrorCode> {
         let bus = self.grants.event_bus.clone().ok_or(ErrorCode::Denied)?;
-        let handle = BusHandle::new(bus, self.limits.bus(), self.signals.new_source());
+        let waiter = Waiter::new(Arc::clone(&self.signals), self.limits.bus_wait_ms_max);
+        let handle = BusHandle::new(bus, self.limits.bus(), self.signals.new_source(), waiter);
         self.handles.open(Box::new(handle))
     }
 

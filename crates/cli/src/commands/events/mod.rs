@@ -6,8 +6,6 @@ mod ago;
 mod inspect;
 mod lists;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_model::{EventId, Namespace, Timestamp};
 use millrace_session::admin::{ActError, Admin, AdminError};
@@ -15,7 +13,7 @@ use millrace_store_sqlite::find_store;
 use millrace_stores::{StoreUrl, open_shared};
 
 use crate::commands::offline::store_file;
-use crate::commands::{json_flag, text};
+use crate::commands::{json_flag, now, text};
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
@@ -228,11 +226,6 @@ pub(super) fn open_existing(config: &Config) -> Result<millrace_stores::OpenedSt
     let path = find_store(&store_file(config)?)?;
     open_shared(&StoreUrl::Sqlite(path), config.sqlite.clone())
         .map_err(|error| Failure::Unreachable(error.to_string()))
-}
-
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn count(matches: &ArgMatches, default: u64) -> usize {

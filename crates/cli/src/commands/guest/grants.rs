@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use clap::ArgMatches;
-use millrace_zabi::{Capability, FileRoot, Grants, LocalBus, NetAllowList, NetRule, TcpPolicy};
+use millrace_zabi::{BusPort, Capability, FileRoot, Grants, NetAllowList, NetRule, TcpPolicy};
 
 use crate::commands::{name_and_value, text};
 use crate::failure::Failure;
@@ -21,17 +21,26 @@ pub(super) fn always_granted() -> String {
     ALWAYS.map(shown).join(", ")
 }
 
-pub(super) fn granted(matches: &ArgMatches) -> Result<Grants, Failure> {
+/// Returns the capabilities that the flags grant.
+pub(super) fn wanted(matches: &ArgMatches) -> Result<BTreeSet<Capability>, Failure> {
     let denied: BTreeSet<Capability> =
         items(matches, "deny").map(|text| capability("deny", text)).collect::<Result<_, _>>()?;
-    let wanted = wanted(matches)?;
+    Ok(allowed(matches)?.difference(&denied).copied().collect())
+}
+
+/// `bus` is behind `event/bus`, if that is wanted.
+pub(super) fn granted(
+    matches: &ArgMatches,
+    wanted: &BTreeSet<Capability>,
+    bus: &Arc<dyn BusPort>,
+) -> Result<Grants, Failure> {
     let rules = rules(matches)?;
     let variables = variables(matches)?;
     let mut grants = Grants::none();
-    for capability in wanted.difference(&denied) {
+    for capability in wanted {
         grants = match capability {
             Capability::AsyncDefault => grants.async_default(),
-            Capability::EventBus => grants.event_bus(Arc::new(LocalBus::default())),
+            Capability::EventBus => grants.event_bus(Arc::clone(bus)),
             Capability::FileAio => grants.file_aio(folder(text(matches, "dir").unwrap_or_default())?),
             Capability::NetHttp => grants.net_http(rules.clone()),
             Capability::NetTcp => grants.net_tcp(TcpPolicy { connect: rules.clone(), listen: rules.clone() }),
@@ -45,7 +54,7 @@ pub(super) fn granted(matches: &ArgMatches) -> Result<Grants, Failure> {
 }
 
 /// Returns what is granted always, by `--allow`, or by a flag of its own.
-fn wanted(matches: &ArgMatches) -> Result<BTreeSet<Capability>, Failure> {
+fn allowed(matches: &ArgMatches) -> Result<BTreeSet<Capability>, Failure> {
     let mut wanted = BTreeSet::from(ALWAYS);
     for text in items(matches, ALLOW) {
         let capability = capability("allow", text)?;

@@ -2,26 +2,30 @@
 //! guest's standard streams are those of the command, and so is its exit code.
 
 mod grants;
+mod server_bus;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use millrace_model::Group;
 use millrace_wasm::MODULE_BYTES_MAX;
 use millrace_wasm::guest_process::{
     GuestCompiler, GuestFailure, GuestLimits, GuestModule, GuestOutcome, GuestProcess,
 };
-use millrace_zabi::{ProcessOptions, StandardStreams};
+use millrace_zabi::{BusPort, Capability, LocalBus, ProcessOptions, StandardStreams};
 use tokio::time::timeout;
 
 use crate::commands::connect::interrupted;
+use crate::commands::guest::server_bus::ServerBus;
 use crate::commands::{descriptors, text};
 use crate::failure::Failure;
 use crate::log;
-use crate::settings::{Config, Scope, args, resolve};
+use crate::settings::{Config, Effective, Scope, Source, args, resolve};
 
 /// A guest that was told to stop has this long to give back what it holds. It takes longer only while it blocks in a
 /// standard stream; the end of this process ends it then.
@@ -32,7 +36,7 @@ const CODE_MAX: u8 = u8::MAX;
 
 const EXIT_CODES: &str = "\
 Exit code: what the guest's main returns (255 if that is not between 0 and 255); 1, with a message, if the guest traps, \
-is stopped by a limit or cannot be loaded; 2 wrong usage; 130 interrupted";
+is stopped by a limit or cannot be loaded; 2 wrong usage; 3 the server of --url cannot be reached; 130 interrupted";
 
 pub(super) fn command() -> Command {
     Command::new("guest")
@@ -45,6 +49,9 @@ pub(super) fn command() -> Command {
                 .help("Grant file/aio: the guest reads and writes beneath this folder, which it sees as /"),
         )
         .args(lists())
+        .arg(Arg::new("group").long("group").value_name("G").help(
+            "With --url: events of event/bus reach the guest as a member of this group, which keeps its place",
+        ))
         .arg(
             Arg::new("args")
                 .value_name("ARGS")
@@ -52,7 +59,10 @@ pub(super) fn command() -> Command {
                 .last(true)
                 .help("The guest's arguments, after MODULE, which is the first"),
         )
-        .args(args(&[Scope::Guest]))
+        .args(args(&[Scope::Guest, Scope::Client]))
+        .mut_arg("url", |arg| {
+            arg.help("With --allow event/bus: the server whose bus the guest uses [default: a bus inside the guest]")
+        })
         .mut_arg("guest-memory-bytes-max", |arg| arg.visible_alias("memory-bytes-max"))
         .mut_arg("guest-step-ms-max", |arg| arg.visible_alias("step-ms-max"))
         .mut_arg("guest-wall-ms-max", |arg| arg.visible_alias("wall-ms-max"))
@@ -81,51 +91,106 @@ fn lists() -> [Arg; 4] {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let config = resolve(matches)?.config;
+    let effective = resolve(matches)?;
     // What guests say by `zi_telemetry` is wanted.
-    log::start(&config, "warn,millrace::guest=info");
+    log::start(&effective.config, "warn,millrace::guest=info");
     // Each socket of the guest takes one.
     descriptors::raise_to_hard();
+    let wanted = grants::wanted(matches)?;
+    let server = Server::named(matches, &effective, wanted.contains(&Capability::EventBus))?;
     let path = text(matches, "module").unwrap_or_default();
-    let grants = grants::granted(matches)?;
     let module = load(Path::new(path))?;
-    let mut options = ProcessOptions::new(path, grants);
-    options.streams = StandardStreams {
-        input: Box::new(io::stdin()),
-        output: Box::new(io::stdout()),
-        error: Box::new(io::stderr()),
-    };
-    let cannot_start = |error: io::Error| Failure::Failed(format!("cannot start: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
-    let limits = limits(&config);
-    let ended = runtime.block_on(run_to_end(|| module.start(options, &limits).map_err(cannot_start)));
+    let ended = runtime.block_on(run_to_end(server, |bus| {
+        let grants = grants::granted(matches, &wanted, bus)?;
+        let mut options = ProcessOptions::new(path, grants);
+        options.streams = StandardStreams {
+            input: Box::new(io::stdin()),
+            output: Box::new(io::stdout()),
+            error: Box::new(io::stderr()),
+        };
+        module.start(options, &limits(&effective.config)).map_err(cannot_start)
+    }));
     // The guest's thread may still be waiting for a line of stdin that never comes.
     runtime.shutdown_background();
     ended
 }
 
+fn cannot_start(error: io::Error) -> Failure {
+    Failure::Failed(format!("cannot start: {error}"))
+}
+
+/// The server whose bus the guest is to use, and as which group.
+struct Server<'a> {
+    config: &'a Config,
+    group: Option<Group>,
+}
+
+impl Server<'_> {
+    /// `None` if no server is named, or the guest may not use its bus.
+    fn named<'a>(
+        matches: &ArgMatches,
+        effective: &'a Effective,
+        has_bus: bool,
+    ) -> Result<Option<Server<'a>>, Failure> {
+        let group = text(matches, "group").map(Group::new).transpose();
+        let group = group.map_err(|error| Failure::Usage(error.to_string()))?;
+        match effective.source("url") {
+            Source::Flag if !has_bus => {
+                Err(Failure::Usage("url is given without --allow event/bus: the guest has no bus".into()))
+            }
+            Source::Default if group.is_some() => {
+                Err(Failure::Usage("group is given without url: a bus inside the guest has no groups".into()))
+            }
+            Source::Default => Ok(None),
+            _ => Ok(has_bus.then_some(Server { config: &effective.config, group })),
+        }
+    }
+}
+
 /// Starts the guest and waits for its end, or for the signal that ends it.
-async fn run_to_end(start: impl FnOnce() -> Result<GuestProcess, Failure>) -> Result<(), Failure> {
-    let mut interrupted = pin!(interrupted());
+async fn run_to_end(
+    server: Option<Server<'_>>,
+    start: impl FnOnce(&Arc<dyn BusPort>) -> Result<GuestProcess, Failure>,
+) -> Result<(), Failure> {
     // Signals are caught from here on, so that none ends the command while the guest is running.
-    tokio::select! {
+    let mut interrupted = pin!(interrupted());
+    let linked = tokio::select! {
         biased;
         () = &mut interrupted => return Err(Failure::Interrupted(None)),
-        () = std::future::ready(()) => {}
-    }
-    let process = start()?;
+        linked = link(server) => linked?,
+    };
+    let bus = match &linked {
+        Some(bus) => Arc::clone(bus) as Arc<dyn BusPort>,
+        None => Arc::new(LocalBus::default()),
+    };
+    let process = start(&bus)?;
     let stopper = process.stopper();
     let mut outcome = tokio::task::spawn_blocking(move || process.wait());
-    tokio::select! {
+    let ended = tokio::select! {
         outcome = &mut outcome => {
             report(outcome.unwrap_or(GuestOutcome::Failed(GuestFailure::HostFailed)))
         }
-        () = interrupted => {
+        () = &mut interrupted => {
             stopper.stop();
             // Ended or not: the answer is the same, and so is what is left of the guest after it.
             let _ = timeout(STOP_MAX, outcome).await;
             Err(Failure::Interrupted(None))
         }
+    };
+    if let Some(bus) = linked {
+        // A server that does not answer is left without a word; it notices the end of the connection.
+        if timeout(STOP_MAX, bus.close()).await.is_err() {
+            tracing::warn!("the server did not answer in time: groups of the guest may be left there");
+        }
+    }
+    ended
+}
+
+async fn link(server: Option<Server<'_>>) -> Result<Option<Arc<ServerBus>>, Failure> {
+    match server {
+        None => Ok(None),
+        Some(Server { config, group }) => Ok(Some(Arc::new(ServerBus::connect(config, group).await?))),
     }
 }
 

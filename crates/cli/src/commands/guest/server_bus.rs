@@ -1,0 +1,225 @@
+//! `event/bus` of a guest beside a Millrace server: what the guest publishes is stored there before it is answered, and what
+//! others publish reaches the guest.
+
+mod event_data;
+mod topic_link;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_client::{AckMode, Client, ClientError, ErrorCode, SubscribeOptions};
+use millrace_model::{EventId, Group, TopicName};
+use millrace_zabi::{Answer, BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId, Waiter};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use ureq::http::Method;
+
+use self::topic_link::TopicLink;
+use crate::commands::connect::client_options;
+use crate::commands::now;
+use crate::failure::Failure;
+use crate::http::Http;
+use crate::settings::Config;
+
+/// Events of one topic that the guest holds and has not read: the server keeps the others.
+const INFLIGHT_MAX: u32 = 256;
+
+#[derive(Debug)]
+pub(super) struct ServerBus {
+    shared: Arc<Shared>,
+    /// Where the client lives: the guest waits on a thread of its own.
+    runtime: Handle,
+    last_id: AtomicU32,
+}
+
+/// One subscription at the server for each topic, whatever number of handles subscribe to it: all of them get every event.
+struct Shared {
+    client: Client,
+    /// The group whose places survive the guest. Without it each topic has a group of its own, deleted with the link.
+    group: Option<Group>,
+    http: Http,
+    /// Held while a link is opened or closed, so that a topic never has two.
+    opening: tokio::sync::Mutex<()>,
+    links: Mutex<Links>,
+}
+
+#[derive(Default)]
+struct Links {
+    by_topic: BTreeMap<TopicName, Arc<TopicLink>>,
+    by_subscription: BTreeMap<SubscriptionId, Arc<TopicLink>>,
+    /// One for each link, those that are being closed included.
+    tasks: JoinSet<()>,
+}
+
+impl ServerBus {
+    pub(super) async fn connect(config: &Config, group: Option<Group>) -> Result<ServerBus, Failure> {
+        let http = Http::new(config)?;
+        let client = Client::connect(client_options(config)?).await?;
+        let (opening, links) = Default::default();
+        let shared = Arc::new(Shared { client, group, http, opening, links });
+        Ok(ServerBus { shared, runtime: Handle::current(), last_id: AtomicU32::new(0) })
+    }
+
+    /// Leaves all groups, after what the guest has read was acknowledged.
+    pub(super) async fn close(&self) {
+        let mut links = std::mem::take(&mut *self.shared.links());
+        links.by_topic.into_values().for_each(|link| link.leave_all());
+        while let Some(ended) = links.tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a subscription of the guest was not closed");
+            }
+        }
+        self.shared.client.close().await;
+    }
+}
+
+impl BusPort for ServerBus {
+    fn next_subscription(&self) -> Result<SubscriptionId, BusError> {
+        let next = |last: u32| last.checked_add(1);
+        let last = self.last_id.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+        last.map(|last| SubscriptionId(last + 1)).map_err(|_| BusError::TooManySubscriptions)
+    }
+
+    fn subscribe(
+        &self,
+        subscription: SubscriptionId,
+        topic: &[u8],
+        subscriber: Arc<dyn BusSubscriber>,
+        waiter: &Waiter,
+    ) -> Result<(), BusError> {
+        let topic = topic_name(topic)?;
+        let shared = Arc::clone(&self.shared);
+        waiter.wait(|answer| {
+            drop(self.runtime.spawn(shared.subscribe(subscription, topic, subscriber, answer)));
+        })?
+    }
+
+    fn unsubscribe(&self, subscription: SubscriptionId) {
+        let link = self.shared.links().by_subscription.remove(&subscription);
+        if let Some(link) = link {
+            link.leave(subscription);
+        }
+    }
+
+    fn has_room_again(&self) {
+        self.shared.links().by_topic.values().for_each(|link| link.look_again());
+    }
+
+    fn publish(&self, event: &BusEvent<'_>, waiter: &Waiter) -> Result<u32, BusError> {
+        let topic = topic_name(event.topic)?;
+        let message = event_data::to_message(event.data);
+        let client = self.shared.client.clone();
+        let published = waiter.wait(|answer: Answer<Result<_, ClientError>>| {
+            drop(self.runtime.spawn(async move {
+                let published = client.publish(topic.as_str(), message).await;
+                let outcome = published.as_ref().map(|_| ()).map_err(ClientError::to_string);
+                if !answer.send(published) {
+                    tracing::warn!(%topic, ?outcome, "a publish of the guest was answered too late");
+                }
+            }));
+        })?;
+        // Whoever subscribes gets it: the server has it.
+        published.map(|_| 1).map_err(|error| bus_error(&error))
+    }
+}
+
+impl Shared {
+    async fn subscribe(
+        self: Arc<Shared>,
+        subscription: SubscriptionId,
+        topic: TopicName,
+        subscriber: Arc<dyn BusSubscriber>,
+        answer: Answer<Result<(), BusError>>,
+    ) {
+        let opening = self.opening.lock().await;
+        let opened = self.link(&topic).await.map_err(|error| bus_error(&error));
+        if let Ok(link) = &opened {
+            self.links().by_subscription.insert(subscription, Arc::clone(link));
+            link.join(subscription, subscriber);
+        }
+        drop(opening);
+        let link = opened.as_ref().ok().cloned();
+        if !answer.send(opened.map(drop)) {
+            // The guest has been told that there is no answer, so it is not subscribed.
+            self.links().by_subscription.remove(&subscription);
+            if let Some(link) = link {
+                link.leave(subscription);
+            }
+        }
+    }
+
+    /// Returns the link of a topic, which is opened if there is none.
+    async fn link(self: &Arc<Shared>, topic: &TopicName) -> Result<Arc<TopicLink>, ClientError> {
+        if let Some(link) = self.links().by_topic.get(topic) {
+            return Ok(Arc::clone(link));
+        }
+        let own_group = format!("guest-{}", EventId::mint(now(), rand::random(), 0));
+        let group = self.group.as_ref().map_or(own_group.as_str(), Group::as_str);
+        let options = SubscribeOptions {
+            max_inflight: INFLIGHT_MAX,
+            // Several handles may read the same events at different speeds.
+            ack_mode: Some(AckMode::Individual),
+            ..SubscribeOptions::new(topic.as_str(), group)?
+        };
+        let group = options.group.clone();
+        let subscription = self.client.subscribe(options).await?;
+        let link = Arc::new(TopicLink::new(topic.clone(), group));
+        let mut links = self.links();
+        // Those that have ended are forgotten.
+        while links.tasks.try_join_next().is_some() {}
+        links.tasks.spawn(Arc::clone(&link).run(Arc::clone(self), subscription));
+        links.by_topic.insert(topic.clone(), Arc::clone(&link));
+        Ok(link)
+    }
+
+    /// Forgets a link that has ended.
+    fn forget(&self, link: &Arc<TopicLink>) {
+        let mut links = self.links();
+        if links.by_topic.get(link.topic()).is_some_and(|other| Arc::ptr_eq(other, link)) {
+            links.by_topic.remove(link.topic());
+        }
+        links.by_subscription.retain(|_, other| !Arc::ptr_eq(other, link));
+    }
+
+    /// Deletes a group that nobody will join again.
+    async fn delete_own_group(self: &Arc<Shared>, topic: &TopicName, group: &Group) {
+        if self.group.is_some() {
+            return;
+        }
+        let (shared, path) = (Arc::clone(self), format!("/topics/{topic}/groups/{group}"));
+        let asked = tokio::task::spawn_blocking(move || shared.http.ask(Method::DELETE, &path, "")).await;
+        let reason = match asked {
+            Ok(Ok(_)) => return,
+            Ok(Err(failure)) => failure.message().unwrap_or_default().to_owned(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(%topic, %group, reason, "the guest's group was not deleted: `millrace topics delete-group` does it");
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        // No code under this lock panics.
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+fn topic_name(topic: &[u8]) -> Result<TopicName, BusError> {
+    let text = std::str::from_utf8(topic).map_err(|_| BusError::Refused("the topic is not UTF-8".into()))?;
+    TopicName::new(text).map_err(|error| BusError::Refused(error.to_string()))
+}
+
+fn bus_error(error: &ClientError) -> BusError {
+    match error {
+        ClientError::Refused(refusal) if refusal.code == ErrorCode::Forbidden => BusError::TopicDenied,
+        ClientError::Unreachable { .. } | ClientError::Disconnected(_) | ClientError::Closed => {
+            BusError::Unavailable(error.to_string())
+        }
+        _ => BusError::Refused(error.to_string()),
+    }
+}

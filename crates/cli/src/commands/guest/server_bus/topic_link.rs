@@ -1,0 +1,185 @@
+//! The events of one topic on their way from the server to the handles of a guest.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use millrace_client::{ClientError, Delivery, Subscription};
+use millrace_model::{Group, TopicName};
+use millrace_zabi::{BusEvent, BusReceipt, BusSubscriber, Offered, SubscriptionId};
+use tokio::sync::Notify;
+
+use super::{Shared, event_data};
+
+/// An event is acknowledged when every handle that got it has read it. A handle that is closed before does not count; if
+/// none has read it, the server gives it to the next member of the group.
+#[derive(Debug)]
+pub(super) struct TopicLink {
+    topic: TopicName,
+    group: Group,
+    state: Mutex<LinkState>,
+    /// Something in `state` has changed, or a handle has room again. One task listens.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct LinkState {
+    subscribers: BTreeMap<SubscriptionId, Arc<dyn BusSubscriber>>,
+    /// Read, and to be acknowledged: fewer than the server has sent and was not told about.
+    read: Vec<Delivery>,
+}
+
+/// Held by each handle that has the event and has not read it.
+#[derive(Debug)]
+struct Receipt {
+    delivery: Option<Delivery>,
+    was_read: AtomicBool,
+    link: Weak<TopicLink>,
+}
+
+impl TopicLink {
+    pub(super) fn new(topic: TopicName, group: Group) -> TopicLink {
+        TopicLink { topic, group, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    pub(super) fn topic(&self) -> &TopicName {
+        &self.topic
+    }
+
+    pub(super) fn join(&self, subscription: SubscriptionId, subscriber: Arc<dyn BusSubscriber>) {
+        self.state().subscribers.insert(subscription, subscriber);
+    }
+
+    /// The link is closed when nobody is left.
+    pub(super) fn leave(&self, subscription: SubscriptionId) {
+        self.state().subscribers.remove(&subscription);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn leave_all(&self) {
+        self.state().subscribers.clear();
+        self.changed.notify_one();
+    }
+
+    pub(super) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Passes events on until nobody wants them or the subscription is lost.
+    pub(super) async fn run(self: Arc<TopicLink>, shared: Arc<Shared>, mut subscription: Subscription) {
+        loop {
+            self.acknowledge().await;
+            let next = tokio::select! {
+                // The subscriber that the link was opened for joins before this task runs or tells it.
+                () = self.changed.notified() => None,
+                next = subscription.next() => Some(next),
+            };
+            match next {
+                Some(Ok(delivery)) => self.hand_out(delivery).await,
+                Some(Err(error)) => return self.lose(&shared, &error),
+                None => {}
+            }
+            if self.is_empty() {
+                let opening = shared.opening.lock().await;
+                // Somebody may have joined meanwhile.
+                if self.is_empty() {
+                    self.close(&shared, subscription).await;
+                    drop(opening);
+                    return shared.delete_own_group(&self.topic, &self.group).await;
+                }
+            }
+        }
+    }
+
+    /// Offers an event to all subscribers, and waits for those that have no room.
+    async fn hand_out(self: &Arc<TopicLink>, delivery: Delivery) {
+        let data = event_data::of_delivery(&delivery);
+        let event = BusEvent { topic: self.topic.as_str().as_bytes(), data: &data, rid: 0 };
+        if !event.fits_a_frame() {
+            return self.refuse(&delivery, data.len()).await;
+        }
+        let receipt: Arc<dyn BusReceipt> = Arc::new(Receipt {
+            delivery: Some(delivery),
+            was_read: AtomicBool::new(false),
+            link: Arc::downgrade(self),
+        });
+        let mut offered_to: Vec<SubscriptionId> = self.state().subscribers.keys().copied().collect();
+        loop {
+            offered_to.retain(|id| {
+                // Not under the lock: reading takes it too.
+                let subscriber = self.state().subscribers.get(id).cloned();
+                let offered = subscriber.map(|to| to.offer(*id, &event, Some(Arc::clone(&receipt))));
+                offered == Some(Offered::NoRoom)
+            });
+            if offered_to.is_empty() {
+                return;
+            }
+            self.changed.notified().await;
+            self.acknowledge().await;
+        }
+    }
+
+    /// No guest can take the event. The bus tries again as often as it does, then makes it a dead letter.
+    async fn refuse(&self, delivery: &Delivery, bytes: usize) {
+        let (topic, offset) = (&self.topic, delivery.offset().0);
+        tracing::warn!(%topic, offset, bytes, "an event is too long for a frame of event/bus: it was given back");
+        if let Err(error) = delivery.nack(Some("too long for a guest: 60000 bytes"), None).await {
+            tracing::debug!(%topic, offset, %error, "the event will come again");
+        }
+    }
+
+    /// Tells the server what was read. What it does not hear comes again.
+    async fn acknowledge(&self) {
+        let read = std::mem::take(&mut self.state().read);
+        for delivery in read {
+            if let Err(error) = delivery.ack().await {
+                let (topic, offset) = (&self.topic, delivery.offset().0);
+                tracing::debug!(%topic, offset, %error, "an event that the guest has read will come again");
+            }
+        }
+    }
+
+    async fn close(self: &Arc<TopicLink>, shared: &Shared, subscription: Subscription) {
+        self.acknowledge().await;
+        shared.forget(self);
+        if let Err(error) = subscription.unsubscribe().await {
+            tracing::debug!(topic = %self.topic, %error, "the group was not left in order");
+        }
+    }
+
+    /// The server or the connection to it is gone for good, or the server took the subscription back.
+    fn lose(self: &Arc<TopicLink>, shared: &Shared, error: &ClientError) {
+        shared.forget(self);
+        let subscribers = std::mem::take(&mut self.state().subscribers);
+        if !subscribers.is_empty() {
+            tracing::warn!(topic = %self.topic, %error, "the guest hears nothing of this topic any more");
+        }
+        subscribers.into_iter().for_each(|(id, subscriber)| subscriber.lost(id));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state().subscribers.is_empty()
+    }
+
+    fn state(&self) -> MutexGuard<'_, LinkState> {
+        // No code under this lock panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BusReceipt for Receipt {
+    fn was_read(&self) {
+        self.was_read.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Receipt {
+    /// The last handle has read the event, or was closed.
+    fn drop(&mut self) {
+        let read = self.delivery.take().filter(|_| self.was_read.load(Ordering::SeqCst));
+        if let (Some(delivery), Some(link)) = (read, self.link.upgrade()) {
+            link.state().read.push(delivery);
+            link.changed.notify_one();
+        }
+    }
+}
