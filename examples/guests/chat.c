@@ -72,30 +72,36 @@ static int flush(struct client *client) {
 /* Takes the events of the room that wait for a client. */
 static void deliver(struct client *client) {
     struct zi_frame frame;
-    int32_t got;
-    while ((got = zi_receive(client->bus, &frame)) == 1) {
+    for (;;) {
+        if (client->out_bytes + LINE_BYTES_MAX > OUTPUT_BYTES_MAX) {
+            if (!flush(client)) return;
+            if (client->out_bytes + LINE_BYTES_MAX > OUTPUT_BYTES_MAX) {
+                /* The client does not read: the others must not wait for it, nor the server fill its memory. */
+                leave(client);
+                return;
+            }
+        }
+        int32_t got = zi_receive(client->bus, &frame);
+        if (got == ZI_E_CLOSED) {
+            leave(client); /* The bus is a server that is gone. */
+            return;
+        }
+        if (got != 1) break;
         const uint8_t *text = (const uint8_t *)REFUSED;
         uint32_t bytes = sizeof REFUSED - 1;
         if (frame.op == EVENT) {
-            /* Subscription, topic, data. */
+            /* Subscription, topic, data. Lines of others than this program may be longer: they are cut. */
             uint32_t at = 4 + 4 + zi_get32(frame.payload + 4);
             bytes = zi_get32(frame.payload + at);
+            if (bytes > LINE_BYTES_MAX) bytes = LINE_BYTES_MAX;
             text = frame.payload + at + 4;
         } else if (frame.is_ok) {
             continue;
         }
-        if (client->out_bytes + bytes > OUTPUT_BYTES_MAX) {
-            /* The client does not read: the others must not wait for it, nor the server fill its memory. */
-            leave(client);
-            return;
-        }
         zi_put(client->out + client->out_bytes, text, bytes);
         client->out_bytes += bytes;
     }
-    if (got == ZI_E_CLOSED)
-        leave(client); /* The bus is a server that is gone. */
-    else
-        flush(client);
+    flush(client);
 }
 
 static void publish(struct client *client, uint32_t bytes) {

@@ -21,6 +21,11 @@ static int fail(const char *what, const char *path) {
     return 1;
 }
 
+static int is_same(const char *one, const char *other) {
+    while (*one && *one == *other) one++, other++;
+    return *one == *other;
+}
+
 /* Submits a request and waits until it is done. Returns 1 if it succeeded; its result is in `done`. */
 static int execute(uint16_t op, const void *payload, uint32_t bytes, struct zi_frame *done) {
     struct zi_event event;
@@ -85,6 +90,8 @@ ZI_MAIN int32_t guest_main(zi_handle request, zi_handle response) {
     if ((aio = zi_open("file", "aio", 0, 0)) < 0) return fail("open", "file/aio: grant it with --dir");
     if (zi_watch(loop, aio, ZI_READABLE, AIO_WATCH) < 0) return fail("watch", "file/aio");
 
+    /* Opening the target empties it. */
+    if (is_same(source, target)) return fail("copy onto itself:", source);
     uint64_t from = open_file(source, FLAG_READ);
     if (!from) return fail("open", source);
     uint64_t to = open_file(target, FLAG_WRITE | FLAG_CREATE | FLAG_TRUNCATE);

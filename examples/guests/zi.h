@@ -146,6 +146,8 @@ static inline int32_t zi_receive(zi_handle handle, struct zi_frame *frame) {
     frame->rid = zi_get32(bytes + 8);
     frame->is_ok = zi_get32(bytes + 12);
     frame->bytes = zi_get32(bytes + 20);
+    /* A read returns a whole frame if the buffer has room for the longest one. */
+    if ((uint32_t)count != ZI_FRAME_HEAD + frame->bytes) return ZI_E_INTERNAL;
     frame->payload = bytes + ZI_FRAME_HEAD;
     return 1;
 }

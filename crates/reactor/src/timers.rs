@@ -82,7 +82,7 @@ impl Timers {
         let first = self.queue.first_entry().filter(|first| first.key().due <= latest)?;
         let (key, id) = first.remove_entry();
         let interval_ns = self.by_id.get(&id).and_then(|timer| timer.interval_ns);
-        let next = interval_ns.and_then(|interval_ns| next_on_grid(key.due, interval_ns, now));
+        let next = interval_ns.map(|interval_ns| next_on_grid(key.due, interval_ns, now));
         let next = match interval_ns {
             Some(interval_ns) => self.sabotaged_next(next, key.due, interval_ns, now),
             None => self.sabotage.is(Sabotage::OneShotTwice).then(|| now.after_ms(1)),
@@ -128,9 +128,9 @@ impl Timers {
     }
 }
 
-/// Returns the first moment after `now` that is a whole number of intervals after `due`; `None` if the clock ends
-/// before it. `due` is not after `now`.
-fn next_on_grid(due: MonoNs, interval_ns: NonZeroU64, now: MonoNs) -> Option<MonoNs> {
-    let periods = now.0.saturating_sub(due.0) / interval_ns.get() + 1;
-    periods.checked_mul(interval_ns.get()).and_then(|ns| due.0.checked_add(ns)).map(MonoNs)
+/// Returns the first moment after `now` that is a whole number of intervals after `due`, or the end of the clock. `due` is
+/// not after `now`.
+fn next_on_grid(due: MonoNs, interval_ns: NonZeroU64, now: MonoNs) -> MonoNs {
+    let periods = (now.0.saturating_sub(due.0) / interval_ns.get()).saturating_add(1);
+    MonoNs(due.0.saturating_add(periods.saturating_mul(interval_ns.get())))
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use millrace_reactor::{ErrorCode, Readiness};
 
+use crate::budget::BudgetShare;
 use crate::handle::{HandleFlags, OpenHandle, WatchSource};
 use crate::handles::Handles;
 use crate::memory::GuestMemory;
@@ -49,10 +50,11 @@ impl AioHandle {
     pub(crate) fn new(
         root: FileRoot,
         limits: AioLimits,
+        share: BudgetShare,
         signal: ReadySignal,
         workers: &Arc<WorkerPool>,
     ) -> AioHandle {
-        let shared = Arc::new(SharedHandle::new(root, limits, signal));
+        let shared = Arc::new(SharedHandle::new(root, limits, share, signal));
         AioHandle { requests: RequestStream::new(), shared, workers: Arc::clone(workers) }
     }
 }
@@ -63,7 +65,7 @@ impl OpenHandle for AioHandle {
     }
 
     fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
-        self.shared.state().output.read(to).ok_or(ErrorCode::Again)
+        self.shared.state().read(to).ok_or(ErrorCode::Again)
     }
 
     fn write(
@@ -76,11 +78,11 @@ impl OpenHandle for AioHandle {
         self.requests.write(from, &mut submission)
     }
 
-    /// Readable: frames are queued. Writable: a request would be taken.
+    /// Readable: frames are queued. Writable: any request would be taken.
     fn watch_source(&self) -> Option<WatchSource> {
         let state = self.shared.state();
         let readable = if state.output.is_empty() { Readiness::NONE } else { Readiness::READABLE };
-        let writable = match state.jobs.len() < self.shared.limits.jobs_max {
+        let writable = match state.has_room_for_any_job(&self.shared.limits) {
             true => Readiness::WRITABLE,
             false => Readiness::NONE,
         };

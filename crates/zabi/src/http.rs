@@ -18,6 +18,7 @@ use millrace_reactor::zcl1::{FieldWriter, HEADER_BYTES, Header};
 use millrace_reactor::{ErrorCode, Readiness};
 use tokio::task::AbortHandle;
 
+use crate::budget::BudgetShare;
 use crate::handle::{HandleFlags, OpenHandle, WatchSource};
 use crate::handles::Handles;
 use crate::limits::Limits;
@@ -35,7 +36,6 @@ pub(crate) use runtime::HttpRuntime;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpLimits {
     pub(crate) listeners_max: usize,
-    pub(crate) connections_max: usize,
     pub(crate) requests_max: usize,
     pub(crate) body_bytes_max: usize,
     pub(crate) output_bytes_max: usize,
@@ -62,13 +62,14 @@ impl HttpHandle {
     pub(crate) fn new(
         allowed: NetAllowList,
         all_limits: &Limits,
+        share: BudgetShare,
         signals: &Arc<Signals>,
         runtime: &Arc<HttpRuntime>,
     ) -> HttpHandle {
         let limits = all_limits.http();
         HttpHandle {
             tcp_limits: all_limits.clone(),
-            exchange: Arc::new(Exchange::new(limits, signals)),
+            exchange: Arc::new(Exchange::new(limits, share, signals, runtime)),
             runtime: Arc::clone(runtime),
             signals: Arc::clone(signals),
             allowed,

@@ -15,6 +15,7 @@
 
 mod aio;
 mod async_default;
+mod budget;
 mod bus;
 mod catalog;
 mod clock;

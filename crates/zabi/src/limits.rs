@@ -16,6 +16,9 @@ pub struct Limits {
     pub loops_max: usize,
     /// Bounds of each loop.
     pub sys_loop: LoopLimits,
+    /// Bytes that the host keeps for the guest, over all handles: events and completions that it has not read, requests
+    /// that wait for a worker, topics of subscriptions. Each handle answers as if its own bound was reached.
+    pub queued_bytes_max: usize,
     /// Events that one call of the operating system's poller returns. More ready handles take more calls, in the same
     /// POLL.
     pub os_events_max: usize,
@@ -58,12 +61,13 @@ pub struct Limits {
     pub futures_max: usize,
     /// Listeners of one handle of `net/http`: an error frame.
     pub http_listeners_max: usize,
-    /// Connections to one handle of `net/http`: further ones wait in the backlog of the operating system.
+    /// Connections of `net/http`, over all handles: further ones wait in the backlog of the operating system.
     pub http_connections_max: usize,
     /// Requests that wait for the guest's response: the host responds with 503.
     pub http_requests_max: usize,
-    /// Bytes of the body of a request that is sent inline: a longer one is a stream. Bytes of the body of
-    /// RESPOND_INLINE: `zi_write` returns -2. Times the connections, this bounds the memory that bodies take.
+    /// Bytes of the body of RESPOND_INLINE: `zi_write` returns -2. A request's body is sent inline if its event fits a
+    /// frame, and no more than this; a longer one is a stream. Times the connections, this bounds the memory that bodies
+    /// take.
     pub http_body_bytes_max: usize,
     /// Bytes of requests that the guest has not read: the host responds with 503.
     pub http_output_bytes_max: usize,
@@ -86,7 +90,6 @@ impl Limits {
     pub(crate) fn http(&self) -> HttpLimits {
         HttpLimits {
             listeners_max: self.http_listeners_max,
-            connections_max: self.http_connections_max,
             requests_max: self.http_requests_max,
             body_bytes_max: self.http_body_bytes_max,
             output_bytes_max: self.http_output_bytes_max,
@@ -109,6 +112,7 @@ impl Default for Limits {
             handles: HandleLimits { handles_max: 1 << 16, ..HandleLimits::default() },
             loops_max: 16,
             sys_loop: LoopLimits::default(),
+            queued_bytes_max: 64 << 20,
             os_events_max: 1024,
             allocations_max: 1 << 20,
             transfer_bytes_max: 1 << 20,
@@ -128,7 +132,7 @@ impl Default for Limits {
             bus_wait_ms_max: 5000,
             futures_max: 64,
             http_listeners_max: 16,
-            http_connections_max: 256,
+            http_connections_max: 1024,
             http_requests_max: 256,
             http_body_bytes_max: 1 << 20,
             http_output_bytes_max: 8 << 20,

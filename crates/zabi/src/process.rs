@@ -9,6 +9,7 @@ use std::sync::Arc;
 use millrace_reactor::{ErrorCode, HandleNumber};
 
 use crate::aio::WorkerPool;
+use crate::budget::ByteBudget;
 use crate::catalog::{Capability, CapsListForm};
 use crate::grants::Grants;
 use crate::handle::HandleFlags;
@@ -78,6 +79,7 @@ pub struct Process {
     heap: Option<GuestHeap>,
     caps_list: CapsListForm,
     signals: Arc<Signals>,
+    budget: Arc<ByteBudget>,
     /// Started by the first request of `file/aio`.
     file_workers: Arc<WorkerPool>,
     /// Started by the first listener of `net/http`.
@@ -96,16 +98,17 @@ impl Process {
     pub fn new(options: ProcessOptions) -> Process {
         Process {
             name: options.name,
+            budget: ByteBudget::new(options.limits.queued_bytes_max, options.grants.event_bus.clone()),
             granted: options.grants.list(),
             grants: options.grants,
             handles: Handles::new(&options.limits),
             file_workers: WorkerPool::new(options.limits.aio_threads_max),
             heap: options.heap_base.map(|base| GuestHeap::new(base, options.limits.allocations_max)),
+            http: HttpRuntime::new(options.limits.http_connections_max),
             limits: options.limits,
             streams: options.streams,
             caps_list: options.caps_list,
             signals: Arc::default(),
-            http: Arc::default(),
         }
     }
 
@@ -167,7 +170,8 @@ impl Process {
         })
     }
 
-    /// Writes a message of the guest to the host's log. Texts that are not UTF-8 are made readable.
+    /// Writes a message of the guest to the host's log, as one line. Bytes that are not UTF-8 and control characters are
+    /// made readable.
     pub fn zi_telemetry(
         &mut self,
         memory: &mut dyn GuestMemory,
@@ -179,7 +183,7 @@ impl Process {
         let max = self.limits.telemetry_bytes_max;
         let text = |address, length: u32| -> Result<String, ErrorCode> {
             memory.bytes(address, length)?;
-            Ok(String::from_utf8_lossy(memory.bytes(address, length.min(max))?).into_owned())
+            Ok(one_line(&String::from_utf8_lossy(memory.bytes(address, length.min(max))?)))
         };
         let texts = text(topic, topic_bytes).and_then(|topic| Ok((topic, text(message, message_bytes)?)));
         returned(texts.map(|(topic, message)| {
@@ -230,6 +234,18 @@ impl Drop for Process {
         self.file_workers.stop();
         self.http.stop();
     }
+}
+
+/// Escapes control characters: no text of a guest looks like a line of somebody else.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
 }
 
 /// Returns what the guest gets.

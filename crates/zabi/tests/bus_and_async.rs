@@ -168,3 +168,24 @@ fn futures_complete_fail_and_are_cancelled() {
         assert_eq!(guest.request(handle, op, &payload).error().0, "async.default");
     }
 }
+
+#[test]
+fn many_handles_do_not_make_the_host_keep_more() {
+    let mut options = ProcessOptions::new("test", everything_here());
+    options.limits.queued_bytes_max = 300_000;
+    let mut guest = Guest::with(options);
+    let subscribers: Vec<i32> = (0..20).map(|_| guest.open_ok("event", "bus")).collect();
+    for handle in &subscribers {
+        subscribe(&mut guest, *handle, "t");
+    }
+    let speaker = guest.open_ok("event", "bus");
+    let count = |replies: Vec<Reply>| u32::from_le_bytes(replies[0].payload.clone().try_into().unwrap());
+    assert_eq!(count(publish(&mut guest, speaker, "t", &[1; 50_000])), 5, "more would be above the bound");
+    assert_eq!(guest.read(subscribers[0]).unwrap().len(), 24 + 12 + 1 + 50_000);
+    assert_eq!(count(publish(&mut guest, speaker, "t", &[1; 50_000])), 1, "what was read has room again");
+    assert_eq!(guest.process.zi_end(subscribers[1]), 0);
+    assert_eq!(count(publish(&mut guest, speaker, "t", &[1; 50_000])), 1, "what was closed, too");
+    // Topics count as well.
+    let topic = [texts(&[&[b'x'; 59_000]]), vec![0; 4]].concat();
+    assert_eq!(guest.request(speaker, 1, &topic).error().0, "t_event_bus_oom");
+}

@@ -111,6 +111,24 @@ impl Server {
         Incoming { rid: frame.header.rid, listener, method, path, authority, headers, body, stream }
     }
 
+    /// Reads a body to its end; returns its length.
+    fn read_all(&mut self, stream: i32) -> usize {
+        assert!(self.guest.watch(self.sys_loop, stream, READABLE, 9).is_ok);
+        let mut length = 0;
+        loop {
+            match self.guest.read(stream) {
+                Ok(bytes) if bytes.is_empty() => break,
+                Ok(bytes) => length += bytes.len(),
+                Err(code) => {
+                    assert_eq!(code, -6);
+                    assert_eq!(self.guest.ready(self.sys_loop, FOREVER), [(9, READABLE)]);
+                }
+            }
+        }
+        assert!(self.guest.request(self.sys_loop, 2, &9u64.to_le_bytes()).is_ok);
+        length
+    }
+
     fn send(&mut self, op: u16, rid: u32, payload: &[u8]) -> Reply {
         let frame = Frame::encode(Header::request(op, rid), payload).unwrap();
         assert_eq!(self.guest.write(self.http, &frame), frame.len() as i32);
@@ -323,4 +341,94 @@ fn requests_of_the_guest_are_checked() {
     let mut guest = Guest::new(Grants::none().net_http(NetAllowList::default()));
     let http = guest.open_ok("net", "http");
     assert_eq!(guest.request(http, 1, &listen_payload("127.0.0.1", 0)).error().0, "t_http_denied");
+}
+
+#[test]
+fn no_event_is_longer_than_a_frame() {
+    let mut server = Server::new();
+    let head = "POST / HTTP/1.1\r\nHost: h\r\n";
+    for length in [65_000_usize, 65_400, 65_536, 190_000] {
+        let body = "b".repeat(length);
+        let client = client(server.port, format!("{head}Content-Length: {length}\r\n\r\n{body}"));
+        // `next` reads more at once than a frame may have.
+        let incoming = server.next();
+        let read = match (incoming.body, incoming.stream) {
+            (Some(body), _) => body.len(),
+            (None, Some(stream)) => server.read_all(stream),
+            (None, None) => 0,
+        };
+        assert_eq!((read, length <= 65_400), (length, incoming.stream.is_none()));
+        assert!(server.respond(incoming.rid, 200, &[], b"").is_ok);
+        assert!(client.join().unwrap().starts_with("HTTP/1.1 200"));
+    }
+    let long = format!("GET / HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "x".repeat(65_500));
+    assert!(client(server.port, long).join().unwrap().starts_with("HTTP/1.1 431"), "headers alone");
+}
+
+#[test]
+fn a_client_that_has_closed_its_direction_gets_its_response() {
+    let mut server = Server::new();
+    let port = server.port;
+    let client = thread::spawn(move || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    });
+    let incoming = server.next();
+    // Long enough for the host to see the end of the client's direction.
+    assert_eq!(server.guest.ready(server.sys_loop, 50), []);
+    assert!(server.respond(incoming.rid, 200, &[], b"hello").is_ok);
+    assert!(client.join().unwrap().ends_with("hello"));
+}
+
+#[test]
+fn a_response_outlives_the_guest_that_gave_it() {
+    for body_bytes in [5, 60_000] {
+        let mut server = Server::new();
+        let (first, second) = (
+            client(server.port, "GET /whole HTTP/1.1\r\nHost: h\r\n\r\n"),
+            client(server.port, "GET /stream HTTP/1.1\r\nHost: h\r\n\r\n"),
+        );
+        for _ in 0..2 {
+            let incoming = server.next();
+            match incoming.path.as_str() {
+                "/whole" => assert!(server.respond(incoming.rid, 200, &[], &vec![b'x'; body_bytes]).is_ok),
+                _ => {
+                    let reply = server.send(12, incoming.rid, &head(200, &[]));
+                    let body = i32::from_le_bytes(reply.payload.try_into().unwrap());
+                    assert_eq!(server.guest.write(body, b"streamed"), 8);
+                }
+            }
+        }
+        drop(server);
+        assert_eq!(first.join().unwrap().matches('x').count(), body_bytes);
+        assert!(second.join().unwrap().ends_with("8\r\nstreamed\r\n0\r\n\r\n"));
+    }
+}
+
+#[test]
+fn a_response_to_head_tells_the_length_of_the_body_it_does_not_have() {
+    let mut server = Server::new();
+    let client = client(server.port, "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
+    let incoming = server.next();
+    assert!(server.send(10, incoming.rid, &head(200, &[("content-length", "12345")])).is_ok);
+    let response = client.join().unwrap();
+    assert!(response.contains("content-length: 12345\r\n") && response.ends_with("\r\n\r\n"), "{response}");
+}
+
+#[test]
+fn a_body_that_was_cut_is_an_error_for_its_watch() {
+    const ERROR: u32 = 8;
+    let mut server = Server::new();
+    let mut client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nbegin").unwrap();
+    let body = server.next().stream.unwrap();
+    assert!(server.guest.watch(server.sys_loop, body, ERROR, 2).is_ok);
+    drop(client);
+    assert_eq!(server.guest.ready(server.sys_loop, FOREVER), [(2, ERROR)]);
+    assert_eq!(server.guest.read(body).unwrap(), b"begin");
+    assert_eq!(server.guest.read(body), Err(-9));
 }

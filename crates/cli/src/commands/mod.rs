@@ -13,6 +13,7 @@ mod descriptors;
 mod doctor;
 mod events;
 mod feed;
+mod file_size;
 mod guard;
 mod guest;
 mod info;

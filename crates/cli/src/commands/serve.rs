@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::commands::opening::{self, Opening};
-use crate::commands::{descriptors, guard, memory};
+use crate::commands::{descriptors, file_size, guard, memory};
 use crate::exposed;
 use crate::failure::Failure;
 use crate::log;
@@ -54,7 +54,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(plan.serve());
+    let result = runtime.block_on(async {
+        file_size::refuse_instead_of_ending();
+        plan.serve().await
+    });
     match &result {
         Err(Failure::Interrupted(_)) | Ok(Ended::WhileOpening | Ended::Unwritten(_)) => {
             runtime.shutdown_background();

@@ -106,7 +106,7 @@ impl Server {
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut shell = Command::new("sh");
-        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
         shell.arg("-c").arg(script).arg(program()).args(serve_args(&flags));
         let (child, ready) = spawn(folder.path(), shell);
         Server { folder, flags, env: Vec::new(), child, ready }

@@ -116,3 +116,49 @@ fn the_chat_needs_its_bus() {
     let ran = crate::run::run(&["guest", &compiled("chat"), "--net", "loopback"]);
     ran.refused(1, &["opening event/bus (granted by --allow event/bus) failed"]);
 }
+
+#[test]
+fn a_file_is_not_copied_onto_itself() {
+    let stage = Stage::empty();
+    fs::write(stage.path("source"), "x").unwrap();
+    copy(&stage, &["/source", "/source"]).refused(1, &["copy onto itself"]);
+    assert_eq!(fs::read(stage.path("source")).unwrap(), b"x");
+}
+
+#[test]
+fn a_long_body_does_not_harm_the_http_server() {
+    let (guest, address) = Running::listening("hello", &["--net", "loopback"]);
+    let mut stream = connect(&address);
+    let body = "b".repeat(190_000);
+    write!(stream, "POST /long HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("hello /long\n"), "{answer}");
+    assert!(get(&address, "/next").ends_with("hello /next\n"));
+    assert_eq!(guest.interrupt("TERM").code, Some(130));
+}
+
+#[test]
+fn a_chat_client_may_paste_more_than_the_servers_buffers_hold() {
+    let (_guest, address) = Running::listening("chat", &["--net", "loopback", "--allow", "event/bus"]);
+    let mut clients: Vec<_> = (0..2).map(|_| BufReader::new(connect(&address))).collect();
+    let text: String = (0..3_000).map(|line| format!("line {line:>6} {}\n", "x".repeat(40))).collect();
+    let mut speaker = clients[0].get_ref().try_clone().unwrap();
+    let spoken = text.clone();
+    let paste = std::thread::spawn(move || speaker.write_all(spoken.as_bytes()).unwrap());
+    let readers = clients.drain(..).map(|mut client| {
+        let lines = text.lines().count() + 1;
+        std::thread::spawn(move || {
+            let mut heard = String::new();
+            for _ in 0..lines {
+                client.read_line(&mut heard).unwrap();
+            }
+            heard
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    for reader in readers {
+        assert!(reader.join().unwrap() == format!("welcome\n{text}"), "every line arrives, in order");
+    }
+    paste.join().unwrap();
+}

@@ -1,7 +1,8 @@
 //! What flags grant, as the guest sees it.
 
 use crate::program::Program;
-use crate::stage::Stage;
+use crate::run::run;
+use crate::stage::{Stage, compiled};
 
 /// A guest that opens a capability and copies what it reads from it to its output; main returns what the open did not
 /// succeed with.
@@ -101,4 +102,15 @@ fn limits_are_settings_too() {
     std::fs::write(stage.path("millrace.toml"), "guest_memory_bytes_max = 1000000\n").unwrap();
     assert_eq!(stage.run(&["--config", "millrace.toml"]).code, Some(1));
     assert_eq!(stage.run(&["--config", "millrace.toml", "--memory-bytes-max", "100000000"]).code, Some(0));
+}
+
+#[test]
+fn the_list_of_capabilities_has_two_forms() {
+    let list = |flags: &[&str]| run(&[&["guest", &compiled("caps")], flags].concat());
+    let documented = list(&[]).ok();
+    assert_eq!(documented, list(&["--caps-list", "documented"]).ok());
+    let described = list(&["--caps-list", "described"]).ok();
+    assert!(documented.contains("loop") && !documented.contains('{'), "{documented:?}");
+    assert!(described.contains("loop") && described.contains('{'), "{described:?}");
+    list(&["--caps-list", "other"]).refused(2, &["documented", "described"]);
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::program::{FOREVER, Program, poll, timer_arm, watch};
 use crate::run::{command, finish};
-use crate::stage::Stage;
+use crate::stage::{Stage, compiled};
 
 #[test]
 fn a_trap_ends_the_guest_and_says_where() {
@@ -203,4 +203,39 @@ fn garbage_is_refused_and_the_next_request_works() {
         .send(&poll(1, 0))
         .print("served\n");
     assert_eq!(Stage::with_module(&program.end()).run(&[]).ok(), "served\n");
+}
+
+#[test]
+fn time_is_over_also_while_the_guest_waits_for_input() {
+    let stage = Stage::with_module(
+        &Program::new().returning("(call $read (i32.const 0) (i64.const 1000) (i32.const 10))"),
+    );
+    // Standard input stays open, and silent.
+    let ran = stage.start(&["--wall-ms-max", "50"]).end();
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("it has run for 50 ms"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_that_grows_beyond_the_limit_of_the_system_is_an_error() {
+    let stage = Stage::empty();
+    std::fs::write(stage.path("source"), vec![1; 100_000]).unwrap();
+    let line = format!(
+        "ulimit -f 16; exec {} guest {} --dir . -- /source /target",
+        env!("CARGO_BIN_EXE_millrace"),
+        compiled("copy")
+    );
+    let output = Command::new("bash").args(["-c", &line]).current_dir(stage.folder()).output();
+    finish(output.unwrap()).refused(1, &["copy: cannot write /target"]);
+}
+
+#[test]
+fn a_guest_cannot_write_lines_of_others_into_the_log() {
+    let mut program = Program::new();
+    let text = program.place(b"first\nERROR millrace: forged\0\x1b[31m");
+    let topic = program.place(b"t\nopic");
+    let code = format!("(drop (call $telemetry {topic} {text}))");
+    let ran = Stage::with_module(&program.code(&code).end()).run(&[]);
+    assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains(r"first\nERROR millrace: forged\u{0}\u{1b}[31m"), "{}", ran.stderr);
 }

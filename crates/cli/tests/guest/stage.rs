@@ -58,7 +58,7 @@ static COMPILED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let own = crate_folder.join("tests/guest/sources");
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let named = ["chat", "copy", "echo", "hello"].map(|name| (name, &examples));
-    for (name, sources) in named.into_iter().chain([("gather", &own)]) {
+    for (name, sources) in named.into_iter().chain([("caps", &own), ("gather", &own)]) {
         let status = Command::new("clang")
             .args(["@clang.flags", "-I.", "-o"])
             .arg(folder.path().join(name).with_extension("wasm"))

@@ -1,9 +1,9 @@
 //! A guest that runs: its thread, its time limit, stopping it from outside.
 
 use std::io;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use millrace_zabi::{Interrupter, Process, ProcessOptions};
@@ -20,15 +20,20 @@ const RESPONSE_HANDLE: i32 = 1;
 /// Room for the guest's frames, which wasmtime bounds by 512 KiB, and for the host's below them.
 const STACK_BYTES: usize = 2 << 20;
 
+/// A guest whose time is over has this long to give back what it holds. It takes longer only while it blocks in a standard
+/// stream, or while a name is resolved.
+const STOP_MAX: Duration = Duration::from_millis(200);
+
 /// A guest on its thread. Dropping it stops the guest, without waiting for its end.
 #[derive(Debug)]
 pub struct GuestProcess {
     stopper: GuestStopper,
-    thread: Option<JoinHandle<GuestOutcome>>,
+    /// The first outcome counts.
+    outcome: Receiver<GuestOutcome>,
 }
 
 /// Stops a guest from any thread: while it computes, and while it waits in POLL. A guest that blocks in a read or write
-/// of a standard stream is stopped when the stream lets it go.
+/// of a standard stream, or while a name is resolved, is stopped when that lets it go.
 #[derive(Clone, Debug)]
 pub struct GuestStopper {
     interrupter: Interrupter,
@@ -69,20 +74,24 @@ impl GuestModule {
         let process = Process::new(options);
         let stopper = GuestStopper { interrupter: process.interrupter(), reason: Arc::default() };
         let (module, limits, reason) = (self.clone(), limits.clone(), Arc::clone(&stopper.reason));
+        let (outcomes, outcome) = mpsc::channel();
         // Dropped when the guest's thread ends, by which the thread of the limit learns of it.
-        let alive = limits.wall_ms_max.map(|max_ms| start_limit(max_ms, stopper.clone())).transpose()?;
+        let limit = |max_ms| start_limit(max_ms, stopper.clone(), outcomes.clone());
+        let alive = limits.wall_ms_max.map(limit).transpose()?;
         let thread = thread::Builder::new().name("millrace-guest".into()).stack_size(STACK_BYTES);
-        let thread = thread.spawn(move || {
+        thread.spawn(move || {
             let outcome = run(&module, process, &limits);
-            drop(alive);
-            match (outcome, reason.get(), limits.wall_ms_max) {
+            let outcome = match (outcome, reason.get(), limits.wall_ms_max) {
                 (GuestOutcome::Stopped, Some(StopReason::TooLong), Some(max_ms)) => {
                     GuestOutcome::Failed(GuestFailure::TooLong { max_ms })
                 }
                 (outcome, ..) => outcome,
-            }
+            };
+            // Nobody may be waiting for it.
+            let _ = outcomes.send(outcome);
+            drop(alive);
         })?;
-        Ok(GuestProcess { stopper, thread: Some(thread) })
+        Ok(GuestProcess { stopper, outcome })
     }
 }
 
@@ -92,10 +101,11 @@ impl GuestProcess {
         self.stopper.clone()
     }
 
-    /// Waits until the guest has ended and everything that it held is released.
-    pub fn wait(mut self) -> GuestOutcome {
-        let ended = self.thread.take().map(JoinHandle::join);
-        ended.and_then(Result::ok).unwrap_or(GuestOutcome::Failed(GuestFailure::HostFailed))
+    /// Waits until the guest has ended and everything that it held is released. Only a guest whose time is over while it
+    /// blocks in a standard stream, or while a name is resolved, may still hold something: its thread ends when that lets
+    /// it go.
+    pub fn wait(self) -> GuestOutcome {
+        self.outcome.recv().unwrap_or(GuestOutcome::Failed(GuestFailure::HostFailed))
     }
 }
 
@@ -107,11 +117,16 @@ impl Drop for GuestProcess {
 
 /// Starts a thread that stops the guest when its time is over. A guest that waits in POLL executes no code that could
 /// look at a clock.
-fn start_limit(max_ms: u64, stopper: GuestStopper) -> io::Result<mpsc::Sender<()>> {
+fn start_limit(max_ms: u64, stopper: GuestStopper, outcomes: Sender<GuestOutcome>) -> io::Result<Sender<()>> {
     let (alive, ended) = mpsc::channel();
     thread::Builder::new().name("millrace-limit".into()).spawn(move || {
-        if ended.recv_timeout(Duration::from_millis(max_ms)) == Err(RecvTimeoutError::Timeout) {
+        let is_over = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+        if is_over(Duration::from_millis(max_ms)) {
             stopper.stop_because(StopReason::TooLong);
+            if is_over(STOP_MAX) {
+                // The guest's own outcome comes later, or never.
+                let _ = outcomes.send(GuestOutcome::Failed(GuestFailure::TooLong { max_ms }));
+            }
         }
     })?;
     Ok(alive)

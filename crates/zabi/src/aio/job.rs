@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use millrace_reactor::zcl1::{FieldWriter, HEADER_BYTES};
 
 use super::completion::{Done, JobError};
+use super::requests::READ_BYTES_MAX;
 use super::root::{FileRoot, LinkAtEnd, OpenFlags};
 use crate::errno::file_error;
 use crate::requests::ANSWER_BYTES_MAX;
@@ -52,6 +53,8 @@ impl OpenFiles {
 }
 
 impl Job {
+    pub(super) const COMPLETION_BYTES_MAX: usize = HEADER_BYTES + ANSWER_BYTES_MAX + READ_BYTES_MAX as usize;
+
     /// Returns how many bytes the frame DONE can have at most.
     pub(super) fn completion_bytes_max(&self) -> usize {
         let extra = match self {

@@ -22,8 +22,8 @@ const OP_READDIR: u16 = 9;
 
 const OPEN_BYTES_MIN: usize = 20;
 /// A read returns no more, so that its frame stays below the limit of 65,536 bytes.
-const READ_BYTES_MAX: u32 = 60_000;
-const WRITE_BYTES_MAX: u32 = 1 << 20;
+pub(super) const READ_BYTES_MAX: u32 = 60_000;
+pub(super) const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// The requests of one `zi_write`.
 pub(super) struct Submission<'a> {

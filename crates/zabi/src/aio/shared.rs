@@ -8,7 +8,9 @@ use millrace_reactor::zcl1::{FrameClass, FrameQueue, Header};
 use super::AioLimits;
 use super::completion::Completion;
 use super::job::{Job, OpenFiles};
+use super::requests::WRITE_BYTES_MAX;
 use super::root::FileRoot;
+use crate::budget::BudgetShare;
 use crate::requests::{ANSWER_BYTES_MAX, error_payload};
 use crate::signals::ReadySignal;
 
@@ -29,6 +31,8 @@ pub(super) struct SharedHandle {
 #[derive(Debug)]
 pub(super) struct SharedState {
     pub(super) output: FrameQueue,
+    /// Of completions, queued or to come, and of data that waits to be written.
+    share: BudgetShare,
     /// Waiting for a worker, in the order of their requests.
     pub(super) jobs: VecDeque<QueuedJob>,
     /// Bytes that completions of waiting and running jobs may need: every accepted job can be answered.
@@ -48,9 +52,15 @@ pub(super) struct QueuedJob {
 }
 
 impl SharedHandle {
-    pub(super) fn new(root: FileRoot, limits: AioLimits, signal: ReadySignal) -> SharedHandle {
+    pub(super) fn new(
+        root: FileRoot,
+        limits: AioLimits,
+        share: BudgetShare,
+        signal: ReadySignal,
+    ) -> SharedHandle {
         let state = SharedState {
             output: FrameQueue::new(limits.output_bytes_max.saturating_add(ACK_BYTES_MAX)),
+            share,
             jobs: VecDeque::new(),
             reserved_bytes: 0,
             data_bytes: 0,
@@ -97,6 +107,7 @@ impl SharedState {
         if self.jobs.len() >= limits.jobs_max
             || output > limits.output_bytes_max
             || self.data_bytes + data > limits.data_bytes_max
+            || !self.share.grow(completion + data)
         {
             return None;
         }
@@ -106,12 +117,35 @@ impl SharedState {
         Some(!std::mem::replace(&mut self.is_scheduled, true))
     }
 
+    /// Whether the job that needs most would be taken. The budget of all handles is left out: what other handles give
+    /// back does not change the readiness of this one.
+    pub(super) fn has_room_for_any_job(&self, limits: &AioLimits) -> bool {
+        let output = self.output.len_bytes() + self.reserved_bytes + Job::COMPLETION_BYTES_MAX;
+        let data = self.data_bytes + WRITE_BYTES_MAX as usize;
+        // A handle with nothing to wait for is writable, however small its bounds are.
+        let is_idle = self.output.is_empty() && self.reserved_bytes == 0;
+        let has_room = output <= limits.output_bytes_max && data <= limits.data_bytes_max;
+        self.jobs.len() < limits.jobs_max && (has_room || is_idle)
+    }
+
+    pub(super) fn read(&mut self, to: &mut [u8]) -> Option<usize> {
+        let count = self.output.read(to);
+        self.settle();
+        count
+    }
+
+    /// Gives back to the budget what is not needed any more.
+    fn settle(&mut self) {
+        self.share.shrink_to(self.output.len_bytes() + self.reserved_bytes + self.data_bytes);
+    }
+
     /// Takes back the last accepted job: there is no worker to execute it.
     pub(super) fn withdraw_last(&mut self) {
         self.is_scheduled = false;
         if let Some(queued) = self.jobs.pop_back() {
             self.reserved_bytes -= queued.job.completion_bytes_max();
             self.data_bytes -= queued.job.data_bytes();
+            self.settle();
         }
     }
 
@@ -152,6 +186,7 @@ impl SharedState {
         let (header, payload) = completion.encode();
         let queued = self.output.push(FrameClass::Event, header, &payload);
         debug_assert!(queued.is_ok(), "the room was reserved: {queued:?}");
+        self.settle();
         self.is_scheduled = !self.jobs.is_empty();
         self.is_scheduled
     }

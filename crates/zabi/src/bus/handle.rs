@@ -1,6 +1,6 @@
 //! An open handle of `event/bus`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, HEADER_BYTES, Header, QueueFull};
@@ -9,6 +9,7 @@ use millrace_reactor::{ErrorCode, Readiness};
 use super::BusHandleLimits;
 use super::messages::{BusRequest, BusRequestError, OP_EVENT, encode_event};
 use super::port::{BusError, BusEvent, BusPort, BusReceipt, BusSubscriber, Offered, SubscriptionId};
+use crate::budget::BudgetShare;
 use crate::handle::{HandleFlags, OpenHandle, WatchSource};
 use crate::handles::Handles;
 use crate::memory::GuestMemory;
@@ -39,9 +40,13 @@ struct Inbox {
 #[derive(Debug)]
 struct InboxState {
     output: FrameQueue,
+    /// Of the events in `output`, and of the topics of the subscriptions.
+    share: BudgetShare,
+    topic_bytes: usize,
     /// One for each frame of `output`, in their order.
     receipts: VecDeque<Option<Arc<dyn BusReceipt>>>,
-    subscriptions: BTreeSet<SubscriptionId>,
+    /// With the bytes of their topics.
+    subscriptions: BTreeMap<SubscriptionId, usize>,
     /// Its reply is not queued yet, and comes before its events.
     joining: Option<SubscriptionId>,
     /// An event was refused since the last read.
@@ -54,6 +59,7 @@ impl BusHandle {
     pub(crate) fn new(
         bus: Arc<dyn BusPort>,
         limits: BusHandleLimits,
+        share: BudgetShare,
         signal: ReadySignal,
         waiter: Waiter,
     ) -> BusHandle {
@@ -61,8 +67,10 @@ impl BusHandle {
         let output = FrameQueue::new(limits.output_bytes_max.saturating_add(ANSWER_BYTES_MAX));
         let state = InboxState {
             output,
+            share,
+            topic_bytes: 0,
             receipts: VecDeque::new(),
-            subscriptions: BTreeSet::new(),
+            subscriptions: BTreeMap::new(),
             joining: None,
             had_no_room: false,
             is_lost: false,
@@ -76,7 +84,7 @@ impl BusHandle {
             BusRequest::Subscribe { topic } => self.subscribe(topic),
             // Only subscriptions of this handle: those of others are unknown here.
             BusRequest::Unsubscribe { id } => {
-                let is_known = self.inbox.state().subscriptions.remove(&id);
+                let is_known = self.inbox.state().remove(id);
                 if is_known {
                     self.bus.unsubscribe(id);
                 }
@@ -95,13 +103,17 @@ impl BusHandle {
         let id = self.bus.next_subscription()?;
         {
             let mut state = self.inbox.state();
-            state.subscriptions.insert(id);
+            if !state.share.grow(topic.len()) {
+                return Err(BusError::TooManySubscriptions.into());
+            }
+            state.topic_bytes += topic.len();
+            state.subscriptions.insert(id, topic.len());
             state.joining = Some(id);
         }
         let subscriber = Arc::clone(&self.inbox) as Arc<dyn BusSubscriber>;
         let subscribed = self.bus.subscribe(id, topic, subscriber, &self.waiter);
         if let Err(error) = subscribed {
-            self.inbox.state().subscriptions.remove(&id);
+            self.inbox.state().remove(id);
             return Err(error.into());
         }
         Ok(id.0)
@@ -128,6 +140,7 @@ impl OpenHandle for BusHandle {
         let mut state = self.inbox.state();
         let count =
             state.output.read(to).ok_or(if state.is_lost { ErrorCode::Closed } else { ErrorCode::Again })?;
+        state.settle();
         let read = state.take_read();
         let has_room_again = std::mem::take(&mut state.had_no_room);
         drop(state);
@@ -177,7 +190,7 @@ impl OpenHandle for BusHandle {
 impl Drop for BusHandle {
     fn drop(&mut self) {
         let subscriptions = std::mem::take(&mut self.inbox.state().subscriptions);
-        subscriptions.into_iter().for_each(|id| self.bus.unsubscribe(id));
+        subscriptions.into_keys().for_each(|id| self.bus.unsubscribe(id));
     }
 }
 
@@ -205,6 +218,19 @@ impl InboxState {
         Ok(())
     }
 
+    /// Returns whether there was such a subscription.
+    fn remove(&mut self, subscription: SubscriptionId) -> bool {
+        let topic_bytes = self.subscriptions.remove(&subscription);
+        self.topic_bytes -= topic_bytes.unwrap_or(0);
+        self.settle();
+        topic_bytes.is_some()
+    }
+
+    /// Gives back to the budget what is not needed any more.
+    fn settle(&mut self) {
+        self.share.shrink_to(self.output.len_bytes() + self.topic_bytes);
+    }
+
     /// Returns the receipts of the frames that were read to their end.
     fn take_read(&mut self) -> Vec<Option<Arc<dyn BusReceipt>>> {
         let count = self.receipts.len().saturating_sub(self.output.frames());
@@ -222,12 +248,14 @@ impl BusSubscriber for Inbox {
         let payload = encode_event(subscription, event);
         {
             let mut state = self.state();
-            if !state.subscriptions.contains(&subscription) {
+            if !state.subscriptions.contains_key(&subscription) {
                 return Offered::Unknown;
             }
             // The room of one reply stays free.
-            let has_room = state.output.room() >= HEADER_BYTES + payload.len() + ANSWER_BYTES_MAX
-                && state.joining != Some(subscription);
+            let bytes = HEADER_BYTES + payload.len();
+            let has_room = state.joining != Some(subscription)
+                && state.output.room() >= bytes + ANSWER_BYTES_MAX
+                && state.share.grow(bytes);
             if !has_room || state.push(Header::ok(OP_EVENT, event.rid), &payload, receipt).is_err() {
                 state.had_no_room = true;
                 return Offered::NoRoom;
@@ -240,7 +268,7 @@ impl BusSubscriber for Inbox {
     fn lost(&self, subscription: SubscriptionId) {
         {
             let mut state = self.state();
-            if !state.subscriptions.remove(&subscription) {
+            if !state.remove(subscription) {
                 return;
             }
             state.is_lost = true;

@@ -7,34 +7,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use millrace_reactor::ErrorCode;
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, HEADER_BYTES, Header};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::HttpLimits;
 use super::body::ResponseBody;
 use super::messages::{HttpError, OP_EV_REQUEST, ResponseHead, encode_stream_body};
 use super::request_body::RequestBodyHandle;
+use super::runtime::HttpRuntime;
+use crate::budget::BudgetShare;
 use crate::handles::Handles;
 use crate::requests::{ANSWER_BYTES_MAX, error_payload};
 use crate::signals::{ReadySignal, Signals};
 
 /// Replies of the guest's requests have this room for themselves.
 const REPLY_BYTES_MAX: usize = 4096;
+/// The field of an event that names the handle of a body.
+pub(super) const STREAM_FIELD_BYTES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) limits: HttpLimits,
     pub(super) signal: ReadySignal,
     signals: Arc<Signals>,
-    /// Has a permit for each connection of all listeners.
     pub(super) connections: Arc<Semaphore>,
+    responses: Arc<Semaphore>,
     state: Mutex<ExchangeState>,
 }
 
 #[derive(Debug)]
 struct ExchangeState {
     output: FrameQueue,
+    /// Of the events, those with streams included.
+    share: BudgetShare,
     /// Requests that the guest has not responded to, by the rid of their event.
-    waiting: BTreeMap<u32, oneshot::Sender<GuestResponse>>,
+    waiting: BTreeMap<u32, oneshot::Sender<AcceptedResponse>>,
     /// Events whose body is a stream: the guest's thread opens a handle for it before the event can be read.
     with_streams: VecDeque<StreamEvent>,
     last_rid: u32,
@@ -54,6 +60,13 @@ pub(super) struct GuestResponse {
     pub(super) body: ResponseBody,
 }
 
+/// A response on its way to the client; the end of the process waits for it.
+#[derive(Debug)]
+pub(super) struct AcceptedResponse {
+    pub(super) response: GuestResponse,
+    pub(super) on_its_way: Option<OwnedSemaphorePermit>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RespondError {
     /// No request has this rid, or it was responded to.
@@ -66,7 +79,7 @@ pub(super) enum RespondError {
 pub(super) struct WaitingRequest {
     exchange: Arc<Exchange>,
     rid: u32,
-    response: oneshot::Receiver<GuestResponse>,
+    response: oneshot::Receiver<AcceptedResponse>,
 }
 
 impl GuestResponse {
@@ -76,17 +89,23 @@ impl GuestResponse {
 }
 
 impl Exchange {
-    pub(super) fn new(limits: HttpLimits, signals: &Arc<Signals>) -> Exchange {
+    pub(super) fn new(
+        limits: HttpLimits,
+        share: BudgetShare,
+        signals: &Arc<Signals>,
+        runtime: &HttpRuntime,
+    ) -> Exchange {
         let state = ExchangeState {
             output: FrameQueue::new(limits.output_bytes_max.saturating_add(REPLY_BYTES_MAX)),
+            share,
             waiting: BTreeMap::new(),
             with_streams: VecDeque::new(),
             last_rid: 0,
             is_closed: false,
         };
-        let connections = Arc::new(Semaphore::new(limits.connections_max));
         let (signal, signals) = (signals.new_source(), Arc::clone(signals));
-        Exchange { limits, signal, signals, connections, state: Mutex::new(state) }
+        let (connections, responses) = (Arc::clone(&runtime.connections), Arc::clone(&runtime.responses));
+        Exchange { limits, signal, signals, connections, responses, state: Mutex::new(state) }
     }
 
     /// Tells the guest of a request whose event is `payload`, and `body` if that is a stream. Returns `None` if too many
@@ -99,10 +118,11 @@ impl Exchange {
         let (send, response) = oneshot::channel();
         let rid = {
             let mut state = self.state();
-            let needed = HEADER_BYTES + payload.len() + REPLY_BYTES_MAX + state.stream_event_bytes();
+            let bytes = HEADER_BYTES + payload.len() + STREAM_FIELD_BYTES;
+            let needed = bytes + REPLY_BYTES_MAX + state.stream_event_bytes();
             // Events of clients that are gone may still be there.
             let is_full = state.waiting.len().max(state.with_streams.len()) >= self.limits.requests_max;
-            if state.is_closed || is_full || state.output.room() < needed {
+            if state.is_closed || is_full || state.output.room() < needed || !state.share.grow(bytes) {
                 return None;
             }
             let rid = state.next_rid();
@@ -127,13 +147,18 @@ impl Exchange {
 
     pub(super) fn respond(&self, rid: u32, response: GuestResponse) -> Result<(), RespondError> {
         let waiting = self.state().waiting.remove(&rid).ok_or(RespondError::Unknown)?;
-        waiting.send(response).map_err(|_| RespondError::Gone)
+        // There are as many permits as connections, and a connection has one request.
+        let on_its_way = Arc::clone(&self.responses).try_acquire_owned().ok();
+        waiting.send(AcceptedResponse { response, on_its_way }).map_err(|_| RespondError::Gone)
     }
 
     pub(super) fn read(&self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode> {
         let mut state = self.state();
         state.open_streams(handles);
-        state.output.read(to).ok_or(ErrorCode::Again)
+        let count = state.output.read(to).ok_or(ErrorCode::Again);
+        let bytes = state.output.len_bytes() + state.stream_event_bytes();
+        state.share.shrink_to(bytes);
+        count
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -188,7 +213,8 @@ impl ExchangeState {
     }
 
     fn stream_event_bytes(&self) -> usize {
-        self.with_streams.iter().map(|event| HEADER_BYTES + event.payload.len() + 8).sum()
+        let bytes = |event: &StreamEvent| HEADER_BYTES + event.payload.len() + STREAM_FIELD_BYTES;
+        self.with_streams.iter().map(bytes).sum()
     }
 
     /// Numbers are used again after 2^32 requests, but not one that still waits.
@@ -204,7 +230,7 @@ impl ExchangeState {
 
 impl WaitingRequest {
     /// Returns the response; `None` if the handle ends without one.
-    pub(super) async fn response(mut self) -> Option<GuestResponse> {
+    pub(super) async fn response(mut self) -> Option<AcceptedResponse> {
         (&mut self.response).await.ok()
     }
 }

@@ -52,6 +52,8 @@ pub(super) enum HttpRequest<'a> {
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
+    /// As the guest gave it: the length of a body that a response to HEAD does not have.
+    pub(super) content_length: Option<HeaderValue>,
 }
 
 impl HttpError {
@@ -115,16 +117,20 @@ impl ResponseHead {
         if count > HEADERS_MAX {
             return Err(HttpError::Invalid("too many headers"));
         }
-        let mut headers = HeaderMap::new();
+        let (mut headers, mut content_length) = (HeaderMap::new(), None);
         for _ in 0..count {
             let (name, value) = (fields.prefixed()?, fields.prefixed()?);
             let name = HeaderName::from_bytes(name).map_err(|_| HttpError::Invalid("bad header name"))?;
             let value = HeaderValue::from_bytes(value).map_err(|_| HttpError::Invalid("bad header value"))?;
-            if ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(&name) {
-                headers.append(name, value);
+            match name {
+                CONTENT_LENGTH => content_length = Some(value),
+                CONNECTION | TRANSFER_ENCODING => {}
+                name => {
+                    headers.append(name, value);
+                }
             }
         }
-        Ok(ResponseHead { status, headers })
+        Ok(ResponseHead { status, headers, content_length })
     }
 }
 

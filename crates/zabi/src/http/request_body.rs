@@ -1,5 +1,8 @@
 //! The body of a request: inline if it is short, else a stream that the guest reads through a handle of its own.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
@@ -37,6 +40,8 @@ pub(super) struct RequestBodyHandle {
     /// The part of a chunk that the guest has not read.
     rest: Bytes,
     is_broken: bool,
+    /// The client broke it off; there may be bytes to read before that.
+    was_cut: Arc<AtomicBool>,
     signal: ReadySignal,
 }
 
@@ -44,6 +49,7 @@ pub(super) struct RequestBodyHandle {
 #[derive(Debug)]
 pub(super) struct RequestBodySender {
     chunks: Sender<Chunk>,
+    was_cut: Arc<AtomicBool>,
     signal: ReadySignal,
 }
 
@@ -74,9 +80,15 @@ pub(super) fn request_stream(
     signal: ReadySignal,
 ) -> (RequestBodySender, RequestBodyHandle) {
     let (sender, receiver) = channel(chunks_max.max(1));
-    let handle =
-        RequestBodyHandle { chunks: receiver, rest: Bytes::new(), is_broken: false, signal: signal.clone() };
-    (RequestBodySender { chunks: sender, signal }, handle)
+    let was_cut = Arc::new(AtomicBool::new(false));
+    let handle = RequestBodyHandle {
+        chunks: receiver,
+        rest: Bytes::new(),
+        is_broken: false,
+        was_cut: Arc::clone(&was_cut),
+        signal: signal.clone(),
+    };
+    (RequestBodySender { chunks: sender, was_cut, signal }, handle)
 }
 
 impl RequestBodySender {
@@ -92,6 +104,7 @@ impl RequestBodySender {
             };
             let Some(chunk) = chunk else { continue };
             let is_last = chunk.is_err();
+            self.was_cut.store(is_last, Ordering::SeqCst);
             if !self.send(chunk).await || is_last {
                 return;
             }
@@ -148,7 +161,10 @@ impl OpenHandle for RequestBodyHandle {
     fn watch_source(&self) -> Option<WatchSource> {
         let has_bytes = !self.rest.is_empty() || !self.chunks.is_empty();
         let is_ended = self.is_broken || self.chunks.is_closed();
-        let state = if has_bytes || is_ended { Readiness::READABLE } else { Readiness::NONE };
+        let mut state = if has_bytes || is_ended { Readiness::READABLE } else { Readiness::NONE };
+        if self.was_cut.load(Ordering::SeqCst) {
+            state = state | Readiness::READABLE | Readiness::ERROR;
+        }
         Some(WatchSource::Computed { signal: self.signal.id(), state })
     }
 }

@@ -2,16 +2,26 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
-#[derive(Debug, Default)]
+/// How long the end of a process waits for responses that the guest has given and the clients have not got.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
 pub(crate) struct HttpRuntime {
     running: Mutex<Option<Running>>,
+    connections_max: u32,
+    /// Has a permit for each connection of all listeners.
+    pub(super) connections: Arc<Semaphore>,
+    /// Has a permit for each response that is on its way.
+    pub(super) responses: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -22,6 +32,13 @@ struct Running {
 }
 
 impl HttpRuntime {
+    pub(crate) fn new(connections_max: usize) -> Arc<HttpRuntime> {
+        let connections_max = u32::try_from(connections_max).unwrap_or(u32::MAX);
+        let permits = || Arc::new(Semaphore::new((connections_max as usize).min(Semaphore::MAX_PERMITS)));
+        let (connections, responses) = (permits(), permits());
+        Arc::new(HttpRuntime { running: Mutex::default(), connections_max, connections, responses })
+    }
+
     /// Runs a task on the thread. The future is made there, so that it may use the runtime's sockets.
     ///
     /// # Errors
@@ -34,7 +51,7 @@ impl HttpRuntime {
         let mut running = self.running();
         let current = match running.take() {
             Some(current) => current,
-            None => start()?,
+            None => self.start()?,
         };
         let task = {
             let _entered = current.handle.enter();
@@ -44,7 +61,7 @@ impl HttpRuntime {
         Ok(task)
     }
 
-    /// Ends the thread and everything that runs on it.
+    /// Ends the thread and everything that runs on it, after the responses that are on their way.
     pub(crate) fn stop(&self) {
         let Some(Running { stop, thread, .. }) = self.running().take() else { return };
         // The thread waits for this, or for the sender's end.
@@ -57,14 +74,20 @@ impl HttpRuntime {
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn start() -> io::Result<Running> {
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-    let handle = runtime.handle().clone();
-    let (stop, stopped) = oneshot::channel();
-    let thread = thread::Builder::new().name("zabi-http".to_owned()).spawn(move || {
-        let _ = runtime.block_on(stopped);
-    })?;
-    Ok(Running { handle, stop, thread })
+    fn start(&self) -> io::Result<Running> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let (responses, all) = (Arc::clone(&self.responses), self.connections_max);
+        let thread = thread::Builder::new().name("zabi-http".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let _ = stopped.await;
+                if timeout(FLUSH_MAX, responses.acquire_many(all)).await.is_err() {
+                    tracing::warn!("a guest has ended before all its HTTP responses were sent");
+                }
+            });
+        })?;
+        Ok(Running { handle, stop, thread })
+    }
 }

@@ -2,24 +2,27 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::CONTENT_LENGTH;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use millrace_reactor::zcl1::{FRAME_BYTES_MAX, HEADER_BYTES};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use super::body::ResponseBody;
-use super::exchange::{Exchange, GuestResponse};
+use super::exchange::{AcceptedResponse, Exchange, GuestResponse, STREAM_FIELD_BYTES};
 use super::messages::{encode_inline_body, encode_request};
 use super::request_body::{RequestBody, read_body, request_stream};
 
 /// How long a client may take for the head of its request, and then for a body that is sent inline.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 128;
 const HEAD_BYTES_MAX: usize = 65_536 + 8192;
@@ -57,9 +60,13 @@ pub(super) async fn accept(listener: std::net::TcpListener, id: u32, exchange: A
 
 /// Serves one request.
 async fn serve(stream: TcpStream, peer: SocketAddr, listener: u32, exchange: Arc<Exchange>) {
-    let service = service_fn(|request| answer(request, peer, listener, Arc::clone(&exchange)));
+    // Until the connection ends the response is on its way.
+    let on_its_way = Mutex::new(None);
+    let service = service_fn(|request| answer(request, peer, listener, &exchange, &on_its_way));
     let served = http1::Builder::new()
         .keep_alive(false)
+        // A client that has said all it wants to say still gets its response.
+        .half_close(true)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .timer(TokioTimer::new())
@@ -75,13 +82,20 @@ async fn answer(
     request: Request<Incoming>,
     peer: SocketAddr,
     listener: u32,
-    exchange: Arc<Exchange>,
+    exchange: &Arc<Exchange>,
+    on_its_way: &Mutex<Option<OwnedSemaphorePermit>>,
 ) -> Result<Response<ResponseBody>, Infallible> {
-    let response = match offer(request, peer, listener, &exchange).await {
-        Ok(GuestResponse { head, body }) => {
+    let is_head = request.method() == Method::HEAD;
+    let response = match offer(request, peer, listener, exchange).await {
+        Ok(AcceptedResponse { response: GuestResponse { head, body }, on_its_way: permit }) => {
+            *on_its_way.lock().unwrap_or_else(PoisonError::into_inner) = permit;
             let mut response = Response::new(body);
             *response.status_mut() = head.status;
             *response.headers_mut() = head.headers;
+            // Otherwise the length is that of the body.
+            if let Some(length) = head.content_length.filter(|_| is_head) {
+                response.headers_mut().insert(CONTENT_LENGTH, length);
+            }
             response
         }
         Err(status) => {
@@ -99,15 +113,18 @@ async fn offer(
     peer: SocketAddr,
     listener: u32,
     exchange: &Arc<Exchange>,
-) -> Result<GuestResponse, StatusCode> {
+) -> Result<AcceptedResponse, StatusCode> {
     let (parts, body) = request.into_parts();
     let uri_bytes = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
     if uri_bytes > URI_BYTES_MAX {
         return Err(StatusCode::URI_TOO_LONG);
     }
-    let read = timeout(BODY_TIME_MAX, read_body(body, exchange.limits.body_bytes_max)).await;
-    let body = read.map_err(|_| StatusCode::REQUEST_TIMEOUT)??;
     let mut payload = encode_request(listener, peer, &parts);
+    // Guests read frames of at most 64 KiB.
+    let room = FRAME_BYTES_MAX.checked_sub(HEADER_BYTES + payload.len() + STREAM_FIELD_BYTES);
+    let room = room.ok_or(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)?;
+    let read = timeout(BODY_TIME_MAX, read_body(body, exchange.limits.body_bytes_max.min(room))).await;
+    let body = read.map_err(|_| StatusCode::REQUEST_TIMEOUT)??;
     let waiting = match body {
         RequestBody::Whole(body) => {
             encode_inline_body(&mut payload, &body);

@@ -122,20 +122,22 @@ impl Process {
     fn open_aio(&mut self) -> Result<HandleNumber, ErrorCode> {
         let root = self.grants.file_aio.clone().ok_or(ErrorCode::Denied)?;
         let signal = self.signals.new_source();
-        let handle = AioHandle::new(root, self.limits.aio(), signal, &self.file_workers);
+        let share = self.budget.share();
+        let handle = AioHandle::new(root, self.limits.aio(), share, signal, &self.file_workers);
         self.handles.open(Box::new(handle))
     }
 
     fn open_bus(&mut self) -> Result<HandleNumber, ErrorCode> {
         let bus = self.grants.event_bus.clone().ok_or(ErrorCode::Denied)?;
         let waiter = Waiter::new(Arc::clone(&self.signals), self.limits.bus_wait_ms_max);
-        let handle = BusHandle::new(bus, self.limits.bus(), self.signals.new_source(), waiter);
+        let (share, signal) = (self.budget.share(), self.signals.new_source());
+        let handle = BusHandle::new(bus, self.limits.bus(), share, signal, waiter);
         self.handles.open(Box::new(handle))
     }
 
     fn open_http(&mut self) -> Result<HandleNumber, ErrorCode> {
         let allowed = self.grants.net_http.clone().ok_or(ErrorCode::Denied)?;
-        let handle = HttpHandle::new(allowed, &self.limits, &self.signals, &self.http);
+        let handle = HttpHandle::new(allowed, &self.limits, self.budget.share(), &self.signals, &self.http);
         self.handles.open(Box::new(handle))
     }
 

@@ -1,5 +1,6 @@
 //! Which hosts and ports a guest may connect to, or listen on.
 
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -37,7 +38,8 @@ pub enum NetRule {
     Any,
     /// `HOST:*`
     Host { host: String },
-    /// `HOST:PORT`. Port 0, which lets the system choose, is never meant by such a rule.
+    /// `HOST:PORT`, from 1. Port 0, which lets the system choose, is never meant by such a rule. The host `*` is that of a
+    /// listener on all addresses.
     HostAndPort { host: String, port: u16 },
 }
 
@@ -90,13 +92,16 @@ impl FromStr for NetRule {
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(error)?;
         let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host).to_owned();
-        if host.is_empty() {
+        // Colons belong to IPv6 addresses only.
+        if host.is_empty() || (host.contains(':') && host.parse::<Ipv6Addr>().is_err()) {
             return Err(error());
         }
-        match port {
-            "*" => Ok(NetRule::Host { host }),
-            _ => port.parse().map(|port| NetRule::HostAndPort { host, port }).map_err(|_| error()),
+        if port == "*" {
+            return Ok(NetRule::Host { host });
         }
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port.parse().ok().filter(|port| is_number && *port != 0).ok_or_else(error)?;
+        Ok(NetRule::HostAndPort { host, port })
     }
 }
 
@@ -132,8 +137,12 @@ mod tests {
         }
         assert!(!NetAllowList::default().allows("localhost", 1), "nothing is allowed by default");
         assert!("".parse::<NetAllowList>().unwrap().allows("127.0.0.1", 1));
-        assert!("x:0".parse::<NetAllowList>().is_ok_and(|list| !list.allows("x", 0)));
-        for wrong in ["x", ":1", "x:y", "x:65536", "loopback,,"] {
+        assert!(
+            "*:80".parse::<NetAllowList>().is_ok_and(|list| list.allows("*", 80) && !list.allows("x", 80))
+        );
+        for wrong in
+            ["x", ":1", "x:y", "x:65536", "loopback,,", "x:0", "x:+80", "1.2.3.4:5:6", "x:", "[x:1]:2"]
+        {
             assert!(wrong.parse::<NetAllowList>().is_err(), "{wrong}");
         }
     }

@@ -17,12 +17,12 @@ use millrace_wasm::MODULE_BYTES_MAX;
 use millrace_wasm::guest_process::{
     GuestCompiler, GuestFailure, GuestLimits, GuestModule, GuestOutcome, GuestProcess,
 };
-use millrace_zabi::{BusPort, Capability, LocalBus, ProcessOptions, StandardStreams};
+use millrace_zabi::{BusPort, Capability, CapsListForm, LocalBus, ProcessOptions, StandardStreams};
 use tokio::time::timeout;
 
 use crate::commands::connect::interrupted;
 use crate::commands::guest::server_bus::ServerBus;
-use crate::commands::{descriptors, text};
+use crate::commands::{descriptors, file_size, text};
 use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Config, Effective, Scope, Source, args, resolve};
@@ -52,6 +52,14 @@ pub(super) fn command() -> Command {
         .arg(Arg::new("group").long("group").value_name("G").help(
             "With --url: events of event/bus reach the guest as a member of this group, which keeps its place",
         ))
+        .arg(
+            Arg::new("caps-list")
+                .long("caps-list")
+                .value_name("FORM")
+                .value_parser(["documented", "described"])
+                .default_value("documented")
+                .help("The form of CAPS_LIST: as documented, or with the descriptions that the reference adds"),
+        )
         .arg(
             Arg::new("args")
                 .value_name("ARGS")
@@ -100,23 +108,29 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let server = Server::named(matches, &effective, wanted.contains(&Capability::EventBus))?;
     let path = text(matches, "module").unwrap_or_default();
     let module = load(Path::new(path))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| cannot_start(&error))?;
     let ended = runtime.block_on(run_to_end(server, |bus| {
         let grants = grants::granted(matches, &wanted, bus)?;
         let mut options = ProcessOptions::new(path, grants);
+        if text(matches, "caps-list") == Some("described") {
+            options.caps_list = CapsListForm::WithDescription;
+        }
         options.streams = StandardStreams {
             input: Box::new(io::stdin()),
             output: Box::new(io::stdout()),
             error: Box::new(io::stderr()),
         };
-        module.start(options, &limits(&effective.config)).map_err(cannot_start)
+        module.start(options, &limits(&effective.config)).map_err(|error| cannot_start(&error))
     }));
     // The guest's thread may still be waiting for a line of stdin that never comes.
     runtime.shutdown_background();
     ended
 }
 
-fn cannot_start(error: io::Error) -> Failure {
+fn cannot_start(error: &io::Error) -> Failure {
     Failure::Failed(format!("cannot start: {error}"))
 }
 
@@ -155,6 +169,7 @@ async fn run_to_end(
 ) -> Result<(), Failure> {
     // Signals are caught from here on, so that none ends the command while the guest is running.
     let mut interrupted = pin!(interrupted());
+    file_size::refuse_instead_of_ending();
     let linked = tokio::select! {
         biased;
         () = &mut interrupted => return Err(Failure::Interrupted(None)),

@@ -1,0 +1,84 @@
+//! The bytes that a guest makes the host keep, over all its handles: queues have bounds of their own, but a guest may open
+//! many.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use crate::bus::BusPort;
+
+#[derive(Debug)]
+pub(crate) struct ByteBudget {
+    used: AtomicUsize,
+    bytes_max: usize,
+    /// Something had no room since bytes were given back.
+    had_no_room: AtomicBool,
+    /// Told when there is room again: events may wait for it. Other capabilities refuse and forget.
+    bus: Option<Arc<dyn BusPort>>,
+}
+
+/// The part of the budget that one queue uses. Dropping it gives everything back.
+#[derive(Debug)]
+pub(crate) struct BudgetShare {
+    budget: Arc<ByteBudget>,
+    held: usize,
+}
+
+impl ByteBudget {
+    pub(crate) fn new(bytes_max: usize, bus: Option<Arc<dyn BusPort>>) -> Arc<ByteBudget> {
+        let (used, had_no_room) = Default::default();
+        Arc::new(ByteBudget { used, bytes_max, had_no_room, bus })
+    }
+
+    pub(crate) fn share(self: &Arc<ByteBudget>) -> BudgetShare {
+        BudgetShare { budget: Arc::clone(self), held: 0 }
+    }
+}
+
+impl BudgetShare {
+    /// Returns whether so many more bytes may be kept; then they count from now on.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.budget.bytes_max);
+        let has_grown = self.budget.used.fetch_update(SeqCst, SeqCst, within).is_ok();
+        match has_grown {
+            true => self.held += bytes,
+            false => self.budget.had_no_room.store(true, SeqCst),
+        }
+        has_grown
+    }
+
+    /// Gives back what is held beyond `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let freed = self.held.saturating_sub(bytes);
+        self.held -= freed;
+        self.budget.used.fetch_sub(freed, SeqCst);
+        if let Some(bus) = &self.budget.bus
+            && freed > 0
+            && self.budget.had_no_room.swap(false, SeqCst)
+        {
+            bus.has_room_again();
+        }
+    }
+}
+
+impl Drop for BudgetShare {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_shares_together_stay_within_the_budget() {
+        let budget = ByteBudget::new(10, None);
+        let (mut one, mut other) = (budget.share(), budget.share());
+        assert!(one.grow(6) && !other.grow(5) && other.grow(4));
+        assert!(!one.grow(1) && one.grow(0) && !one.grow(usize::MAX));
+        one.shrink_to(2);
+        one.shrink_to(3);
+        drop(other);
+        assert!(one.grow(8) && !one.grow(1), "a share never grows by being told to shrink");
+    }
+}
