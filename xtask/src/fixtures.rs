@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::repo;
 
-const FOLDER: &str = "crates/store-sqlite/tests/fixtures";
+const FOLDER: &str = "crates/stores/store-sqlite/tests/fixtures";
 /// 2100-01-01: an event that is not due while these tests are of use.
 const FAR_AHEAD_MS: u64 = 4_102_444_800_000;
 const POLLS_MAX: u32 = 1000;
@@ -87,6 +87,7 @@ impl Tree {
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "-p", "millrace-cli", "--bin", "millrace", "--target-dir"]).arg(&self.built);
         if version.has_handlers {
+            // As the tree was at that commit, before its crates had floors.
             let example = self.folder.join("crates/millrace/examples/fixture.rs");
             fs::copy(repo::root().join(FOLDER).join("handlers.rs"), example)?;
             cargo.args(["-p", "millrace", "--example", "fixture"]);

@@ -189,7 +189,7 @@ test('every way to begin is taken', async () => {
 });
 
 test("the error codes are the server's, no more and no fewer", async () => {
-  const source = await readFile(new URL('../../../../crates/wire/src/code.rs', import.meta.url), 'utf8');
+  const source = await readFile(new URL('../../../../crates/words/wire/src/code.rs', import.meta.url), 'utf8');
   const table = /^codes! \{(.*?)^\}/ms.exec(source)?.[1] ?? '';
   const codes = [...table.matchAll(/^\s*\w+ "([a-z_]+)"/gm)].map((match) => match[1]);
   assert.deepEqual(codes, [...ERROR_CODES]);

@@ -31,7 +31,7 @@ test('a UUID v7 begins with its time and carries version and variant', () => {
 });
 
 test('a key has the partition that the broker gives it', () => {
-  const file = new URL('../../../../crates/model/tests/vectors/partition.json', import.meta.url);
+  const file = new URL('../../../../crates/words/model/tests/vectors/partition.json', import.meta.url);
   const { vectors } = JSON.parse(readFileSync(file, 'utf8')) as {
     vectors: { key?: string; utf16?: number[]; partitions: number; partition: number }[];
   };

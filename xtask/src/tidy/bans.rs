@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::rooms::{Kind, Room};
 use super::tree::{File, Tree};
 
-const CANONICAL: &str = "crates/bus/clippy.toml";
+const CANONICAL: &str = "crates/engines/bus/clippy.toml";
 const GENERAL: &str = "clippy.toml";
 
 pub(crate) fn differing_copies(tree: &Tree) -> Vec<Problem> {
@@ -22,7 +22,7 @@ pub(crate) fn differing_copies(tree: &Tree) -> Vec<Problem> {
     };
     let mut problems = Vec::new();
     for room in pure_rooms {
-        let path = format!("crates/{room}/clippy.toml");
+        let path = format!("{}/clippy.toml", room.folder());
         match tree.find(&path) {
             None => problems.push(Problem::new(&path, format!("missing: copy {CANONICAL}"))),
             Some(copy) if copy.text != canonical.text => {
@@ -52,9 +52,9 @@ pub(crate) fn missing_general_settings(tree: &Tree) -> Vec<Problem> {
         .collect()
 }
 
-fn pure_rooms(tree: &Tree) -> BTreeSet<&str> {
-    let is_pure = |folder: &&str| Room::named(folder).is_some_and(|room| room.kind == Kind::Pure);
-    tree.files.iter().filter_map(File::room).filter(is_pure).collect()
+fn pure_rooms(tree: &Tree) -> Vec<Room> {
+    let folders: BTreeSet<&str> = tree.files.iter().filter_map(File::room).collect();
+    folders.into_iter().filter_map(Room::named).filter(|room| room.kind == Kind::Pure).collect()
 }
 
 #[cfg(test)]
@@ -68,25 +68,25 @@ mod tests {
     fn every_pure_crate_holds_the_same_bans() {
         let tree = tree_of(&[
             (CANONICAL, BANS),
-            ("crates/model/clippy.toml", BANS),
-            ("crates/wire/clippy.toml", "disallowed-types = []\n"),
-            ("crates/claims/src/lib.rs", ""),
-            ("crates/server/src/lib.rs", ""),
+            ("crates/words/model/clippy.toml", BANS),
+            ("crates/words/wire/clippy.toml", "disallowed-types = []\n"),
+            ("crates/engines/claims/src/lib.rs", ""),
+            ("crates/faces/server/src/lib.rs", ""),
         ]);
         let found: Vec<String> = differing_copies(&tree).iter().map(Problem::to_string).collect();
         assert_eq!(
             found,
             [
-                "crates/claims/clippy.toml: missing: copy crates/bus/clippy.toml",
-                "crates/wire/clippy.toml: differs from crates/bus/clippy.toml: edit that one, then copy it",
+                "crates/engines/claims/clippy.toml: missing: copy crates/engines/bus/clippy.toml",
+                "crates/words/wire/clippy.toml: differs from crates/engines/bus/clippy.toml: edit that one, then copy it",
             ]
         );
     }
 
     #[test]
     fn the_canonical_copy_must_exist_once_a_pure_crate_does() {
-        assert_eq!(differing_copies(&tree_of(&[("crates/model/src/lib.rs", "")])).len(), 1);
-        assert_eq!(differing_copies(&tree_of(&[("crates/server/src/lib.rs", "")])), []);
+        assert_eq!(differing_copies(&tree_of(&[("crates/words/model/src/lib.rs", "")])).len(), 1);
+        assert_eq!(differing_copies(&tree_of(&[("crates/faces/server/src/lib.rs", "")])), []);
     }
 
     #[test]

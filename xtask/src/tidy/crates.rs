@@ -11,7 +11,7 @@ const TREE: &str =
     "tree --package millrace --no-default-features --edges normal,build --prefix none --format {p}";
 
 pub(crate) fn too_many() -> Option<Problem> {
-    let place = "crates/millrace/Cargo.toml";
+    let place = "crates/faces/millrace/Cargo.toml";
     let args: Vec<&str> = TREE.split(' ').collect();
     match repo::cargo_command(&args).output() {
         Ok(output) if output.status.success() => {

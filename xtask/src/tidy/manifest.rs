@@ -29,7 +29,7 @@ pub(crate) fn of_rooms(tree: &Tree) -> Vec<Manifest> {
         let Some(room) = file.room().and_then(Room::named) else {
             continue;
         };
-        if file.path != path_of(room.name) {
+        if file.path != path_of(room) {
             continue;
         }
         if let Ok(table) = file.text.parse::<Table>() {
@@ -45,8 +45,10 @@ pub(crate) fn of_rooms(tree: &Tree) -> Vec<Manifest> {
 }
 
 pub(crate) fn unreadable(tree: &Tree) -> Vec<Problem> {
-    let manifests =
-        tree.files.iter().filter(|file| file.room().is_some_and(|room| file.path == path_of(room)));
+    let manifests = tree
+        .files
+        .iter()
+        .filter(|file| file.room().and_then(Room::named).is_some_and(|room| file.path == path_of(room)));
     manifests
         .filter_map(|file| {
             let error = file.text.parse::<Table>().err()?;
@@ -55,8 +57,8 @@ pub(crate) fn unreadable(tree: &Tree) -> Vec<Problem> {
         .collect()
 }
 
-fn path_of(room: &str) -> String {
-    format!("crates/{room}/Cargo.toml")
+fn path_of(room: Room) -> String {
+    format!("{}/Cargo.toml", room.folder())
 }
 
 fn package_of(manifest: &Table) -> &str {
@@ -106,9 +108,12 @@ mod tests {
 
     #[test]
     fn a_broken_manifest_is_a_problem_and_not_a_silence() {
-        let tree = tree_of(&[("crates/bus/Cargo.toml", "[dependencies\n"), ("crates/wire/Cargo.toml", "")]);
+        let tree = tree_of(&[
+            ("crates/engines/bus/Cargo.toml", "[dependencies\n"),
+            ("crates/words/wire/Cargo.toml", ""),
+        ]);
         let problems = unreadable(&tree);
         assert_eq!(problems.len(), 1);
-        assert!(problems[0].to_string().starts_with("crates/bus/Cargo.toml: not TOML"));
+        assert!(problems[0].to_string().starts_with("crates/engines/bus/Cargo.toml: not TOML"));
     }
 }

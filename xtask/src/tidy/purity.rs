@@ -45,7 +45,7 @@ pub(crate) fn impure_lines(tree: &Tree) -> Vec<Problem> {
 
 fn is_pure_source(file: &File) -> bool {
     let room = file.room().and_then(Room::named).filter(|room| room.kind == Kind::Pure);
-    room.is_some_and(|room| file.path.starts_with(&format!("crates/{}/src/", room.name)))
+    room.is_some_and(|room| file.path.starts_with(&format!("{}/src/", room.folder())))
 }
 
 fn impure_words(line: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
@@ -99,15 +99,15 @@ mod tests {
     fn only_the_sources_of_pure_crates_are_read() {
         let line = "use std::fs;\n";
         let tree = tree_of(&[
-            ("crates/bus/src/lib.rs", line),
-            ("crates/bus/tests/replay.rs", line),
-            ("crates/server/src/lib.rs", line),
+            ("crates/engines/bus/src/lib.rs", line),
+            ("crates/engines/bus/tests/replay.rs", line),
+            ("crates/faces/server/src/lib.rs", line),
         ]);
         let found: Vec<String> = impure_lines(&tree).iter().map(Problem::to_string).collect();
         assert_eq!(
             found,
             [
-                "crates/bus/src/lib.rs:1: `std::fs` in a pure crate: return an effect: the store and the edges own files"
+                "crates/engines/bus/src/lib.rs:1: `std::fs` in a pure crate: return an effect: the store and the edges own files"
             ]
         );
     }

@@ -17,43 +17,84 @@ pub(crate) enum Kind {
     Product,
 }
 
+/// The folder below `crates` that a room is in. A crate may use crates of floors above its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Floor {
+    /// Values with their rules.
+    Words,
+    /// Decide: told the time and an input, they return effects.
+    Engines,
+    /// One port and its adapters.
+    Stores,
+    /// Drive engines: threads, clocks, sockets.
+    Shells,
+    /// Other people's code, reached by messages only.
+    Guests,
+    /// What people touch.
+    Faces,
+    /// Simulation and measurement; nothing above depends on it, but for `MAY_LOOK_DOWN`.
+    Proof,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
+    pub(crate) floor: Floor,
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
 }
 
-/// A crate may use only crates above it.
+/// A crate may use only crates above it, on its floor and on the floors above.
 pub(crate) const ROOMS: &[Room] = &[
-    room("model", Kind::Pure),
-    room("wire", Kind::Pure),
-    room("bus", Kind::Pure),
-    room("claims", Kind::Pure),
-    room("router", Kind::Pure),
-    room("runs", Kind::Pure),
-    room("reactor", Kind::Pure),
-    room("store", Kind::Plain),
-    room("store-sqlite", Kind::Adapter),
-    room("stores", Kind::Plain),
-    room("shell", Kind::Plain),
-    room("zabi", Kind::Plain),
-    room("zi", Kind::Plain),
-    room("runtime", Kind::Plain),
-    room("actors", Kind::Plain),
-    room("wasm", Kind::Plain),
-    room("session", Kind::Plain),
-    room("macros", Kind::Plain),
-    room("millrace", Kind::Plain),
-    room("client", Kind::Plain),
-    room("server", Kind::Plain),
-    room("bench", Kind::Plain),
-    room("peers", Kind::Plain),
-    room("cli", Kind::Product),
-    room("sim", Kind::Plain),
+    room(Floor::Words, "model", Kind::Pure),
+    room(Floor::Words, "wire", Kind::Pure),
+    room(Floor::Engines, "bus", Kind::Pure),
+    room(Floor::Engines, "claims", Kind::Pure),
+    room(Floor::Engines, "router", Kind::Pure),
+    room(Floor::Engines, "runs", Kind::Pure),
+    room(Floor::Engines, "reactor", Kind::Pure),
+    room(Floor::Stores, "store", Kind::Plain),
+    room(Floor::Stores, "store-sqlite", Kind::Adapter),
+    room(Floor::Stores, "stores", Kind::Plain),
+    room(Floor::Shells, "shell", Kind::Plain),
+    room(Floor::Shells, "runtime", Kind::Plain),
+    room(Floor::Shells, "actors", Kind::Plain),
+    room(Floor::Shells, "session", Kind::Plain),
+    room(Floor::Guests, "zabi", Kind::Plain),
+    room(Floor::Guests, "zi", Kind::Plain),
+    room(Floor::Guests, "wasm", Kind::Plain),
+    room(Floor::Guests, "sandbox", Kind::Plain),
+    room(Floor::Faces, "macros", Kind::Plain),
+    room(Floor::Faces, "millrace", Kind::Plain),
+    room(Floor::Faces, "client", Kind::Plain),
+    room(Floor::Faces, "server", Kind::Plain),
+    room(Floor::Faces, "cli", Kind::Product),
+    room(Floor::Proof, "bench", Kind::Plain),
+    room(Floor::Proof, "peers", Kind::Plain),
+    room(Floor::Proof, "sim", Kind::Plain),
 ];
 
-const fn room(name: &'static str, kind: Kind) -> Room {
-    Room { name, kind }
+/// The only looks at a floor below, with their reasons.
+pub(crate) const MAY_LOOK_DOWN: &[(&str, &str)] = &[
+    // The binary that people run has the command that measures it.
+    ("cli", "bench"),
+];
+
+const fn room(floor: Floor, name: &'static str, kind: Kind) -> Room {
+    Room { floor, name, kind }
+}
+
+impl Floor {
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Floor::Words => "words",
+            Floor::Engines => "engines",
+            Floor::Stores => "stores",
+            Floor::Shells => "shells",
+            Floor::Guests => "guests",
+            Floor::Faces => "faces",
+            Floor::Proof => "proof",
+        }
+    }
 }
 
 impl Room {
@@ -73,23 +114,30 @@ impl Room {
         }
     }
 
-    pub(crate) fn is_above(self, other: Room) -> bool {
-        self.floor() < other.floor()
+    /// `crates/engines/bus` for the bus.
+    pub(crate) fn folder(self) -> String {
+        format!("crates/{}/{}", self.floor.folder(), self.name)
     }
 
-    fn floor(self) -> Option<usize> {
-        ROOMS.iter().position(|room| room.name == self.name)
+    pub(crate) fn is_above(self, other: Room) -> bool {
+        self.place() < other.place()
+    }
+
+    fn place(self) -> (Floor, Option<usize>) {
+        (self.floor, ROOMS.iter().position(|room| room.name == self.name))
     }
 }
 
+/// Folders two levels below `crates` that are not a room's.
 pub(crate) fn unknown_folders(tree: &Tree) -> Vec<Problem> {
-    let folders: BTreeSet<&str> = tree.files.iter().filter_map(File::room).collect();
-    let unknown = folders.into_iter().filter(|folder| Room::named(folder).is_none());
+    let folders: BTreeSet<String> = tree.files.iter().filter_map(File::crate_folder).collect();
+    let is_known = |folder: &String| ROOMS.iter().any(|room| room.folder() == *folder);
+    let unknown = folders.into_iter().filter(|folder| !is_known(folder));
     unknown
         .map(|folder| {
-            let message = "unknown crate: add it to ROOMS in xtask/src/tidy/rooms.rs, where its dependencies \
-                           allow, and to ARCHITECTURE.md";
-            Problem::new(&format!("crates/{folder}"), message)
+            let message = "unknown crate: add it to ROOMS in xtask/src/tidy/rooms.rs, on its floor and where its \
+                           dependencies allow, and to ARCHITECTURE.md";
+            Problem::new(&folder, message)
         })
         .collect()
 }
@@ -102,14 +150,15 @@ mod tests {
     #[test]
     fn a_folder_missing_from_the_list_is_reported_once() {
         let tree = tree_of(&[
-            ("crates/bus/src/lib.rs", ""),
-            ("crates/attic/Cargo.toml", ""),
-            ("crates/attic/src/lib.rs", ""),
+            ("crates/engines/bus/src/lib.rs", ""),
+            ("crates/faces/attic/Cargo.toml", ""),
+            ("crates/faces/attic/src/lib.rs", ""),
+            ("crates/faces/wire/src/lib.rs", ""),
         ]);
         let problems = unknown_folders(&tree);
-        assert_eq!(problems.len(), 1);
+        assert_eq!(problems.len(), 2, "a room on another floor is not that room");
         let text = problems[0].to_string();
-        assert!(text.starts_with("crates/attic: unknown crate"), "{text}");
+        assert!(text.starts_with("crates/faces/attic: unknown crate"), "{text}");
         assert!(text.contains("ROOMS") && text.contains("ARCHITECTURE.md"), "{text}");
     }
 
@@ -118,6 +167,21 @@ mod tests {
         for room in ROOMS {
             assert_eq!(ROOMS.iter().filter(|other| other.name == room.name).count(), 1);
             assert_eq!(Room::of_package(&room.package()).map(|found| found.name), Some(room.name));
+        }
+    }
+
+    #[test]
+    fn the_list_has_the_order_of_the_floors() {
+        assert!(ROOMS.is_sorted_by_key(|room| room.floor));
+        for room in ROOMS {
+            let is_pure = matches!(room.floor, Floor::Words | Floor::Engines);
+            assert_eq!(room.kind == Kind::Pure, is_pure, "{}", room.name);
+        }
+        for (from, to) in MAY_LOOK_DOWN {
+            assert!(
+                Room::named(from).unwrap().is_above(Room::named(to).unwrap()),
+                "{from} may use {to} anyway"
+            );
         }
     }
 

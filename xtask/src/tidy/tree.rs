@@ -59,10 +59,17 @@ impl File {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// `bus` for `crates/bus/src/lib.rs`.
+    /// `bus` for `crates/engines/bus/src/lib.rs`.
     pub(crate) fn room(&self) -> Option<&str> {
-        let (room, _) = self.path.strip_prefix("crates/")?.split_once('/')?;
-        Some(room)
+        let (_, in_floor) = self.path.strip_prefix("crates/")?.split_once('/')?;
+        in_floor.split_once('/').map(|(room, _)| room)
+    }
+
+    /// `crates/engines/bus` for `crates/engines/bus/src/lib.rs`. A file beside the floors is a folder of its own.
+    pub(crate) fn crate_folder(&self) -> Option<String> {
+        let mut parts = self.path.strip_prefix("crates/")?.splitn(3, '/');
+        let (floor, room) = (parts.next()?, parts.next());
+        Some(room.map_or_else(|| format!("crates/{floor}"), |room| format!("crates/{floor}/{room}")))
     }
 }
 
@@ -87,8 +94,11 @@ mod tests {
 
     #[test]
     fn a_room_is_the_folder_below_crates() {
-        let tree =
-            tree_of(&[("crates/bus/src/lib.rs", ""), ("xtask/src/main.rs", ""), ("crates/README.md", "")]);
+        let tree = tree_of(&[
+            ("crates/engines/bus/src/lib.rs", ""),
+            ("xtask/src/main.rs", ""),
+            ("crates/README.md", ""),
+        ]);
         let rooms: Vec<_> = tree.files.iter().map(File::room).collect();
         assert_eq!(rooms, [Some("bus"), None, None]);
     }
