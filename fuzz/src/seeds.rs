@@ -1,8 +1,9 @@
 //! The first inputs of each target: recordings of the reference host, and one good use of every capability and frame.
 
+mod limits;
 mod scripts;
 
-use millrace_reactor::zcl1::FRAME_BYTES_MAX;
+use millrace_reactor::zcl1::{ERROR_TEXT_BYTES_MAX, FRAME_BYTES_MAX, FieldWriter, Frame, Header};
 use serde_json::Value;
 
 use crate::codec::SHAPE_BYTES;
@@ -17,7 +18,7 @@ const TEXTS: &str = include_str!("seeds/texts.jsonl");
 pub fn of(target: &str) -> Option<Vec<Vec<u8>>> {
     match target {
         "zcl1_codec" => Some(streams()),
-        "zabi_dispatcher" => Some(scripts::all(&sessions())),
+        "zabi_dispatcher" => Some([scripts::all(&sessions()), limits::all()].concat()),
         "wire_text" => Some(TEXTS.lines().map(|line| line.as_bytes().to_vec()).collect()),
         _ => None,
     }
@@ -34,12 +35,21 @@ fn streams() -> Vec<Vec<u8>> {
         }
         streams.push(whole);
     }
+    streams.push(long_error());
     streams.retain(|stream| !stream.is_empty() && stream.len() <= FRAME_BYTES_MAX);
     let shapes: [[u8; SHAPE_BYTES]; 3] = [[0, 1, 2, 3], [31, 31, 31, 31], [255, 9, 170, 4]];
     shapes
         .iter()
         .flat_map(|shape| streams.iter().map(move |stream| [shape, stream.as_slice()].concat()))
         .collect()
+}
+
+/// An error whose message is cut when it is encoded again, at the end of a character.
+fn long_error() -> Vec<u8> {
+    let mut payload = Vec::new();
+    let message = format!("m{}", "\u{e9}".repeat(ERROR_TEXT_BYTES_MAX));
+    FieldWriter::new(&mut payload).prefixed(b"trace").prefixed(message.as_bytes()).prefixed(b"");
+    Frame::encode(Header::error(1, 1), &payload).expect("the error fits a frame")
 }
 
 /// One step of a recorded session: what the guest wrote, and what it read then.

@@ -1,6 +1,6 @@
 //! `FrameReader`: a stream that arrives in pieces gives the same frames and faults as the whole stream at once.
 
-use millrace_reactor::zcl1::{FRAME_BYTES_MAX, Frame, FrameReader, Header, NotAFrame};
+use millrace_reactor::zcl1::{FRAME_BYTES_MAX, Frame, FrameReader, Header, MAGIC, NotAFrame};
 
 use super::SHAPE_BYTES;
 
@@ -58,6 +58,8 @@ fn cut<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Cut {
             let consumed = consume(&mut reader, rest, &mut found);
             rest = &rest[consumed..];
             assert!(reader.held().len() < FRAME_BYTES_MAX, "the reader never holds a whole frame");
+            let is_magic = reader.held().iter().zip(&MAGIC).all(|(held, expected)| held == expected);
+            assert!(is_magic, "the first wrong byte of the magic is a fault");
         }
     }
     Cut { found, held: reader.held().to_vec(), discard_bytes: reader.discard_bytes() }

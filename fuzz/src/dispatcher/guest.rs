@@ -134,9 +134,13 @@ impl Guest {
 
     /// Writes one well-formed request, which has no timeout.
     pub(super) fn request(&mut self, handle: i32, header: Header, payload: &[u8]) -> i32 {
-        let frame = frame(header, payload);
-        self.put(REQUEST, &frame);
-        self.write_at(handle, REQUEST, bytes_of(&frame))
+        self.write(handle, &frame(header, payload))
+    }
+
+    /// Writes bytes that are no POLL.
+    pub(super) fn write(&mut self, handle: i32, bytes: &[u8]) -> i32 {
+        self.put(REQUEST, bytes);
+        self.write_at(handle, REQUEST, bytes_of(bytes))
     }
 
     fn write_without_timeouts(&mut self, handle: i32, address: u64, length: u32) {

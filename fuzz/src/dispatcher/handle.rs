@@ -7,7 +7,7 @@ use super::polls::WrittenTail;
 use super::surroundings::Kind;
 
 const OP_LOOP_POLL: u16 = 5;
-const OP_AIO_DONE: u16 = 100;
+pub(super) const OP_AIO_DONE: u16 = 100;
 const REFUSALS: [&str; 5] =
     ["unknown op", "truncated frame", "version must be 1", "status must be 0", "reserved must be 0"];
 

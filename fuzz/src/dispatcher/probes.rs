@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_reactor::zcl1::{Header, STATUS_OK};
+use millrace_reactor::zcl1::{Header, MAGIC, STATUS_OK};
 use millrace_zabi::ErrorCode;
 
 use super::guest::Guest;
+use super::handle::OP_AIO_DONE;
 use super::surroundings::{CAPABILITIES, Kind, RESPONSE};
 
 const RID: u32 = 0x600D;
@@ -40,6 +41,20 @@ impl Guest {
         let is_answered = self.answers(handle, kind) || may_be_swallowed && self.answers(handle, kind);
         assert!(is_answered, "{kind:?} does not answer a good request");
         self.read_completions(handle);
+        self.drops_what_is_no_frame(handle, kind);
+        self.read_completions(handle);
+    }
+
+    /// The first wrong byte of a magic is refused, and nothing of the bytes before it is left: the next request has one
+    /// reply, its own.
+    fn drops_what_is_no_frame(&mut self, handle: i32, kind: Kind) {
+        let (right, wrong) = MAGIC.split_at(2);
+        self.write(handle, right);
+        let wrong = wrong.iter().map(|byte| byte ^ 1).collect::<Vec<u8>>();
+        assert_eq!(self.write(handle, &wrong), ErrorCode::Invalid.code(), "{kind:?}");
+        let replies = self.replies_to_good_request(handle, kind);
+        let replies = replies.iter().filter(|header| kind != Kind::Aio || header.op != OP_AIO_DONE);
+        assert_eq!(replies.count(), 1, "{kind:?} has one reply");
     }
 
     /// Reads every frame that is there, and those that `file/aio` still owes.
@@ -55,11 +70,17 @@ impl Guest {
 
     /// Writes a good request. Returns whether it is among the requests that were answered with OK.
     fn answers(&mut self, handle: i32, kind: Kind) -> bool {
+        let replies = self.replies_to_good_request(handle, kind);
+        let expected = good_request(kind).map(|(op, _)| (op, RID, STATUS_OK));
+        replies.iter().any(|header| Some((header.op, header.rid, header.status)) == expected)
+    }
+
+    /// Writes a good request, and reads every frame that is there then.
+    fn replies_to_good_request(&mut self, handle: i32, kind: Kind) -> Vec<Header> {
         let (op, payload) = good_request(kind).expect("the capability takes requests");
         let code = self.request(handle, Header::request(op, RID), payload);
         assert!(code > 0, "{kind:?} does not take a good request: {code}");
-        let expected = (op, RID, STATUS_OK);
-        self.read_all(handle).iter().any(|header| (header.op, header.rid, header.status) == expected)
+        self.read_all(handle)
     }
 
     /// Reads every frame that is there.

@@ -6,10 +6,10 @@ use super::Step;
 use crate::dispatcher::{CAPABILITIES, Call, Kind, encode_script};
 
 /// The first handle that a guest opens.
-const FIRST: u8 = 3;
+pub(super) const FIRST: u8 = 3;
 const SECOND: u8 = FIRST + 1;
 /// Where a script puts a path, a topic or data.
-const TEXT_AT: u16 = 64;
+pub(super) const TEXT_AT: u16 = 64;
 const REQUEST_BYTES_MAX: usize = 255;
 
 pub(super) fn all(sessions: &[Vec<Step>]) -> Vec<Vec<u8>> {
@@ -109,7 +109,7 @@ fn futures() -> Vec<u8> {
 }
 
 /// The payload of a request of `file/aio` for the path at [`TEXT_AT`].
-fn path(bytes: u32, words: &[u32]) -> Vec<u8> {
+pub(super) fn path(bytes: u32, words: &[u32]) -> Vec<u8> {
     fields(|to| {
         to.u64(TEXT_AT.into()).u32(bytes);
         words.iter().for_each(|word| {
@@ -186,20 +186,20 @@ fn waiting() -> Vec<u8> {
     encode_script(&calls)
 }
 
-fn open(kind: Kind) -> Call<'static> {
+pub(super) fn open(kind: Kind) -> Call<'static> {
     let index = CAPABILITIES.iter().position(|(.., other)| *other == kind);
     Call::Open { capability: index.unwrap_or_default() as u8, params: &[] }
 }
 
-fn request(op: u8, payload: &[u8]) -> Call<'_> {
+pub(super) fn request(op: u8, payload: &[u8]) -> Call<'_> {
     Call::Request { handle: FIRST, op, rid: 1, payload }
 }
 
-fn read(handle: u8) -> Call<'static> {
+pub(super) fn read(handle: u8) -> Call<'static> {
     Call::Read { handle, length: u16::MAX }
 }
 
-fn fields(build: impl FnOnce(&mut FieldWriter<'_>)) -> Vec<u8> {
+pub(super) fn fields(build: impl FnOnce(&mut FieldWriter<'_>)) -> Vec<u8> {
     let mut payload = Vec::new();
     build(&mut FieldWriter::new(&mut payload));
     payload
