@@ -3,13 +3,14 @@
 use anyhow::{Result, bail};
 
 const HELP: &str = "\
-cargo xtask test           tools, tidy, build, every test, the simulator; stops at the first failing stage
+cargo xtask test           tools, tidy, build, every test, the simulator, a little fuzzing; stops at the first failing stage
 cargo xtask test FILTER    only the tests whose name contains FILTER
 cargo xtask tidy           formatting, lints, crate order, engine purity, file sizes, leftovers
 cargo xtask peers          the same loads against Millrace, NATS and Redis; `peers --help` lists its options
 cargo xtask powercut       a long run of the power-cut test: [--cuts N] per workload, [--seed S] of an earlier run
 cargo xtask fixtures [N]   stores of every schema version (or of N), made by the Millrace that wrote it
 cargo xtask guests         the C guests of examples/guests, compiled to target/guests
+cargo xtask fuzz [TARGET]  coverage-guided fuzzing, 60 s per target: [--seconds N]; [--input FILE] runs one input again
 cargo xtask help           this text";
 
 pub(crate) fn run() -> Result<()> {

@@ -1,6 +1,7 @@
 //! The project's own verbs, run as `cargo xtask <verb>`. One file per verb.
 
 mod fixtures;
+mod fuzz;
 mod guests;
 mod help;
 mod needs;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ["powercut", options @ ..] => powercut::run(options),
         ["fixtures", versions @ ..] => fixtures::run(versions),
         ["guests"] => guests::run(),
+        ["fuzz", options @ ..] => fuzz::run(options),
         [] | ["help" | "--help" | "-h"] => help::run(),
         unknown => help::refuse(unknown),
     };

@@ -22,6 +22,7 @@ const NEEDS: &[Need] = &[
         debian_packages: &["gcc", "libc6-dev"],
         purpose: "SQLite is built from its C source",
     },
+    Need { command: "c++", debian_packages: &["g++"], purpose: "libFuzzer is built from its C++ source" },
     Need { command: "git", debian_packages: &["git"], purpose: "tidy asks git for the list of files" },
     Need {
         command: "node",

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::stage::{Stage, run_all};
-use crate::{needs, repo, sdk, tidy};
+use crate::{fuzz, needs, repo, sdk, tidy};
 
 const BUILD: &str = "build --workspace";
 const TESTS: &str = "test --workspace";
@@ -18,6 +18,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
             Stage::new("tests", || repo::cargo(TESTS)),
             Stage::new("sdk", sdk::run),
             Stage::new("simulator", || repo::cargo(SIMULATOR)),
+            Stage::new("fuzz", fuzz::short_run),
         ]);
     };
     run_all(vec![
@@ -25,6 +26,6 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         Stage::new("build", || repo::cargo(BUILD)),
         Stage::new("tests", || repo::cargo(&format!("{TESTS} -- {filter}"))),
     ])?;
-    println!("  left out     tidy, sdk and simulator, because of the filter `{filter}`");
+    println!("  left out     tidy, sdk, simulator and fuzz, because of the filter `{filter}`");
     Ok(())
 }

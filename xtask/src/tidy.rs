@@ -44,6 +44,10 @@ const CHECKS: &[fn(&Tree) -> Vec<Problem>] = &[
 const CARGO_CHECKS: &[(&str, &str)] = &[
     ("fmt --all --check -- --files-with-diff", "run `cargo fmt --all`"),
     (
+        "fmt --manifest-path fuzz/Cargo.toml --check -- --files-with-diff",
+        "run `cargo fmt --manifest-path fuzz/Cargo.toml`",
+    ),
+    (
         "clippy --quiet --keep-going --workspace --all-targets -- -D warnings",
         "clippy says above what to change",
     ),

@@ -33,6 +33,18 @@ fn frames_are_read_and_written_as_they_were() {
 }
 
 #[test]
+fn only_the_answer_to_subscribe_tells_positions() {
+    for text in [
+        r#"{"type":"OK","op":"ACK","rid":1,"topic":"a","group":"g","partitions":[{"partition":0,"next":3}]}"#,
+        r#"{"type":"OK","op":"ACK","rid":1,"partitions":"another member of this name"}"#,
+    ] {
+        let mut out = String::new();
+        ServerFrame::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).write(&mut out);
+        assert_eq!(out, r#"{"type":"OK","op":"ACK","rid":1}"#);
+    }
+}
+
+#[test]
 fn frames_no_client_can_use_are_refused() {
     for (text, message) in [
         (r#"{"type":"HELLO"}"#, r#"type is "HELLO": it must be PUBLISHED, OK, MESSAGE, PONG or ERROR"#),

@@ -194,10 +194,9 @@ impl Record {
             let Some(timer) = self.timers.remove(id).filter(|timer| timer.interval_ns > 0) else { continue };
             let periods = (self.now - timer.due) / timer.interval_ns + 1;
             let due = u128::from(timer.due) + u128::from(periods) * u128::from(timer.interval_ns);
-            // A grid whose next moment is beyond the end of the clock has ended.
-            if let Ok(due) = u64::try_from(due) {
-                self.arm(*id, due, timer.interval_ns, true);
-            }
+            // The end of the clock stands for a moment beyond it: the guest still knows the timer.
+            let due = u64::try_from(due).unwrap_or(u64::MAX);
+            self.arm(*id, due, timer.interval_ns, true);
         }
     }
 

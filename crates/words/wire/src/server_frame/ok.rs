@@ -10,6 +10,9 @@ use crate::rid::Rid;
 use crate::server_frame::read_rid;
 use crate::text::{push_rid, push_string_member};
 
+/// The `op` of the only answer that tells more than that it is one.
+const SUBSCRIBE: &str = "SUBSCRIBE";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OkFrame {
     /// The type of frame that is answered.
@@ -29,7 +32,8 @@ pub struct Subscribed {
 impl OkFrame {
     pub(super) fn read(fields: &Fields<'_>) -> Result<OkFrame, FrameError> {
         let op = needed(Field::Op, fields.text(Field::Op)?)?.into_owned();
-        let subscribed = match fields.get(Field::Partitions) {
+        // Answers to other frames may have a member of this name one day; members that a frame does not have are ignored.
+        let subscribed = match fields.get(Field::Partitions).filter(|_| op == SUBSCRIBE) {
             None => None,
             Some(raw) => Some(Subscribed {
                 topic: fields.topic()?,
@@ -66,7 +70,8 @@ pub fn write_subscribed(
     partitions: impl IntoIterator<Item = Position>,
     rid: Option<&Rid>,
 ) {
-    out.push_str("{\"type\":\"OK\",\"op\":\"SUBSCRIBE\"");
+    out.push_str("{\"type\":\"OK\"");
+    push_string_member(out, "op", SUBSCRIBE);
     push_rid(out, rid);
     push_string_member(out, "topic", topic);
     push_string_member(out, "group", group);
