@@ -5,7 +5,8 @@ use millrace_model::{
     BATCH_BYTES_MAX, Batch, Check, Done, Durability, Offset, Op, Outcome, Refusal, Space, TopicRow, keys,
     lane_of,
 };
-use millrace_store::{StoreError, resolve};
+use millrace_resolve as resolve;
+use millrace_store::StoreError;
 use rusqlite::{Connection, params};
 
 use crate::error::Attempt;
@@ -247,8 +248,8 @@ pub(crate) const HOUSEKEEPING: Durability = Durability::Os;
 mod tests {
     use std::sync::Arc;
 
+    use millrace_conformance::build::{DAY_MS, append_id, batch, stream};
     use millrace_store::Store;
-    use millrace_store::conformance::build::{DAY_MS, append_id, batch, stream};
 
     use super::*;
     use crate::SqliteOptions;

@@ -200,8 +200,8 @@ fn step_aside(database: &Path, replaced: &Path, done: &mut impl FnMut(&str)) -> 
 mod tests {
     use std::fs::File;
 
+    use millrace_conformance::build::{append, batch, stream};
     use millrace_model::Offset;
-    use millrace_store::conformance::build::{append, batch, stream};
     use millrace_store::{ReadLimit, Store};
 
     use super::*;

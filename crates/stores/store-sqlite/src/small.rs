@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use millrace_model::{Offset, Op, Space, Stream, TopicKey};
-use millrace_store::resolve::{Look, Looked};
+use millrace_resolve::{StreamView, TxView};
 use millrace_store::{KeyRange, Page, ReadLimit, Row};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -162,7 +162,7 @@ pub(crate) struct Looking<'a, 'b> {
     pub(crate) stage: &'a Stage<'b>,
 }
 
-impl Look for Looking<'_, '_> {
+impl TxView for Looking<'_, '_> {
     type Error = Fault;
 
     fn get(&mut self, space: Space, key: &str) -> Attempt<Option<Bytes>> {
@@ -185,13 +185,13 @@ impl Look for Looking<'_, '_> {
         Ok(page)
     }
 
-    fn streams(&mut self, topic: &TopicKey) -> Attempt<Vec<Looked>> {
+    fn streams(&mut self, topic: &TopicKey) -> Attempt<Vec<StreamView>> {
         let index = self.store.index();
         let stored = index.of_topic(topic).filter(|state| !self.stage.drops(state.row.id));
         Ok(stored
             .map(|state| {
                 let start = self.stage.start_of(state.row.id).unwrap_or(state.row.start);
-                Looked {
+                StreamView {
                     stream: state.row.stream.clone(),
                     made: state.row.id as u64,
                     start: Offset(start.min(state.next)),

@@ -7,7 +7,7 @@ use millrace_model::{
     Append, Appended, Batch, Delay, EventBody, EventId, Offset, Partition, Space, Stream, TakenId, Timestamp,
     TopicKey, TopicRow, keys,
 };
-use millrace_store::resolve;
+use millrace_resolve as resolve;
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::{Attempt, Fault};

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use millrace_conformance::build::{append, batch, stream};
 use millrace_model::Offset;
-use millrace_store::conformance::build::{append, batch, stream};
 use millrace_store::{ReadLimit, Store};
 use millrace_store_sqlite::{
     BackupError, Doctor, Existing, Restore, ServeLock, SqliteOptions, SqliteStore, backup,
@@ -121,7 +121,7 @@ fn a_wal_of_the_replaced_store_never_meets_the_new_one() {
 fn what_is_no_store_is_not_copied() {
     let folder = tempfile::tempdir().unwrap();
     let (database, copy) = paths(folder.path());
-    assert!(matches!(backup(&database, &copy, Existing::Keep), Err(BackupError::Look(_))));
+    assert!(matches!(backup(&database, &copy, Existing::Keep), Err(BackupError::TxView(_))));
     assert_eq!(names(folder.path()), Vec::<String>::new());
     std::fs::write(&database, "").unwrap();
     assert!(matches!(backup(&database, &copy, Existing::Keep), Err(BackupError::NoStore { .. })));

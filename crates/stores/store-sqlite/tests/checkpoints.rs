@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use millrace_conformance::build::{append, batch, stream};
 use millrace_model::{Durability, Offset, Outcome};
-use millrace_store::conformance::build::{append, batch, stream};
 use millrace_store::{ReadLimit, Store, StoreError};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

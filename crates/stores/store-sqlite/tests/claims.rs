@@ -6,10 +6,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Barrier;
 
+use millrace_conformance::build::{ack, append, append_priority, batch, claim_of, drop_topic, stream, trim};
 use millrace_model::{Ending, FinishedRow, Offset, Op, Outcome, Space};
-use millrace_store::conformance::build::{
-    ack, append, append_priority, batch, claim_of, drop_topic, stream, trim,
-};
 use millrace_store::{KeyRange, Store};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

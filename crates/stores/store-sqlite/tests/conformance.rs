@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use millrace_store::conformance::Subject;
+use millrace_conformance::Subject;
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 fn subject(options: SqliteOptions) -> Subject {
@@ -30,11 +30,13 @@ fn small() -> SqliteOptions {
 }
 
 mod with_defaults {
-    millrace_store::conformance_suite!(|| super::subject(millrace_store_sqlite::SqliteOptions::default()));
+    millrace_conformance::conformance_suite!(|| super::subject(
+        millrace_store_sqlite::SqliteOptions::default()
+    ));
 }
 
 mod with_small_seams {
-    millrace_store::conformance_suite!(|| super::subject(super::small()));
+    millrace_conformance::conformance_suite!(|| super::subject(super::small()));
 }
 
 proptest::proptest! {
@@ -42,12 +44,12 @@ proptest::proptest! {
 
     #[test]
     fn any_history_matches_the_memory_store(seed: u64) {
-        let steps = millrace_store::conformance::steps_from_seed(seed, 120);
-        millrace_store::conformance::check_against_memory(&mut subject(small()), &steps);
+        let steps = millrace_conformance::steps_from_seed(seed, 120);
+        millrace_conformance::check_against_memory(&mut subject(small()), &steps);
     }
 
     #[test]
     fn any_history_of_claims_matches_the_memory_store(seed: u64) {
-        millrace_store::conformance::check_claims_against_memory(&mut subject(small()), seed, 100);
+        millrace_conformance::check_claims_against_memory(&mut subject(small()), seed, 100);
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use millrace_conformance::build::{append, batch, put, stream, trim};
 use millrace_model::{Offset, Outcome, Space};
-use millrace_store::conformance::build::{append, batch, put, stream, trim};
 use millrace_store::{KeyRange, ReadLimit, Store};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

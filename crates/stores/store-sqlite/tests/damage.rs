@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use millrace_conformance::build::{DAY_MS, append, append_id, batch, remove, stream, trim};
 use millrace_model::{Batch, Durability, Offset, Op, Outcome, Timestamp};
-use millrace_store::conformance::build::{DAY_MS, append, append_id, batch, remove, stream, trim};
 use millrace_store::{ReadLimit, Retention, Store, StoreError};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use millrace_conformance::build::{append, append_id, batch, stream, trim};
 use millrace_model::{Findings, Op, Space};
 use millrace_store::Store;
-use millrace_store::conformance::build::{append, append_id, batch, stream, trim};
 use millrace_store_sqlite::{Doctor, Examined, LookError, ServeLock, SqliteOptions, SqliteStore};
 
 /// So small that everything is folded and pruned as it goes.

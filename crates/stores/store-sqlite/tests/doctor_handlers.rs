@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use millrace_conformance::build::{ack, append_priority, batch, claim_of, release, remove, stream, trim};
 use millrace_model::{Identity, Intent, JsonText, Namespace, Op, Outcome, Reconcile};
 use millrace_store::Store;
-use millrace_store::conformance::build::{
-    ack, append_priority, batch, claim_of, release, remove, stream, trim,
-};
 use millrace_store_sqlite::{Doctor, Existing, SqliteOptions, SqliteStore, backup};
 
 fn state(fields: &str) -> Op {

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
+use millrace_conformance::build::{DAY_MS, append, append_id, batch, drop_topic, stream, trim};
 use millrace_model::{Batch, Offset, Outcome, Stream};
-use millrace_store::conformance::build::{DAY_MS, append, append_id, batch, drop_topic, stream, trim};
 use millrace_store::{ReadLimit, Store, StoreError};
 use millrace_store_sqlite::{Doctor, SqliteOptions, SqliteStore};
 

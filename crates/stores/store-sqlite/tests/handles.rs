@@ -5,10 +5,10 @@
 use std::path::Path;
 use std::sync::Barrier;
 
-use millrace_model::{Offset, Outcome};
-use millrace_store::conformance::build::{
+use millrace_conformance::build::{
     DAY_MS, append, append_id, batch, checked, drop_topic, equals, put, stream, trim,
 };
+use millrace_model::{Offset, Outcome};
 use millrace_store::{CommitNumber, ReadLimit, Store};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

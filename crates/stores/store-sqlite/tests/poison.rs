@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
+use millrace_conformance::build::{append, batch, stream};
 use millrace_model::{Batch, Offset, Outcome};
-use millrace_store::conformance::build::{append, batch, stream};
 use millrace_store::{ReadLimit, Store, StoreError};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

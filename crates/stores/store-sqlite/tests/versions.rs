@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
+use millrace_conformance::build::{DAY_MS, append, append_id, batch, stream};
 use millrace_model::{Offset, Outcome, Partition, Space, Stream, TopicKey};
-use millrace_store::conformance::build::{DAY_MS, append, append_id, batch, stream};
 use millrace_store::{KeyRange, ReadLimit, Store, StoreError, each_row};
 use millrace_store_sqlite::{Doctor, SqliteOptions, SqliteStore};
 use rusqlite::Connection;

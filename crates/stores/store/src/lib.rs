@@ -6,23 +6,22 @@
 //! What is not here: group commit (the runtime collects batches while a sync is under way), decisions (the engines
 //! make them), any particular database (adapters are crates of their own and strangers to one another).
 //!
-//! Start with [`Store`]. [`conformance`] is what every adapter must pass; [`MemoryStore`] is the simplest that does.
+//! Start with [`Store`]. The suite that every adapter passes is the crate `conformance`; [`MemoryStore`] is the simplest
+//! that does.
 
-pub mod conformance;
 mod error;
 mod memory;
 mod newest;
 mod pace;
 mod port;
-pub mod resolve;
 mod rows;
+
+/// The words of the port.
+pub use millrace_model::{KeyRange, Page, ReadLimit, Row};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use newest::newest_commit;
 pub use pace::Pace;
-pub use port::{
-    Changes, CommitNumber, DiskUse, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store,
-    StreamBounds,
-};
+pub use port::{Changes, CommitNumber, DiskUse, Maintained, Retention, Run, Store, StreamBounds};
 pub use rows::each_row;

@@ -1,9 +1,9 @@
 //! Whole small tables, page by page.
 
-use millrace_model::Space;
+use millrace_model::{KeyRange, Row, Space};
 
 use crate::error::StoreError;
-use crate::port::{KeyRange, Row, Store};
+use crate::port::Store;
 
 /// Rows read at once.
 const PAGE_ROWS: usize = 1000;

@@ -24,6 +24,7 @@ mod json;
 mod name;
 mod os;
 mod partition;
+mod reading;
 mod record;
 mod state;
 mod steady;
@@ -62,6 +63,7 @@ pub use os::{
     OS_ID_BYTES_MAX, OS_TYPE_BYTES_MAX, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsNameError, OsType,
 };
 pub use partition::{PARTITIONS_MAX, key_hash, partition_of};
+pub use reading::{KeyRange, Page, ReadLimit, Row};
 pub use record::{
     AHEAD_MAX, AgesRow, Bitmap, CursorRow, DueRow, ElapsedRow, GroupRow, RowError, TopicRow, TopicSchemaRow,
     TryRow, keys,

@@ -107,7 +107,7 @@ fn size(key: &str, row: Option<&Bytes>) -> usize {
     2 * key.len() + row.map_or(0, Bytes::len)
 }
 
-/// As the store's reconcile writes it (`store/src/resolve/reconcile.rs`): only what differs is written.
+/// As the store's reconcile writes it (`resolve/src/reconcile.rs`): only what differs is written.
 fn row_after(key: &str, before: Option<&Bytes>, intent: &Intent, commit: StateCommit) -> Option<Bytes> {
     let fields = intent.fields.as_ref()?.as_str();
     let head = before.and_then(|row| HeadRow::decode(key, row).ok());

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
-    Append, Appended, Batch, Check, Delay, Done, Event, EventId, Offset, Op, Outcome, Refusal, Space, Stream,
-    TakenId, Timestamp, TopicKey, TopicRow, keys, lane_of,
+    Append, Appended, Batch, Check, Delay, Done, Event, EventId, KeyRange, Offset, Op, Outcome, Refusal,
+    Space, Stream, TakenId, Timestamp, TopicKey, TopicRow, keys, lane_of,
 };
 
 use super::State;
 use super::feed::{self, Told};
 use super::log::Log;
 use super::look::Looking;
-use crate::port::{KeyRange, Run, StreamBounds};
-use crate::resolve;
+use crate::port::{Run, StreamBounds};
+use millrace_resolve as resolve;
 
 impl State {
     pub(super) fn commit(&mut self, batches: &[Batch]) -> Vec<Outcome> {

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use millrace_model::{Event, EventBody, Offset, Stream, Timestamp};
+use millrace_model::{Event, EventBody, Offset, Page, ReadLimit, Stream, Timestamp};
 
-use crate::port::{Page, ReadLimit, Retention, StreamBounds};
+use crate::port::{Retention, StreamBounds};
 
 /// `events` holds offsets from `start` up to, not including, `next`, in order: all of them but those removed.
 #[derive(Clone)]

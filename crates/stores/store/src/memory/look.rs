@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use millrace_model::{Offset, Partition, Space, Stream, TopicKey};
+use millrace_model::{KeyRange, Offset, Page, Partition, ReadLimit, Row, Space, Stream, TopicKey};
 
 use super::State;
-use crate::port::{KeyRange, Page, ReadLimit, Row, Run};
-use crate::resolve::{Look, Looked};
+use crate::port::Run;
+use millrace_resolve::{StreamView, TxView};
 
 pub(super) struct Looking<'a> {
     pub(super) state: &'a State,
@@ -15,7 +15,7 @@ pub(super) struct Looking<'a> {
     pub(super) runs: &'a [Run],
 }
 
-impl Look for Looking<'_> {
+impl TxView for Looking<'_> {
     type Error = Infallible;
 
     fn get(&mut self, space: Space, key: &str) -> Result<Option<Bytes>, Infallible> {
@@ -30,7 +30,7 @@ impl Look for Looking<'_> {
         Ok(self.state.logs.get(stream).map_or_else(Page::default, |log| log.read(from, limit)))
     }
 
-    fn streams(&mut self, topic: &TopicKey) -> Result<Vec<Looked>, Infallible> {
+    fn streams(&mut self, topic: &TopicKey) -> Result<Vec<StreamView>, Infallible> {
         let logs = self.state.logs.range(topic.stream(Partition(0))..);
         let mine = logs.take_while(|(stream, _)| stream.topic == *topic);
         Ok(mine
@@ -38,7 +38,7 @@ impl Look for Looking<'_> {
                 let bounds = log.bounds(stream);
                 let run = self.runs.iter().find(|run| run.stream == *stream);
                 let next = run.map_or(bounds.next, |run| run.first);
-                Looked { stream: stream.clone(), made: log.made(), start: bounds.start.min(next), next }
+                StreamView { stream: stream.clone(), made: log.made(), start: bounds.start.min(next), next }
             })
             .collect())
     }

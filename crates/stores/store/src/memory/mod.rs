@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use millrace_model::{BATCH_BYTES_MAX, Batch, Offset, Outcome, Space, Stream, Timestamp};
+use millrace_model::{
+    BATCH_BYTES_MAX, Batch, KeyRange, Offset, Outcome, Page, ReadLimit, Row, Space, Stream, Timestamp,
+};
 
 use self::feed::Feed;
 use self::ids::Ids;
 use self::log::Log;
 use self::tables::Tables;
 use crate::error::StoreError;
-use crate::port::{
-    Changes, CommitNumber, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Store, StreamBounds,
-};
+use crate::port::{Changes, CommitNumber, Maintained, Retention, Store, StreamBounds};
 
 /// How many brought ids are remembered for dedupe unless told otherwise; the oldest are forgotten first.
 const DEDUPE_IDS_MAX: usize = 1_000_000;
@@ -131,12 +131,4 @@ impl Store for MemoryStore {
     fn maintain(&self, _rows_max: usize) -> Result<Maintained, StoreError> {
         Ok(Maintained::default())
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::MemoryStore;
-    use crate::conformance::Subject;
-
-    crate::conformance_suite!(|| Subject::new(Box::new(MemoryStore::new()), |store| store));
 }

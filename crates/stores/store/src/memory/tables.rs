@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use millrace_model::Space;
-
-use crate::port::{KeyRange, Row};
+use millrace_model::{KeyRange, Row, Space};
 
 #[derive(Clone, Default)]
 pub(super) struct Tables(BTreeMap<Space, BTreeMap<String, Bytes>>);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use millrace_conformance::build::{append, batch, put, stream, trim};
 use millrace_model::Space;
-use millrace_store::conformance::build::{append, batch, put, stream, trim};
 use millrace_store_sqlite::SqliteOptions;
 use millrace_stores::{StoreUrl, open_shared};
 

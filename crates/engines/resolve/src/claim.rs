@@ -1,0 +1,201 @@
+//! A claim: which events a handler gets, and the rows that say so.
+//!
+//! Three sources, each in order: claims of its own that are due again, the lanes of events off the plain priority, and
+//! the plain lanes, which walk the streams. Whichever has the most urgent, then oldest event gives the next one. A claim in
+//! order of keys goes another way: `ordered.rs`.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use millrace_model::{
+    Claim, ClaimRow, ClaimState, Claimed, Ending, Event, FinishedRow, HandlerOrder, LANE_PRIORITY_MAX,
+    Offset, Op, OrderKey, PRIORITY_DEFAULT, Partition, Priority, RunMark, Space, Stream, Suspicion, Ticket,
+    Timestamp, keys,
+};
+
+use crate::due::Due;
+use crate::events::{Events, Found};
+use crate::off::OffLanes;
+use crate::plain::PlainLane;
+use crate::{StreamView, TxView, ordered};
+
+/// How many events one claim passes over (of another lane, damaged, gone) before it ends and says that there is more.
+pub const LOOK_MAX: usize = 1024;
+
+/// What a claim becomes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// Plain puts and deletes, to be applied in order.
+    pub ops: Vec<Op>,
+    pub claimed: Vec<Claimed>,
+    /// Something may be left that could be taken at once.
+    pub more: bool,
+}
+
+/// Urgent first, then older, then by place.
+pub(super) type Order = (Reverse<i32>, Timestamp, Partition, Offset);
+
+pub(super) const PLAIN_RANK: i32 = PRIORITY_DEFAULT.0;
+
+pub(super) fn rank(priority: Priority) -> i32 {
+    priority.0.clamp(0, LANE_PRIORITY_MAX)
+}
+
+/// Which source has the next event.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Due,
+    Off(usize),
+    Plain(usize),
+}
+
+/// What has been decided so far.
+pub(super) struct Taking<'a> {
+    pub(super) now: Timestamp,
+    pub(super) claim: &'a Claim,
+    pub(super) taken: Taken,
+    bytes: usize,
+    /// Events that may still be marked as started.
+    starts: usize,
+    /// Events that may still be passed over.
+    pub(super) patience: usize,
+}
+
+pub fn claim<L: TxView>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<Taken, L::Error> {
+    let mut taking =
+        Taking { now, claim, taken: Taken::default(), bytes: 0, starts: claim.start_max, patience: LOOK_MAX };
+    if claim.events_max == 0 {
+        return Ok(taking.taken);
+    }
+    if claim.order == HandlerOrder::Key {
+        return ordered::claim(look, taking);
+    }
+    let mut due = Due::load(look, now, claim)?;
+    let mut streams = look.streams(&claim.topic)?;
+    // What this very commit began has nothing to give yet.
+    streams.retain(|looked| looked.next > Offset::FIRST);
+    let mut events = Events::default();
+    let (mut off, mut plain) = lanes(look, claim, &streams)?;
+    while taking.taken.claimed.len() < claim.events_max {
+        let mut heads: Vec<(Order, Source)> = Vec::with_capacity(1 + off.len() + plain.len());
+        heads.extend(due.peek().map(|order| (order, Source::Due)));
+        for (at, lanes) in off.iter_mut().enumerate() {
+            heads.extend(lanes.peek(look, claim.events_max)?.map(|order| (order, Source::Off(at))));
+        }
+        for (at, lane) in plain.iter_mut().enumerate() {
+            heads.extend(lane.peek(look, &mut taking)?.map(|order| (order, Source::Plain(at))));
+        }
+        let went_on = match heads.into_iter().min() {
+            None => break,
+            Some((_, Source::Due)) => due.take(look, &mut events, &mut taking)?,
+            Some((_, Source::Off(at))) => off[at].take(look, &mut events, &mut taking)?,
+            Some((_, Source::Plain(at))) => plain[at].take(&mut taking),
+        };
+        if !went_on {
+            break;
+        }
+    }
+    let mut more = due.peek().is_some();
+    for (off, plain) in off.iter_mut().zip(&mut plain) {
+        more |= off.is_unfinished() || plain.is_unfinished();
+        off.finish(plain, &mut taking.taken.ops, claim);
+        plain.finish(&mut taking.taken.ops, claim);
+    }
+    taking.taken.more = more;
+    Ok(taking.taken)
+}
+
+/// One of each per stream.
+fn lanes<'a, L: TxView>(
+    look: &mut L,
+    claim: &Claim,
+    streams: &'a [StreamView],
+) -> Result<(Vec<OffLanes<'a>>, Vec<PlainLane<'a>>), L::Error> {
+    let rows = look.scan(
+        Space::Lanes,
+        &millrace_model::KeyRange::prefix(&keys::lanes_of(&claim.handler, &claim.topic)),
+        usize::MAX,
+    )?;
+    let (mut off, mut plain) = (Vec::with_capacity(streams.len()), Vec::with_capacity(streams.len()));
+    let page = claim.events_max / streams.len().max(1) + 1;
+    let page_bytes = claim.bytes_max / streams.len().max(1);
+    for looked in streams {
+        let lane = PlainLane::new(looked, &rows, page, page_bytes);
+        off.push(OffLanes::new(looked, &rows, &lane));
+        plain.push(lane);
+    }
+    Ok((off, plain))
+}
+
+impl Taking<'_> {
+    /// Whether the event still fits; the first one always does.
+    pub(super) fn fits(&self, event: &Event) -> bool {
+        self.taken.claimed.is_empty() || self.bytes.saturating_add(event.body.bytes()) <= self.claim.bytes_max
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.claim.bytes_max.saturating_sub(self.bytes)
+    }
+
+    pub(super) fn take_new(&mut self, event: Arc<Event>, order_key: Option<OrderKey>) {
+        let (priority, ts) = (event.body.priority, event.ts);
+        let row = ClaimRow { generation: 1, priority, ts, order_key, ..ClaimRow::default() };
+        self.put(event, row);
+    }
+
+    pub(super) fn take_again(&mut self, event: Arc<Event>, key: String, before: ClaimRow) {
+        self.taken.ops.push(Op::Delete { space: Space::Claims, key });
+        let (lost_runs, suspicion) = match (before.state, before.run) {
+            (ClaimState::Waiting, _) => (0, before.suspicion),
+            (ClaimState::Leased, RunMark::Unknown) => (0, before.suspicion.max(Suspicion::Possible)),
+            // The process may have died before the call, so nothing is counted; or because of it.
+            (ClaimState::Leased, RunMark::Claimed) => (0, Suspicion::Likely),
+            (ClaimState::Leased, RunMark::Started) => (1, Suspicion::Likely),
+            // The session was alive late in the lease: nothing ended a process.
+            (ClaimState::Leased, RunMark::Long) => (1, Suspicion::None),
+        };
+        let row = ClaimRow {
+            generation: before.generation.saturating_add(1),
+            attempts: before.attempts.saturating_add(lost_runs),
+            suspicion,
+            ..before
+        };
+        self.put(event, row);
+    }
+
+    fn put(&mut self, event: Arc<Event>, row: ClaimRow) {
+        let starts = self.starts > 0 && row.suspicion < Suspicion::Likely;
+        self.starts -= usize::from(starts);
+        let row = ClaimRow {
+            state: ClaimState::Leased,
+            run: if starts { RunMark::Claimed } else { RunMark::Unknown },
+            due: self.claim.lease_until,
+            for_ms: Some(self.claim.lease_until.0.saturating_sub(self.now.0)),
+            session: Some(self.claim.session.clone()),
+            claimed_at: self.now,
+            ..row
+        };
+        self.bytes = self.bytes.saturating_add(event.body.bytes());
+        let (handler, stream) = (self.claim.handler.clone(), event.stream.clone());
+        let ticket = Ticket { handler, stream, offset: event.offset, row };
+        self.taken.ops.push(ticket.put());
+        self.taken.claimed.push(Claimed { ticket, event });
+    }
+
+    /// The event will never reach the handler. An ending that is already there stays.
+    pub(super) fn lose(&mut self, stream: &Stream, offset: Offset, attempts: u32, found: &Found) {
+        let error = match found {
+            Found::Damaged => "the event was damaged",
+            Found::Gone | Found::Event(_) => "the event was removed",
+        };
+        let row = FinishedRow {
+            ending: Ending::Lost,
+            at: self.now,
+            attempts,
+            session: None,
+            error: Some(error.to_owned()),
+        };
+        let key = keys::finished(stream, offset, &self.claim.handler);
+        self.taken.ops.push(Op::PutNew { space: Space::Finished, key, value: row.encode() });
+    }
+}

@@ -1,0 +1,104 @@
+//! Claims whose time has come: those that wait for another try, and those whose lease ran out.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use millrace_model::{Claim, ClaimRow, ClaimState, KeyRange, Offset, Op, Space, Stream, Timestamp, keys};
+
+use crate::TxView;
+use crate::claim::{Order, Taking, rank};
+use crate::events::{Events, Found};
+
+/// How many due claims are put in order of priority; those due first are looked at first.
+pub const DUE_MAX: usize = 1024;
+/// How many due claims of other topics (the handler once took them) are passed over in search of this one's.
+pub const FOREIGN_MAX: usize = 16 * DUE_MAX;
+
+const ROWS_PER_SCAN: usize = 256;
+
+struct Open {
+    order: Order,
+    key: String,
+    row: ClaimRow,
+    stream: Stream,
+    offset: Offset,
+}
+
+pub(super) struct Due {
+    /// In order.
+    open: VecDeque<Open>,
+}
+
+impl Due {
+    pub(super) fn load<L: TxView>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<Due, L::Error> {
+        let namespace = claim.topic.namespace();
+        let mut range = KeyRange {
+            from: keys::claims_of(namespace, &claim.handler),
+            to: Some(keys::claims_end(namespace, &claim.handler, now)),
+        };
+        let (mut open, mut foreign) = (Vec::new(), 0);
+        while open.len() < DUE_MAX && foreign < FOREIGN_MAX {
+            let rows = look.scan(Space::Claims, &range, ROWS_PER_SCAN)?;
+            let full = rows.len() == ROWS_PER_SCAN;
+            if let Some(last) = rows.last().filter(|_| full) {
+                range.from = format!("{}\0", last.key);
+            }
+            for row in rows {
+                match keys::claim_place(&row.key).filter(|(_, stream, _)| stream.topic == claim.topic) {
+                    Some((_, stream, offset)) => {
+                        let read = ClaimRow::decode(&row.key, &row.value);
+                        let read = read.unwrap_or_else(|_| unreadable(now));
+                        let order = (Reverse(rank(read.priority)), read.ts, stream.partition, offset);
+                        open.push(Open { order, key: row.key, row: read, stream, offset });
+                    }
+                    None => foreign += 1,
+                }
+            }
+            if !full {
+                break;
+            }
+        }
+        open.sort_by_key(|open| open.order);
+        Ok(Due { open: open.into() })
+    }
+
+    pub(super) fn peek(&self) -> Option<Order> {
+        self.open.front().map(|open| open.order)
+    }
+
+    /// Whether the claim may go on.
+    pub(super) fn take<L: TxView>(
+        &mut self,
+        look: &mut L,
+        events: &mut Events,
+        taking: &mut Taking<'_>,
+    ) -> Result<bool, L::Error> {
+        let Some(open) = self.open.pop_front() else { return Ok(true) };
+        let following = self.open.iter().take_while(|next| next.stream == open.stream);
+        let found =
+            events.find(look, &open.stream, open.offset, following.map(|next| next.offset), taking.room())?;
+        match found {
+            Found::Event(event) if !taking.fits(&event) => {
+                self.open.push_front(open);
+                return Ok(false);
+            }
+            Found::Event(event) => taking.take_again(event, open.key, open.row),
+            lost => {
+                taking.taken.ops.push(Op::Delete { space: Space::Claims, key: open.key });
+                taking.lose(&open.stream, open.offset, open.row.attempts, &lost);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A row nobody can read must not strand its event. The generation is one that counting never reaches, so that no old
+/// ticket is good again.
+pub(super) fn unreadable(now: Timestamp) -> ClaimRow {
+    ClaimRow {
+        generation: now.0,
+        state: ClaimState::Leased,
+        error: Some("the row of the claim could not be read".to_owned()),
+        ..ClaimRow::default()
+    }
+}

@@ -1,0 +1,178 @@
+//! The lanes of one stream's events off the plain priority: found through the rows the store wrote when it appended them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use millrace_model::{Claim, KeyRange, LaneRow, Offset, Op, Row, Space, Timestamp, keys};
+
+use crate::claim::{Order, Taking};
+use crate::events::{Events, Found};
+use crate::plain::PlainLane;
+use crate::{StreamView, TxView};
+
+/// Rows fetched at once from one lane.
+const ROWS_MAX: usize = 128;
+
+pub(super) struct OffLanes<'a> {
+    looked: &'a StreamView,
+    /// Nothing below is wanted, in whichever lane.
+    from: Offset,
+    /// How far the handler has looked in each lane, as stored.
+    stored: BTreeMap<u32, Offset>,
+    /// How far it has looked now, where that changed.
+    moved: BTreeMap<u32, Offset>,
+    lane: Option<u32>,
+    /// Where the next lane is looked for.
+    seek: String,
+    /// Waiting events of the current lane: offset and time.
+    rows: VecDeque<(Offset, Timestamp)>,
+    /// Where the current lane is read on.
+    next: Offset,
+    /// All lanes have been looked through to the end.
+    done: bool,
+}
+
+impl<'a> OffLanes<'a> {
+    pub(super) fn new(looked: &'a StreamView, rows: &[Row], plain: &PlainLane<'_>) -> OffLanes<'a> {
+        OffLanes {
+            looked,
+            from: plain.off().max(looked.start),
+            stored: stored_lanes(looked, rows),
+            moved: BTreeMap::new(),
+            lane: None,
+            seek: keys::off_priorities_of(&looked.stream, looked.made),
+            rows: VecDeque::new(),
+            next: Offset::ZERO,
+            done: plain.is_closed() || plain.off() >= looked.next,
+        }
+    }
+
+    pub(super) fn peek<L: TxView>(
+        &mut self,
+        look: &mut L,
+        events_max: usize,
+    ) -> Result<Option<Order>, L::Error> {
+        loop {
+            if let (Some(lane), Some((offset, ts))) = (self.lane, self.rows.front()) {
+                return Ok(Some((Reverse(lane as i32), *ts, self.looked.stream.partition, *offset)));
+            }
+            if self.done {
+                return Ok(None);
+            }
+            match self.lane {
+                None => self.find_lane(look)?,
+                Some(lane) => self.fill(look, lane, events_max.clamp(1, ROWS_MAX))?,
+            }
+        }
+    }
+
+    fn find_lane<L: TxView>(&mut self, look: &mut L) -> Result<(), L::Error> {
+        let all = KeyRange::prefix(&keys::off_priorities_of(&self.looked.stream, self.looked.made));
+        let found = look.scan(Space::OffPriority, &KeyRange { from: self.seek.clone(), to: all.to }, 1)?;
+        let Some(row) = found.first() else {
+            self.done = true;
+            return Ok(());
+        };
+        match keys::off_priority_place(&row.key) {
+            Some((lane, _)) => {
+                self.lane = Some(lane);
+                self.next = self.stored.get(&lane).copied().unwrap_or_default().max(self.from);
+            }
+            None => self.seek = format!("{}\0", row.key),
+        }
+        Ok(())
+    }
+
+    fn fill<L: TxView>(&mut self, look: &mut L, lane: u32, rows_max: usize) -> Result<(), L::Error> {
+        let key = |offset| keys::off_priority(&self.looked.stream, self.looked.made, lane, offset);
+        let range = KeyRange { from: key(self.next), to: Some(key(self.looked.next)) };
+        let found = if self.next < self.looked.next {
+            look.scan(Space::OffPriority, &range, rows_max)?
+        } else {
+            Vec::new()
+        };
+        if found.is_empty() {
+            self.lane = None;
+            match lane.checked_sub(1) {
+                Some(lower) => {
+                    self.seek =
+                        keys::off_priority(&self.looked.stream, self.looked.made, lower, Offset::ZERO);
+                }
+                None => self.done = true,
+            }
+        }
+        for row in found {
+            let Some((_, offset)) = keys::off_priority_place(&row.key) else { continue };
+            self.rows.push_back((offset, time_of(&row)));
+            self.next = offset.next();
+        }
+        Ok(())
+    }
+
+    /// Whether the claim may go on.
+    pub(super) fn take<L: TxView>(
+        &mut self,
+        look: &mut L,
+        events: &mut Events,
+        taking: &mut Taking<'_>,
+    ) -> Result<bool, L::Error> {
+        let (Some(lane), Some((offset, _))) = (self.lane, self.rows.front().copied()) else {
+            return Ok(true);
+        };
+        let following = self.rows.iter().skip(1).map(|(offset, _)| *offset);
+        match events.find(look, &self.looked.stream, offset, following, taking.room())? {
+            Found::Event(event) if !taking.fits(&event) => return Ok(false),
+            Found::Event(event) => taking.take_new(event, None),
+            lost => {
+                if matches!(lost, Found::Damaged) {
+                    taking.lose(&self.looked.stream, offset, 0, &lost);
+                }
+                // Nobody will ever find the event: the row has no use any more.
+                let key = keys::off_priority(&self.looked.stream, self.looked.made, lane, offset);
+                taking.taken.ops.push(Op::Delete { space: Space::OffPriority, key });
+                taking.patience = taking.patience.saturating_sub(1);
+            }
+        }
+        self.rows.pop_front();
+        self.moved.insert(lane, offset.next());
+        Ok(taking.patience > 0)
+    }
+
+    pub(super) fn is_unfinished(&self) -> bool {
+        !self.rows.is_empty() || !self.done
+    }
+
+    /// The rows that say how far it came.
+    pub(super) fn finish(&self, plain: &mut PlainLane<'_>, ops: &mut Vec<Op>, claim: &Claim) {
+        let key = |lane: u32| keys::lane(&claim.handler, &self.looked.stream, Some(lane));
+        if self.is_unfinished() {
+            for (lane, next) in &self.moved {
+                let value = LaneRow { next: *next, off: Offset::ZERO }.encode();
+                ops.push(Op::Put { space: Space::Lanes, key: key(*lane), value });
+            }
+        } else if !plain.is_closed() {
+            plain.off_is_done();
+            ops.extend(self.stored.keys().map(|lane| Op::Delete { space: Space::Lanes, key: key(*lane) }));
+        }
+    }
+}
+
+/// How far the handler has looked in each lane off the plain priority, as its rows say.
+pub(super) fn stored_lanes(looked: &StreamView, rows: &[Row]) -> BTreeMap<u32, Offset> {
+    let mut stored = BTreeMap::new();
+    for row in rows {
+        let Some((partition, Some(lane))) = keys::lane_place(&row.key) else { continue };
+        if partition == looked.stream.partition {
+            // An unreadable row counts as the end: nothing is handed out twice, `doctor` names the row.
+            let read = LaneRow::decode(&row.key, &row.value);
+            stored.insert(lane, read.map_or(looked.next, |row| row.next));
+        }
+    }
+    stored
+}
+
+/// The row's value is the time of its event.
+fn time_of(row: &Row) -> Timestamp {
+    let text = std::str::from_utf8(&row.value).ok();
+    Timestamp(text.and_then(|text| text.parse().ok()).unwrap_or_default())
+}

@@ -1,0 +1,290 @@
+//! A claim in order of keys: events of one key one at a time, in the order of the log, however many sessions claim.
+//!
+//! What keeps the order is in the table of open claims. A key is open while the handler has a row for one of its events.
+//! A new event of an open key is not taken: it is filed behind its key, as a claim that waits and is due. So the lanes go
+//! on past it, and nothing but the rows says what is left. Of the rows of one key only the first is ever taken, when it is
+//! due and nobody holds another one. Claims that know no order see plain rows that are due.
+//!
+//! Every such claim reads all open claims of the handler, which is why their number is bounded.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use millrace_model::{
+    BEHIND_PER_EVENT_MAX, Claim, ClaimRow, ClaimState, Event, KeyRange, Offset, Op, OrderKey, Partition, Row,
+    Space, Stream, Ticket, Timestamp, keys,
+};
+
+use crate::claim::{Taken, Taking};
+use crate::due::unreadable;
+use crate::events::{Events, Found};
+use crate::plain::PlainLane;
+use crate::{StreamView, TxView};
+
+/// A handler with so many open claims (held, waiting for a retry, behind their keys) takes no new events until some have
+/// ended. Claims that wait already go on.
+pub const OPEN_MAX: usize = 4096;
+
+/// Rows of open claims that one claim reads. More are there only when somebody has replayed that many letters, or when the
+/// handler had them before it was ordered: the order then holds among those that are due first, and nothing new is taken.
+const ROWS_MAX: usize = 16 * OPEN_MAX;
+
+/// Events that one claim reads because their row does not say which key they have. Rows beyond wait for a later claim, and
+/// nothing new is taken.
+const KEYS_READ_MAX: usize = 1024;
+
+const ROWS_PER_SCAN: usize = 256;
+
+/// Time never falls within a stream, so this is the order of offsets there; between streams the older event is first.
+type Place = (Timestamp, Partition, Offset);
+
+/// An open claim that is due.
+struct Ready {
+    key: String,
+    row: ClaimRow,
+    stream: Stream,
+    offset: Offset,
+}
+
+/// The open claims of one key.
+struct OpenKey {
+    /// Of the first of them.
+    place: Place,
+    ready: Option<Ready>,
+    /// Somebody works on one of them.
+    held: bool,
+}
+
+/// What a handler has open.
+struct Open {
+    /// How many claims it has open on this topic.
+    rows: usize,
+    keys: BTreeMap<OrderKey, OpenKey>,
+    /// What may be taken, in order: the first of each key, if it is due, and what has no key.
+    ready: VecDeque<(Place, Ready)>,
+    /// There are rows that were not read.
+    cut_short: bool,
+    /// A first row of its key has ended here, so that the next one may be ready.
+    freed: bool,
+}
+
+pub(super) fn claim<L: TxView>(look: &mut L, mut taking: Taking<'_>) -> Result<Taken, L::Error> {
+    let claim = taking.claim;
+    let mut events = Events::default();
+    let mut open = Open::load(look, &taking, &mut events)?;
+    let mut streams = look.streams(&claim.topic)?;
+    // What this very commit began has nothing to give yet.
+    streams.retain(|looked| looked.next > Offset::FIRST);
+    let mut lanes = lanes(look, claim, &streams, OPEN_MAX.saturating_sub(open.rows))?;
+    let mut behind = claim.events_max.saturating_mul(BEHIND_PER_EVENT_MAX);
+    while taking.taken.claimed.len() < claim.events_max {
+        let next = match open.has_room() && behind > 0 {
+            true => oldest(look, &mut lanes, &mut taking)?,
+            false => None,
+        };
+        let new_first = |due: &Place| next.filter(|(place, _)| place < due);
+        let lane = open.ready.front().map_or(next, |(due, _)| new_first(due));
+        let went_on = match lane {
+            Some((_, at)) => open.take_new(&mut lanes[at], &mut taking, &mut behind),
+            None if open.ready.is_empty() => break,
+            None => open.take_ready(look, &mut events, &mut taking)?,
+        };
+        if !went_on {
+            break;
+        }
+    }
+    let mut more = open.freed || !open.ready.is_empty();
+    for lane in &mut lanes {
+        more |= open.has_room() && lane.is_unfinished();
+        lane.finish(&mut taking.taken.ops, claim);
+    }
+    taking.taken.more = more;
+    Ok(taking.taken)
+}
+
+/// The lane with the oldest event that was not looked at. None while that cannot be said of all lanes, because the claim has
+/// passed over as many events as it may: a key whose topic has got more partitions has events in two of them.
+fn oldest<L: TxView>(
+    look: &mut L,
+    lanes: &mut [PlainLane<'_>],
+    taking: &mut Taking<'_>,
+) -> Result<Option<(Place, usize)>, L::Error> {
+    let mut oldest: Option<(Place, usize)> = None;
+    for (at, lane) in lanes.iter_mut().enumerate() {
+        match lane.peek(look, taking)? {
+            Some((_, ts, partition, offset)) => {
+                let head = ((ts, partition, offset), at);
+                oldest = Some(oldest.map_or(head, |found| found.min(head)));
+            }
+            None if lane.is_unfinished() => return Ok(None),
+            None => {}
+        }
+    }
+    Ok(oldest)
+}
+
+/// One per stream. The first page of each is not larger than there is room for rows.
+fn lanes<'a, L: TxView>(
+    look: &mut L,
+    claim: &Claim,
+    streams: &'a [StreamView],
+    room: usize,
+) -> Result<Vec<PlainLane<'a>>, L::Error> {
+    let range = KeyRange::prefix(&keys::lanes_of(&claim.handler, &claim.topic));
+    let rows = look.scan(Space::Lanes, &range, usize::MAX)?;
+    let page = claim.events_max.min(room) / streams.len().max(1) + 1;
+    let page_bytes = claim.bytes_max / streams.len().max(1);
+    Ok(streams.iter().map(|looked| PlainLane::whole(looked, &rows, page, page_bytes)).collect())
+}
+
+impl Open {
+    fn load<L: TxView>(look: &mut L, taking: &Taking<'_>, events: &mut Events) -> Result<Open, L::Error> {
+        let claim = taking.claim;
+        let mut open =
+            Open { rows: 0, keys: BTreeMap::new(), ready: VecDeque::new(), cut_short: false, freed: false };
+        let mut range = KeyRange::prefix(&keys::claims_of(claim.topic.namespace(), &claim.handler));
+        let (mut rows_read, mut keys_read, mut keyless) = (0, 0, Vec::new());
+        loop {
+            let rows = look.scan(Space::Claims, &range, ROWS_PER_SCAN)?;
+            let full = rows.len() == ROWS_PER_SCAN;
+            if let Some(last) = rows.last().filter(|_| full) {
+                range.from = format!("{}\0", last.key);
+            }
+            rows_read += rows.len();
+            for Row { key, value } in rows {
+                let place = keys::claim_place(&key).filter(|(_, stream, _)| stream.topic == claim.topic);
+                // The handler once took other topics.
+                let Some((_, stream, offset)) = place else { continue };
+                open.rows += 1;
+                let mut row = ClaimRow::decode(&key, &value).unwrap_or_else(|_| unreadable(taking.now));
+                if row.order_key.is_none() {
+                    keys_read += 1;
+                    if keys_read > KEYS_READ_MAX {
+                        open.cut_short = true;
+                        continue;
+                    }
+                    row.order_key = Some(key_of(look, events, &stream, offset, taking)?);
+                }
+                open.add(taking.now, Ready { key, row, stream, offset }, &mut keyless);
+            }
+            if !full {
+                break;
+            }
+            if rows_read >= ROWS_MAX {
+                open.cut_short = true;
+                break;
+            }
+        }
+        let firsts = open.keys.values_mut().filter(|key| !key.held);
+        let mut ready: Vec<_> = firsts.filter_map(|key| Some((key.place, key.ready.take()?))).collect();
+        ready.append(&mut keyless);
+        ready.sort_by_key(|(place, _)| *place);
+        open.ready = ready.into();
+        Ok(open)
+    }
+
+    fn add(&mut self, now: Timestamp, claim: Ready, keyless: &mut Vec<(Place, Ready)>) {
+        let place = (claim.row.ts, claim.stream.partition, claim.offset);
+        let (due, leased) = (claim.row.due <= now, claim.row.state == ClaimState::Leased);
+        let key = claim.row.order_key.unwrap_or(OrderKey::NONE);
+        let ready = due.then_some(claim);
+        if key == OrderKey::NONE {
+            return keyless.extend(ready.map(|ready| (place, ready)));
+        }
+        let held = leased && !due;
+        match self.keys.get_mut(&key) {
+            None => drop(self.keys.insert(key, OpenKey { place, ready, held })),
+            Some(known) => {
+                known.held |= held;
+                if place < known.place {
+                    (known.place, known.ready) = (place, ready);
+                }
+            }
+        }
+    }
+
+    /// Whether new events may be looked at.
+    fn has_room(&self) -> bool {
+        self.rows < OPEN_MAX && !self.cut_short
+    }
+
+    /// Takes the first of what is ready. Returns whether the claim may go on.
+    fn take_ready<L: TxView>(
+        &mut self,
+        look: &mut L,
+        events: &mut Events,
+        taking: &mut Taking<'_>,
+    ) -> Result<bool, L::Error> {
+        let Some((place, ready)) = self.ready.pop_front() else { return Ok(true) };
+        let following = self.ready.iter().take_while(|(_, next)| next.stream == ready.stream);
+        let following = following.map(|(_, next)| next.offset);
+        match events.find(look, &ready.stream, ready.offset, following, taking.room())? {
+            Found::Event(event) if !taking.fits(&event) => {
+                self.ready.push_front((place, ready));
+                return Ok(false);
+            }
+            Found::Event(event) => taking.take_again(event, ready.key, ready.row),
+            lost => {
+                taking.taken.ops.push(Op::Delete { space: Space::Claims, key: ready.key });
+                taking.lose(&ready.stream, ready.offset, ready.row.attempts, &lost);
+                self.freed = true;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the lane's next event, or files it behind its key. Returns whether the claim may go on.
+    fn take_new(&mut self, lane: &mut PlainLane<'_>, taking: &mut Taking<'_>, behind: &mut usize) -> bool {
+        let Some(event) = lane.front() else { return true };
+        let key = OrderKey::of(event.body.key.as_deref());
+        let waits = self.keys.contains_key(&key);
+        if !waits && !taking.fits(event) {
+            return false;
+        }
+        let Some(event) = lane.pop() else { return true };
+        self.rows += 1;
+        if waits {
+            *behind -= 1;
+            taking.patience = taking.patience.saturating_sub(1);
+            file_behind(&event, key, taking);
+            return true;
+        }
+        if key != OrderKey::NONE {
+            let place = (event.ts, event.stream.partition, event.offset);
+            self.keys.insert(key, OpenKey { place, ready: None, held: true });
+        }
+        taking.take_new(event, Some(key));
+        true
+    }
+}
+
+/// A row that is due and that nobody has claimed yet.
+fn file_behind(event: &Arc<Event>, key: OrderKey, taking: &mut Taking<'_>) {
+    let row = ClaimRow {
+        state: ClaimState::Waiting,
+        due: taking.now,
+        for_ms: Some(0),
+        claimed_at: taking.now,
+        priority: event.body.priority,
+        ts: event.ts,
+        order_key: Some(key),
+        ..ClaimRow::default()
+    };
+    let (handler, stream) = (taking.claim.handler.clone(), event.stream.clone());
+    taking.taken.ops.push(Ticket { handler, stream, offset: event.offset, row }.put());
+}
+
+/// The key of an event whose claim was made without order. An event that is gone keeps nobody waiting.
+fn key_of<L: TxView>(
+    look: &mut L,
+    events: &mut Events,
+    stream: &Stream,
+    offset: Offset,
+    taking: &Taking<'_>,
+) -> Result<OrderKey, L::Error> {
+    let found = events.find(look, stream, offset, std::iter::empty(), taking.room())?;
+    Ok(match found {
+        Found::Event(event) => OrderKey::of(event.body.key.as_deref()),
+        Found::Damaged | Found::Gone => OrderKey::NONE,
+    })
+}

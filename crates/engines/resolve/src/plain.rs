@@ -1,0 +1,222 @@
+//! The plain lane of one stream: its events in offset order, without those that wait in other lanes. For a claim in order
+//! of keys it is the only lane and walks over events of every priority.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use millrace_model::{Claim, Event, KeyRange, LaneRow, Offset, Op, ReadLimit, Row, Space, keys, lane_of};
+
+use crate::claim::{Order, PLAIN_RANK, Taking};
+use crate::events::Found;
+use crate::off::stored_lanes;
+use crate::{StreamView, TxView};
+
+/// Largest page; the first one is as large as the claim needs, and each further one twice the last.
+const PAGE_MAX: usize = 256;
+
+pub(super) struct PlainLane<'a> {
+    looked: &'a StreamView,
+    stored: LaneRow,
+    row: LaneRow,
+    /// Its row cannot be read: nothing is taken, so that nothing is handed out twice. `doctor` names the row.
+    closed: bool,
+    events: VecDeque<Arc<Event>>,
+    /// Where it is read on.
+    next: Offset,
+    page: usize,
+    page_bytes: usize,
+    /// Of a claim in order of keys: how far other claims have looked in each of the other lanes.
+    whole: Option<BTreeMap<u32, Offset>>,
+}
+
+impl<'a> PlainLane<'a> {
+    /// The lane of a claim in order of keys. Begins where something of any lane may be left.
+    pub(super) fn whole(
+        looked: &'a StreamView,
+        rows: &[Row],
+        page: usize,
+        page_bytes: usize,
+    ) -> PlainLane<'a> {
+        let whole = Some(stored_lanes(looked, rows));
+        let plain = PlainLane::new(looked, rows, page, page_bytes);
+        PlainLane { whole, next: plain.row.unseen_from().max(looked.start), ..plain }
+    }
+
+    pub(super) fn new(looked: &'a StreamView, rows: &[Row], page: usize, page_bytes: usize) -> PlainLane<'a> {
+        let is_mine = |row: &&Row| keys::lane_place(&row.key) == Some((looked.stream.partition, None));
+        let read = rows.iter().find(is_mine).map(|row| LaneRow::decode(&row.key, &row.value));
+        let closed = matches!(read, Some(Err(_)));
+        let row = read.and_then(Result::ok).unwrap_or_default();
+        let next = row.next.max(looked.start);
+        PlainLane {
+            looked,
+            stored: row.clone(),
+            row,
+            closed,
+            events: VecDeque::new(),
+            next,
+            page: page.min(PAGE_MAX),
+            page_bytes,
+            whole: None,
+        }
+    }
+
+    /// Below, nothing of the other lanes is wanted.
+    pub(super) fn off(&self) -> Offset {
+        self.row.off
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(super) fn off_is_done(&mut self) {
+        self.row.off = self.looked.next;
+    }
+
+    pub(super) fn peek<L: TxView>(
+        &mut self,
+        look: &mut L,
+        taking: &mut Taking<'_>,
+    ) -> Result<Option<Order>, L::Error> {
+        while self.events.is_empty() && self.next < self.looked.next && taking.patience > 0 && !self.closed {
+            self.fill(look, taking)?;
+        }
+        Ok(self
+            .events
+            .front()
+            .map(|event| (Reverse(PLAIN_RANK), event.ts, self.looked.stream.partition, event.offset)))
+    }
+
+    fn fill<L: TxView>(&mut self, look: &mut L, taking: &mut Taking<'_>) -> Result<(), L::Error> {
+        let limit = ReadLimit { events_max: self.page, bytes_max: self.page_bytes };
+        self.page = (self.page * 2).min(PAGE_MAX);
+        let mut page = look.read(&self.looked.stream, self.next, limit)?;
+        page.events.retain(|event| event.offset < self.looked.next);
+        for offset in page.damaged.into_iter().filter(|offset| *offset < self.looked.next) {
+            taking.lose(&self.looked.stream, offset, 0, &Found::Damaged);
+            taking.patience = taking.patience.saturating_sub(1);
+        }
+        let skipped = match &self.whole {
+            None => self.elsewhere(look, &page.events)?,
+            Some(stored) => self.taken_before(look, &page.events, stored)?,
+        };
+        let seen = page.events.len();
+        self.events.extend(page.events.into_iter().filter(|event| !skipped.contains(&event.offset)));
+        taking.patience = taking.patience.saturating_sub(seen - self.events.len());
+        // A page always gets somewhere; should an adapter's not, the lane ends here rather than never.
+        let through = page.through.next().min(self.looked.next);
+        self.next = if through > self.next { through } else { self.looked.next };
+        Ok(())
+    }
+
+    /// Which of the events wait in another lane. An event off the plain priority without a row there (it is older than
+    /// such rows, or the row was lost) is taken here: late, but not never.
+    fn elsewhere<L: TxView>(
+        &self,
+        look: &mut L,
+        events: &[Arc<Event>],
+    ) -> Result<BTreeSet<Offset>, L::Error> {
+        let off = events.iter().filter_map(|event| Some((lane_of(event.body.priority)?, event.offset)));
+        self.with_rows(look, off)
+    }
+
+    /// Which of the events other claims have taken, each through the lane that has a row for it. Reads rows only where the
+    /// plain lane and the event's own are not equally far, so only while claims in order of priority have left a rest.
+    fn taken_before<L: TxView>(
+        &self,
+        look: &mut L,
+        events: &[Arc<Event>],
+        stored: &BTreeMap<u32, Offset>,
+    ) -> Result<BTreeSet<Offset>, L::Error> {
+        let (mut taken, mut unclear) = (BTreeSet::new(), Vec::new());
+        for Event { offset, body, .. } in events.iter().map(AsRef::as_ref) {
+            let by_plain = *offset < self.row.next;
+            let own = lane_of(body.priority);
+            let by_own = own.map_or(by_plain, |lane| {
+                *offset < stored.get(&lane).copied().unwrap_or_default().max(self.row.off)
+            });
+            match own {
+                Some(lane) if by_own != by_plain => unclear.push((lane, *offset, by_own)),
+                _ if by_own => drop(taken.insert(*offset)),
+                _ => {}
+            }
+        }
+        let filed = self.with_rows(look, unclear.iter().map(|(lane, offset, _)| (*lane, *offset)))?;
+        // Without a row the event was the plain lane's, which is the opposite there.
+        let found = unclear.into_iter().filter(|(_, offset, by_own)| filed.contains(offset) == *by_own);
+        taken.extend(found.map(|(_, offset, _)| offset));
+        Ok(taken)
+    }
+
+    /// Which of these events, given by lane and rising offset, have a row in their lane.
+    fn with_rows<L: TxView>(
+        &self,
+        look: &mut L,
+        events: impl Iterator<Item = (u32, Offset)>,
+    ) -> Result<BTreeSet<Offset>, L::Error> {
+        let mut ends: BTreeMap<u32, (Offset, Offset)> = BTreeMap::new();
+        for (lane, offset) in events {
+            ends.entry(lane).or_insert((offset, offset)).1 = offset;
+        }
+        let mut found = BTreeSet::new();
+        for (lane, (first, last)) in ends {
+            let key = |offset| keys::off_priority(&self.looked.stream, self.looked.made, lane, offset);
+            let range = KeyRange { from: key(first), to: Some(key(last.next())) };
+            for row in look.scan(Space::OffPriority, &range, (last.0 - first.0 + 1) as usize)? {
+                found.extend(keys::off_priority_place(&row.key).map(|(_, offset)| offset));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The next event, if [`PlainLane::peek`] has found one.
+    pub(super) fn front(&self) -> Option<&Arc<Event>> {
+        self.events.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Arc<Event>> {
+        self.events.pop_front()
+    }
+
+    /// Whether the claim may go on.
+    pub(super) fn take(&mut self, taking: &mut Taking<'_>) -> bool {
+        match self.events.pop_front() {
+            Some(event) if !taking.fits(&event) => {
+                self.events.push_front(event);
+                false
+            }
+            Some(event) => {
+                taking.take_new(event, None);
+                true
+            }
+            None => true,
+        }
+    }
+
+    fn position(&self) -> Offset {
+        self.events.front().map_or(self.next, |event| event.offset)
+    }
+
+    pub(super) fn is_unfinished(&self) -> bool {
+        !self.closed && self.position() < self.looked.next
+    }
+
+    /// The row that says how far it came.
+    pub(super) fn finish(&mut self, ops: &mut Vec<Op>, claim: &Claim) {
+        let position = self.position();
+        if let Some(stored) = self.whole.as_ref().filter(|_| !self.closed) {
+            // Below, nothing of any lane is left; rows of lanes that say no more than that go.
+            self.row.off = self.row.off.max(position);
+            let passed = stored.iter().filter(|(_, next)| **next <= self.row.off);
+            let key = |lane: u32| keys::lane(&claim.handler, &self.looked.stream, Some(lane));
+            ops.extend(passed.map(|(lane, _)| Op::Delete { space: Space::Lanes, key: key(*lane) }));
+        }
+        self.row.next = self.row.next.max(position);
+        if self.row != self.stored && !self.closed {
+            let key = keys::lane(&claim.handler, &self.looked.stream, None);
+            ops.push(Op::Put { space: Space::Lanes, key, value: self.row.encode() });
+        }
+    }
+}
