@@ -128,8 +128,8 @@ mod tests {
         );
         check_order(
             "claims",
-            "[dev-dependencies]\nmillrace-runtime.workspace = true\n",
-            &["`millrace-runtime` is not above"],
+            "[dev-dependencies]\nmillrace-broker.workspace = true\n",
+            &["`millrace-broker` is not above"],
         );
     }
 
@@ -193,7 +193,7 @@ mod tests {
                 "crates/engines/bus/Cargo.toml: `rand` in a pure crate: random values are inputs, drawn by the runtime",
             ]
         );
-        assert_eq!(impure_dependencies(&tree_of(&[("crates/shells/runtime/Cargo.toml", manifest)])), []);
+        assert_eq!(impure_dependencies(&tree_of(&[("crates/shells/broker/Cargo.toml", manifest)])), []);
     }
 
     #[test]

@@ -44,7 +44,7 @@
 //! What is not here: the server and its protocol (`millrace serve`), and its client (`millrace-client`).
 //!
 //! This crate is a list of names: what they are lives in `millrace-session`, `millrace-macros`, for the CQRS loop in
-//! [`os`] in `millrace-actors`, and for sandboxed programs (feature `wasm`) in `millrace-wasm`.
+//! [`os`] in `millrace-kernel`, and for sandboxed programs (feature `wasm`) in `millrace-wasm`.
 
 /// ```
 /// use millrace::{Event, IntoOutgoing};
@@ -195,7 +195,7 @@ pub use millrace_session::{
 /// is on unless it is switched off.
 #[cfg(feature = "os")]
 pub mod os {
-    pub use millrace_actors::{
+    pub use millrace_kernel::{
         BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
         Children, Context, Guard, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault,
         OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketPlace, become_guarded, default_path,

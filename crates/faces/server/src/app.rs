@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_actors::LoopHandle;
+use millrace_broker::Handle;
 use millrace_bus::{BusError, By, Reply, Request};
-use millrace_runtime::Handle;
+use millrace_kernel::LoopHandle;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::TopicDefaults;

@@ -36,7 +36,7 @@ pub use access::{
     CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
 };
 pub use http::openapi::document as openapi;
-pub use millrace_actors::{
+pub use millrace_kernel::{
     Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
     MemoryLimits, PlaceError, SocketPlace, become_guarded, default_path,
 };

@@ -5,16 +5,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_actors::{
+use millrace_broker::Handle;
+use millrace_bus::{BusError, PublishBatch, Reply, Request};
+use millrace_kernel::{
     Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen, Shelf,
     TokenError, Vouch, Watch, bus as bus_capability, memory,
 };
-use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_model::{
     EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
 };
 use millrace_router::TIMER_PREFIX;
-use millrace_runtime::Handle;
 use millrace_store::{KeyRange, Store, StoreError, each_row};
 use millrace_wire::ErrorCode;
 use rand::RngCore;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use millrace_actors::{
+use millrace_broker::{Broker, Handle, StartError, StopOutcome};
+use millrace_bus::{BusLimits, Reply, Request};
+use millrace_kernel::{
     Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketPlace,
 };
-use millrace_bus::{BusLimits, Reply, Request};
-use millrace_runtime::{Handle, Runtime, StartError, StopOutcome};
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -40,7 +40,7 @@ pub enum ServeError {
     Place(#[from] PlaceError),
     /// A child process that could not be started; it is named.
     #[error(transparent)]
-    Capability(millrace_actors::ReloadError),
+    Capability(millrace_kernel::ReloadError),
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
     #[error("the listener has no address: {0}")]
@@ -72,7 +72,7 @@ pub struct Server {
     addr: SocketAddr,
     app: SharedApp,
     tls: Option<Arc<Certificate>>,
-    runtime: Runtime,
+    runtime: Broker,
     closing: watch::Sender<bool>,
     stop_accepting: watch::Sender<bool>,
     accepting: Vec<JoinHandle<()>>,
@@ -106,7 +106,7 @@ impl Server {
         limits.note_redeliveries = settings.audit.has(AuditKind::Redelivery);
         let topic_defaults = to_wire::topic_defaults(&limits);
         let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
-        let boot = tokio::task::spawn_blocking(move || Runtime::start(runtime_settings, &boot_store, limits));
+        let boot = tokio::task::spawn_blocking(move || Broker::start(runtime_settings, &boot_store, limits));
         let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
         let handle = runtime.handle().from_anywhere();
         if settings.tokens.is_empty() {

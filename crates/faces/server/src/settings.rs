@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use millrace_actors::{ChildLimits, ChildSettings, FeedLimits, LoopSettings, MemoryLimits};
-use millrace_runtime::RuntimeSettings;
+use millrace_broker::BrokerSettings;
+use millrace_kernel::{ChildLimits, ChildSettings, FeedLimits, LoopSettings, MemoryLimits};
 
 use crate::accept::http_sockets_max;
 use crate::access::{Rate, TokenSettings};
@@ -119,7 +119,7 @@ pub struct ServerSettings {
     pub trace_records_waiting_max: usize,
     /// How long a stop may take.
     pub grace_ms: u64,
-    pub runtime: RuntimeSettings,
+    pub runtime: BrokerSettings,
     /// The CQRS loop.
     pub os: LoopSettings,
     pub memory: MemoryLimits,
@@ -185,7 +185,7 @@ impl Default for ServerSettings {
             trace_store: false,
             trace_records_waiting_max: 65_536,
             grace_ms: 5000,
-            runtime: RuntimeSettings::default(),
+            runtime: BrokerSettings::default(),
             os: LoopSettings::default(),
             memory: MemoryLimits::default(),
             capabilities: Vec::new(),

@@ -1,10 +1,10 @@
 //! The door out: answers, deliveries and refusals become frames and bodies.
 
+use millrace_broker::{Item, ShellView};
 use millrace_bus::{self as bus, BusError, BusLimits, OffsetsView, PartitionView, Reply, Stats, TopicView};
 use millrace_model::{
     ConfigError, Group, NameError, Namespace, Offset, Partition, TopicKey, TopicName, TraceId,
 };
-use millrace_runtime::{Item, ShellView};
 use millrace_wire::http::{
     CheckedDoc, GroupDoc, GroupList, GroupOffsets, GroupPlace, GroupStats, MetricsDoc, PartitionOffsets,
     Problem, Sought, StatsDoc, StreamDoc, TopicDefaults, TopicDoc, TopicOffsets, TopicStats,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use millrace_bench::{Latencies, Probe};
 use tokio::task::JoinSet;
 
-use crate::broker::{Broker, Consumer};
 use crate::error::PeerError;
+use crate::load_target::{Consumer, LoadTarget};
 use crate::report::Sample;
 use crate::system::{Load, System};
 
@@ -41,7 +41,7 @@ struct Yield {
 }
 
 impl Stage<'_> {
-    pub(crate) async fn run<B: Broker>(mut self, load: Load) -> Result<Sample, PeerError> {
+    pub(crate) async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
         let broker = B::connect(self.url).await?;
         broker.create_topic(load.name()).await?;
         let Yield { events, busy, mut latencies } = match load {
@@ -68,7 +68,7 @@ impl Stage<'_> {
         Duration::from_secs_f64(self.seconds) / SLICES
     }
 
-    async fn serial<B: Broker>(&mut self, broker: &B) -> Result<Yield, PeerError> {
+    async fn serial<B: LoadTarget>(&mut self, broker: &B) -> Result<Yield, PeerError> {
         let (mut latencies, mut busy) = (Latencies::default(), Duration::ZERO);
         for _ in 0..SLICES {
             self.probe.slice()?;
@@ -79,7 +79,7 @@ impl Stage<'_> {
         Ok(Yield { events: latencies.len() as u64, busy, latencies })
     }
 
-    async fn inflight<B: Broker>(&mut self, broker: &B) -> Result<Yield, PeerError> {
+    async fn inflight<B: LoadTarget>(&mut self, broker: &B) -> Result<Yield, PeerError> {
         let (mut events, mut busy) = (0, Duration::ZERO);
         for _ in 0..SLICES {
             self.probe.slice()?;
@@ -92,7 +92,7 @@ impl Stage<'_> {
         Ok(Yield { events, busy, latencies: Latencies::default() })
     }
 
-    async fn clients<B: Broker>(&mut self) -> Result<Yield, PeerError> {
+    async fn clients<B: LoadTarget>(&mut self) -> Result<Yield, PeerError> {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
             clients.push(B::connect(self.url).await?);
@@ -115,7 +115,7 @@ impl Stage<'_> {
     }
 
     /// In one go: what a client fetches ahead during a probe would cost no time.
-    async fn consume<B: Broker>(&mut self, broker: &B) -> Result<Yield, PeerError> {
+    async fn consume<B: LoadTarget>(&mut self, broker: &B) -> Result<Yield, PeerError> {
         let topic = Load::Consume.name();
         let backlog = (self.seconds * BACKLOG_PER_SECOND) as u64;
         let filled = broker.publish_many(topic, payload(), IN_FLIGHT, |sent| sent < backlog).await?;
@@ -133,7 +133,7 @@ impl Stage<'_> {
         Ok(Yield { events: taken, busy, latencies: Latencies::default() })
     }
 
-    async fn fanout<B: Broker>(&mut self, broker: &B) -> Result<Yield, PeerError> {
+    async fn fanout<B: LoadTarget>(&mut self, broker: &B) -> Result<Yield, PeerError> {
         let topic = Load::Fanout.name();
         let wanted = (self.seconds * FANOUT_PER_SECOND) as u64;
         let epoch = Instant::now();
@@ -167,7 +167,7 @@ impl Stage<'_> {
     }
 }
 
-async fn one_at_a_time<B: Broker>(broker: &B, topic: &str, end: Instant) -> Result<Latencies, PeerError> {
+async fn one_at_a_time<B: LoadTarget>(broker: &B, topic: &str, end: Instant) -> Result<Latencies, PeerError> {
     let (mut latencies, payload) = (Latencies::default(), payload());
     while Instant::now() < end {
         let sent = Instant::now();
@@ -178,7 +178,7 @@ async fn one_at_a_time<B: Broker>(broker: &B, topic: &str, end: Instant) -> Resu
 }
 
 /// One event per tick, whether or not the last one is confirmed; done when all are.
-async fn pace<B: Broker>(
+async fn pace<B: LoadTarget>(
     broker: &B,
     topic: &'static str,
     events: u64,

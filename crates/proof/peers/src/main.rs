@@ -5,9 +5,9 @@
 //! when it syncs.
 
 mod aims;
-mod broker;
 mod error;
 mod install;
+mod load_target;
 mod loads;
 mod millrace;
 mod nats;

@@ -7,8 +7,8 @@ use millrace_client::{
     Client, ClientOptions, JsonText, NewMessage, StartFrom, SubscribeOptions, Subscription,
 };
 
-use crate::broker::{Broker, Consumer};
 use crate::error::PeerError;
+use crate::load_target::{Consumer, LoadTarget};
 use crate::loads::{ANSWERS_PER_TURN, PATIENCE};
 
 /// The server's largest by default is above this.
@@ -30,7 +30,7 @@ fn message(payload: &Bytes) -> Result<NewMessage, PeerError> {
     Ok(NewMessage::new(text))
 }
 
-impl Broker for Millrace {
+impl LoadTarget for Millrace {
     type Consumer = MillraceConsumer;
 
     /// Without ids for a safe resend: the peers' publishes bring none either.

@@ -8,8 +8,8 @@ use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 
-use crate::broker::{Broker, Consumer};
 use crate::error::PeerError;
+use crate::load_target::{Consumer, LoadTarget};
 use crate::loads::{ANSWERS_PER_TURN, PATIENCE};
 
 /// More than any load leaves unacknowledged.
@@ -22,7 +22,7 @@ pub(crate) struct Nats(Context);
 
 pub(crate) struct NatsConsumer(pull::Stream);
 
-impl Broker for Nats {
+impl LoadTarget for Nats {
     type Consumer = NatsConsumer;
 
     async fn connect(url: &str) -> Result<Nats, PeerError> {

@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use redis::streams::StreamReadReply;
 use redis::{AsyncConnectionConfig, Cmd, Value};
 
-use crate::broker::{Broker, Consumer};
 use crate::error::PeerError;
+use crate::load_target::{Consumer, LoadTarget};
 use crate::loads::PATIENCE;
 
 const FIELD: &str = "p";
@@ -39,7 +39,7 @@ fn xadd(topic: &str, payload: &[u8]) -> Cmd {
     command
 }
 
-impl Broker for Redis {
+impl LoadTarget for Redis {
     type Consumer = RedisConsumer;
 
     async fn connect(url: &str) -> Result<Redis, PeerError> {

@@ -1,5 +1,5 @@
 //! What the shells around the engines share. A program that only runs handlers uses it without the broker's shell
-//! (`millrace-runtime`) and what that one needs.
+//! (`millrace-broker`) and what that one needs.
 //!
 //! What is not here: anything that knows an engine, a store or a socket.
 //!

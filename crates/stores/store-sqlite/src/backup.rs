@@ -38,7 +38,7 @@ pub struct Copied {
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error(transparent)]
-    TxView(#[from] LookError),
+    Look(#[from] LookError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("{} cannot be copied: {why}", .path.display())]

@@ -126,7 +126,7 @@ fn a_store_with_two_hard_links_is_refused_by_all() {
         let linked = |error: &LookError| matches!(error, LookError::File(FileError::Linked { names: 2, .. }));
         assert!(linked(&Doctor::open(name).unwrap_err()));
         let refused = backup(name, &folder.path().join("other"), Existing::Keep).unwrap_err();
-        assert!(matches!(&refused, BackupError::TxView(error) if linked(error)), "{refused}");
+        assert!(matches!(&refused, BackupError::Look(error) if linked(error)), "{refused}");
         let refused = Restore::prepare(&copy, name, Existing::Replace).unwrap_err();
         assert!(matches!(refused, BackupError::File(FileError::Linked { .. })), "{refused}");
     }

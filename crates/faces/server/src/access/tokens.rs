@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use millrace_actors::Rights;
+use millrace_broker::SystemClock;
+use millrace_kernel::Rights;
 use millrace_model::{Actor, Namespace, Namespaces, OsMessage, Principal, Timestamp};
 use millrace_router::NotVouched;
-use millrace_runtime::SystemClock;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use millrace_runtime::HistogramView;
+use millrace_broker::HistogramView;
 
 /// Writing into a `String` cannot fail, so the results of `write!` are let go below.
 #[derive(Debug, Default)]

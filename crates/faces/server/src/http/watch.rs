@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use millrace_broker::{Health, Stall};
 use millrace_bus::{BusError, Reply, Request};
-use millrace_runtime::{Health, Stall};
 use millrace_wire::ErrorCode;
 
 use crate::access::Caller;

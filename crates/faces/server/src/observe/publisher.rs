@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_broker::{Ended, Handle};
 use millrace_bus::{PublishBatch, Reply, Request, Stats};
 use millrace_model::{
     EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, SYSTEM_TOPICS, TopicKey, TopicName,
 };
-use millrace_runtime::{Ended, Handle};
 use millrace_wire::http::MetricsDoc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use millrace_broker::Handle;
 use millrace_bus::{NotedPlace, PublishBatch, Reply, Request};
 use millrace_model::{AUDIT_TOPIC, EventBody, JsonText, NewEvent, SYSTEM_PREFIX, TopicKey};
-use millrace_runtime::Handle;
 use millrace_wire::http::AuditDoc;
 use tokio::sync::mpsc;
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
+use millrace_broker::{Item, Link};
 use millrace_bus::{BusError, Reply};
 use millrace_model::{Actor, Namespace, TraceId};
-use millrace_runtime::{Item, Link};
 use millrace_wire::ErrorCode;
 use tokio::sync::mpsc;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::stream::SplitSink;
 use futures_util::{FutureExt, SinkExt};
-use millrace_runtime::{Item, Taken};
+use millrace_broker::{Item, Taken};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};

@@ -1,0 +1,203 @@
+//! The lifecycle: start the threads, stop the engine, end the threads.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use millrace_bus::{Bus, BusLimits};
+use millrace_model::RowError;
+use millrace_shell::SystemClock;
+use millrace_store::{Pace, Store, StoreError};
+use tokio::sync::{oneshot, watch};
+
+use crate::crew::{self, Crew};
+use crate::dispatch::Dispatch;
+use crate::handle::{Handle, Shared};
+use crate::health::Health;
+use crate::inbox::Inbox;
+use crate::link::Asked;
+use crate::metrics::Metrics;
+use crate::monitor::{self, Monitor};
+use crate::owner::Owner;
+use crate::readers::{Jobs, Reader};
+use crate::settings::BrokerSettings;
+use crate::watcher::Watcher;
+use crate::writer::{Chores, Writer};
+use crate::{boot, notes};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be read: see what it says.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store holds something this version does not understand.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    #[error("a thread could not be started: {0}")]
+    Thread(io::Error),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopOutcome {
+    /// Everything in hand was finished and is durable.
+    Finished,
+    /// The grace ran out, or the store had failed. What was confirmed is durable all the same.
+    CutShort,
+    /// The grace ran out, and batches wait for the disk: whoever waits for them hears nothing.
+    Unwritten { batches: usize },
+}
+
+/// Owns the threads. Dropping it ends them without waiting for them.
+#[derive(Debug)]
+pub struct Broker {
+    shared: Arc<Shared>,
+    jobs: Arc<Jobs>,
+    monitor: Arc<monitor::Control>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Broker {
+    /// Reads what the engine must know and starts. Blocks while it reads.
+    pub fn start(
+        settings: BrokerSettings,
+        store: &Arc<dyn Store>,
+        limits: BusLimits,
+    ) -> Result<Broker, StartError> {
+        let clock = SystemClock::start(limits.clock_settle_ms);
+        // Before the snapshot: what others commit in between is then told twice, not never.
+        let ms = Duration::from_millis;
+        let pace = Pace::new(ms(settings.watch_interval_ms), ms(settings.watch_idle_ms_max));
+        let watcher = Watcher::new(&**store, pace)?;
+        let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
+        let metrics = Arc::new(Metrics::default());
+        let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
+        let shared = Arc::new(Shared {
+            clock,
+            inbox: Arc::new(Inbox::new(settings.request_units_max)),
+            crew: OnceLock::new(),
+            backlog: Arc::default(),
+            metrics,
+            notes: notes_end,
+            schemas: Arc::default(),
+            health: Arc::new(Health::new(settings.commit_stall_ms_max)),
+            conns: AtomicU64::new(1),
+            ended: watch::Sender::new(false),
+            settings,
+        });
+        let jobs = Arc::new(Jobs::default());
+        let monitor = Arc::default();
+        let mut runtime = Broker { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
+        let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes, shared.schemas.clone());
+        let owner = Owner::new(shared, bus, dispatch);
+        runtime.start_crew(store, owner, watcher)?;
+        runtime.start_readers(store)?;
+        runtime.start_monitor(store)?;
+        Ok(runtime)
+    }
+
+    fn start_crew(
+        &mut self,
+        store: &Arc<dyn Store>,
+        owner: Owner,
+        watcher: Watcher,
+    ) -> Result<(), StartError> {
+        let Shared { settings, inbox, backlog, metrics, health, .. } = &*self.shared;
+        let writer = Writer {
+            store: store.clone(),
+            backlog: backlog.clone(),
+            inbox: inbox.clone(),
+            metrics: metrics.clone(),
+            health: health.clone(),
+            settings: settings.clone(),
+            chores: Mutex::new(Chores::new(settings, watcher)),
+            attempts: AtomicU32::new(0),
+            monitor: self.monitor.clone(),
+        };
+        let owner = Mutex::new(Some(Box::new(owner)));
+        let crew = Arc::new(Crew { shared: self.shared.clone(), owner, writer });
+        // The first and only time.
+        let _ = self.shared.crew.set(Arc::downgrade(&crew));
+        for _ in 0..crew::THREADS {
+            let crew = crew.clone();
+            self.threads.push(spawn("crew", move || crew.run())?);
+        }
+        Ok(())
+    }
+
+    fn start_readers(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
+        let Shared { settings, inbox, metrics, .. } = &*self.shared;
+        for _ in 0..settings.readers.max(1) {
+            let reader = Reader {
+                store: store.clone(),
+                jobs: self.jobs.clone(),
+                inbox: inbox.clone(),
+                metrics: metrics.clone(),
+            };
+            self.threads.push(spawn("reader", move || reader.run())?);
+        }
+        Ok(())
+    }
+
+    fn start_monitor(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
+        let Shared { settings, inbox, health, .. } = &*self.shared;
+        let monitor = Monitor {
+            store: store.clone(),
+            health: health.clone(),
+            inbox: inbox.clone(),
+            control: self.monitor.clone(),
+            disk_interval: Duration::from_millis(settings.disk_interval_ms),
+        };
+        self.threads.push(spawn("monitor", move || monitor.run())?);
+        Ok(())
+    }
+
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.shared.clone())
+    }
+
+    /// Tells the engine to stop, behind everything that was asked before, and waits until it has given everything
+    /// back. The owner goes on answering (that it is shutting down) until [`Broker::end`].
+    pub async fn stop(&self, grace: Duration) -> StopOutcome {
+        self.shared.health.set_stopping();
+        let (stopped, has_stopped) = oneshot::channel();
+        if self.shared.inbox.tell(Asked::Stop { stopped }).is_err() {
+            return StopOutcome::CutShort;
+        }
+        match tokio::time::timeout(grace, has_stopped).await {
+            Ok(Ok(())) if self.shared.health.storage_failed().is_none() => StopOutcome::Finished,
+            Err(_) if self.shared.backlog.batches() > 0 => {
+                StopOutcome::Unwritten { batches: self.shared.backlog.batches() }
+            }
+            _ => StopOutcome::CutShort,
+        }
+    }
+
+    /// Ends the threads and waits for them. What the writer was handed is still committed, but nobody hears of it.
+    pub fn end(mut self) {
+        self.finish();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the runtime had panicked");
+            }
+        }
+    }
+
+    fn finish(&self) {
+        self.shared.inbox.end();
+        self.shared.backlog.end();
+        self.jobs.end();
+        self.monitor.end();
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    thread::Builder::new().name(format!("millrace-{name}")).spawn(run).map_err(StartError::Thread)
+}

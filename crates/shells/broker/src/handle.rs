@@ -1,0 +1,144 @@
+//! The edges' way to the owner.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use millrace_bus::{By, ConnId, Note, Reply, Request};
+use millrace_model::Namespace;
+use millrace_shell::SystemClock;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::crew::{self, Crew};
+use crate::health::Health;
+use crate::inbox::Inbox;
+use crate::link::{Asked, Link, units};
+use crate::metrics::{self, Metrics, ShellView};
+use crate::notes::NotesEnd;
+use crate::outbox::Outbox;
+use crate::schemas::Schemas;
+use crate::settings::BrokerSettings;
+use crate::writer::Backlog;
+
+/// The runtime is gone: nothing will be answered any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the runtime has ended")]
+pub struct Ended;
+
+/// A request that was handed over.
+#[derive(Debug)]
+pub struct Call(oneshot::Receiver<Reply>);
+
+impl Call {
+    /// Its answer.
+    pub async fn reply(self) -> Result<Reply, Ended> {
+        self.0.await.map_err(|_| Ended)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    /// Whether a task that asks may be the one who commits.
+    may_commit: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: BrokerSettings,
+    pub(crate) clock: SystemClock,
+    pub(crate) inbox: Arc<Inbox>,
+    /// Once it is there. Whoever holds it for longer would keep the store open.
+    pub(crate) crew: OnceLock<Weak<Crew>>,
+    pub(crate) backlog: Arc<Backlog>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) notes: NotesEnd,
+    pub(crate) schemas: Arc<Schemas>,
+    pub(crate) conns: AtomicU64,
+    /// Turns true when the owner is gone.
+    pub(crate) ended: watch::Sender<bool>,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Handle {
+        Handle { shared, may_commit: true }
+    }
+
+    /// For tasks that may run anywhere. Whoever asks may otherwise find itself waiting for the disk, which tokio allows
+    /// the workers of a runtime with several threads, and nobody inside a `LocalSet`: there it panics.
+    pub fn from_anywhere(&self) -> Handle {
+        Handle { shared: self.shared.clone(), may_commit: false }
+    }
+
+    /// A new connection.
+    pub fn open(&self, namespace: Namespace) -> Result<Link, Ended> {
+        let shared = &self.shared;
+        let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
+        let BrokerSettings { outbox_soft_bytes, outbox_hard_bytes, .. } = shared.settings;
+        let outbox = Outbox::new(outbox_soft_bytes, outbox_hard_bytes, shared.metrics.clone());
+        Link::open(conn, namespace, shared.clone(), outbox, self.may_commit)
+    }
+
+    /// One request, one answer; waits while the owner has its hands full. Giving up on it does not undo it.
+    pub async fn call(&self, request: Request) -> Result<Reply, Ended> {
+        self.call_as(None, request).await
+    }
+
+    /// The same, for somebody whom access lists concern.
+    pub async fn call_as(&self, by: By, request: Request) -> Result<Reply, Ended> {
+        self.hand_over(by, request).await?.reply().await
+    }
+
+    /// Hands a request over, behind everything handed over before, and does not wait for its answer: for whoever
+    /// wants many under way in their order.
+    pub async fn hand_over(&self, by: By, request: Request) -> Result<Call, Ended> {
+        let (answer, reply) = oneshot::channel();
+        let units = units(&request);
+        let checked = self.shared.schemas.check(&request).await;
+        self.shared.inbox.reserve(units).await?;
+        let asked = std::iter::once((Asked::Call { answer, by, request, checked }, units));
+        crew::ask(&self.shared, asked, self.may_commit)?;
+        Ok(Call(reply))
+    }
+
+    /// Waits until the owner is gone: ended, or fallen over a bug.
+    pub async fn ended(&self) {
+        // The sender lives as long as this handle.
+        let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// What the engine tells for logs and audits. For the first who asks; it ends with the runtime.
+    pub fn take_notes(&self) -> Option<mpsc::Receiver<Note>> {
+        self.shared.notes.take()
+    }
+
+    /// The clock the engine is told the time by.
+    pub fn clock(&self) -> &SystemClock {
+        &self.shared.clock
+    }
+
+    pub fn health(&self) -> &Health {
+        &self.shared.health
+    }
+
+    pub fn metrics(&self) -> ShellView {
+        ShellView {
+            uptime_ms: self.shared.clock.now().mono.0,
+            clock_steps: self.shared.clock.steps(),
+            requests_waiting: self.shared.inbox.requests_waiting() as u64,
+            backlog_batches: self.shared.backlog.batches() as u64,
+            backlog_bytes: self.shared.backlog.bytes() as u64,
+            ..metrics::view(&self.shared.metrics)
+        }
+    }
+
+    /// For edges that drop a connection because it does not read.
+    pub fn count_dropped_slow(&self) {
+        self.shared.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// For edges that read the store themselves and meet damaged events.
+    pub fn count_damaged(&self, events: usize) {
+        self.shared.metrics.damaged.fetch_add(events as u64, Ordering::Relaxed);
+    }
+}

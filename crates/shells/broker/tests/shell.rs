@@ -1,0 +1,515 @@
+//! The shell around the engine: group commit, push-back, failure, drain.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use millrace_broker::{Broker, BrokerSettings, Handle, Item, Link, StopOutcome, Taken};
+use millrace_bus::{BusError, BusLimits, From, Publish, Reply, Request, Subscribe};
+use millrace_model::{
+    BATCH_BYTES_MAX, Batch, EventBody, Filter, Group, JsonText, Namespace, NewEvent, Offset, Outcome, Space,
+    Stream, Timestamp, TopicKey,
+};
+use millrace_store::{
+    Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
+    StoreError, StreamBounds,
+};
+
+/// A disk with a gate: commits wait while it is shut, and fail or panic on demand.
+struct Disk {
+    store: MemoryStore,
+    shut: Mutex<bool>,
+    opened: Condvar,
+    fails: AtomicBool,
+    /// Commits leave nothing.
+    full: AtomicBool,
+    panics: AtomicBool,
+    commits: AtomicUsize,
+    /// Commits by threads that are not the crew's.
+    by_helpers: AtomicUsize,
+    unreadable: AtomicUsize,
+    /// The largest batch it takes.
+    bytes_max: AtomicUsize,
+}
+
+impl Disk {
+    fn new() -> Arc<Disk> {
+        Arc::new(Disk {
+            store: MemoryStore::new(),
+            shut: Mutex::new(false),
+            opened: Condvar::new(),
+            fails: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
+            commits: AtomicUsize::new(0),
+            by_helpers: AtomicUsize::new(0),
+            unreadable: AtomicUsize::new(0),
+            bytes_max: AtomicUsize::new(usize::MAX),
+        })
+    }
+
+    fn shut(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+}
+
+impl Store for Disk {
+    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
+        drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
+        assert!(!self.panics.load(SeqCst), "a bug in the store");
+        if self.fails.load(SeqCst) {
+            return Err(StoreError::Poisoned("disk full".to_owned()));
+        }
+        if self.full.load(SeqCst) {
+            return Err(StoreError::NoSpace("just now".to_owned()));
+        }
+        let max = self.bytes_max.load(SeqCst);
+        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
+            return Err(StoreError::TooLarge { bytes, max });
+        }
+        self.commits.fetch_add(1, SeqCst);
+        if std::thread::current().name() != Some("millrace-crew") {
+            self.by_helpers.fetch_add(1, SeqCst);
+        }
+        self.store.commit(batches)
+    }
+    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
+        let fails = self.unreadable.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        match fails {
+            Ok(_) => Err(StoreError::Unreadable("just now".to_owned())),
+            Err(_) => self.store.read(stream, from, limit),
+        }
+    }
+    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
+        self.store.seek(stream, ts)
+    }
+    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
+        self.store.retention_start(stream, rule)
+    }
+    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
+        self.store.scan(space, range, rows_max)
+    }
+    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
+        self.store.streams()
+    }
+    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
+        self.store.watch(after, commits_max)
+    }
+    fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
+        self.store.maintain(rows_max)
+    }
+}
+
+fn start(settings: BrokerSettings, disk: &Arc<Disk>) -> Broker {
+    let store: Arc<dyn Store> = disk.clone();
+    Broker::start(settings, &store, BusLimits::default()).unwrap()
+}
+
+fn topic() -> TopicKey {
+    TopicKey::parse("default/t").unwrap()
+}
+
+fn publish(bytes: usize) -> Request {
+    let payload = JsonText::parse(&format!("{:?}", "x".repeat(bytes))).unwrap();
+    let event = NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
+    Request::Publish(Publish { topic: topic(), event, deliver_at: None })
+}
+
+fn subscribe() -> Request {
+    Request::Subscribe(Subscribe {
+        topic: topic(),
+        group: Group::new("g").unwrap(),
+        from: Some(From::Earliest),
+        reset: false,
+        max_inflight: Some(1000),
+        ack_mode: None,
+        sticky: false,
+        filter: Filter::default(),
+    })
+}
+
+fn open(handle: &Handle) -> Link {
+    handle.open(Namespace::default()).unwrap()
+}
+
+/// Takes and writes until `count` items have come.
+async fn items(link: &Link, count: usize) -> Vec<Item> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        let mut items = Vec::new();
+        let taken = tokio::time::timeout(Duration::from_secs(5), link.take(&mut items, 64, 1 << 20)).await;
+        match taken.expect("items in time") {
+            Taken::Items { bytes } => link.written(bytes),
+            Taken::Closed => panic!("closed after {} of {count}", all.len()),
+        }
+        all.append(&mut items);
+    }
+    all
+}
+
+#[tokio::test]
+async fn what_gathers_during_a_sync_shares_the_next() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let link = open(&runtime.handle());
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    items(&link, 1).await;
+    disk.shut(true);
+    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    link.ask(&mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let before = disk.commits.load(SeqCst);
+    disk.shut(false);
+    let answers = items(&link, 201).await;
+    for (at, item) in answers.iter().enumerate() {
+        let Item::Reply { request, reply: Reply::Published { at: Some((_, offset)), .. } } = item else {
+            panic!("{item:?}")
+        };
+        assert_eq!((*request, offset.0), (at as u64 + 2, at as u64 + 2));
+    }
+    assert_eq!(disk.commits.load(SeqCst) - before, 2, "one that was under way, one for all the rest");
+    runtime.end();
+}
+
+/// The thread that decided also commits, so another one has to do the deciding meanwhile.
+#[tokio::test]
+async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    disk.shut(true);
+    let link = open(&handle);
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    for _ in 0..100 {
+        let reply = handle.call(Request::DescribeTopic { topic: topic() }).await;
+        assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
+    }
+    disk.shut(false);
+    items(&link, 1).await;
+    runtime.end();
+}
+
+/// One worker only: it must be lent, or nobody else would be served while an edge waits for the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    let publisher = handle.clone();
+    let published = tokio::spawn(async move {
+        for _ in 0..1000 {
+            assert!(matches!(publisher.call(publish(10)).await, Ok(Reply::Published { .. })));
+        }
+    });
+    published.await.unwrap();
+    // Not all of them: at times somebody of the crew is awake to do the chores.
+    assert!(disk.by_helpers.load(SeqCst) > 100, "{:?}", disk.by_helpers);
+
+    disk.shut(true);
+    let link = open(&handle);
+    let stuck = tokio::spawn(async move {
+        link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+        items(&link, 1).await
+    });
+    let asker = handle.clone();
+    let served = tokio::spawn(async move {
+        for _ in 0..100 {
+            let reply = asker.call(Request::DescribeTopic { topic: topic() }).await;
+            assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
+        }
+    });
+    served.await.unwrap();
+    disk.shut(false);
+    stuck.await.unwrap();
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_end_waits_for_an_edge_that_commits() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    disk.shut(true);
+    let link = open(&handle);
+    let asked = tokio::spawn(async move { link.ask(&mut vec![(1, publish(10))]).await });
+    while handle.metrics().backlog_batches == 0 {
+        tokio::task::yield_now().await;
+    }
+    let before = disk.commits.load(SeqCst);
+    let opener = disk.clone();
+    let end = tokio::task::spawn_blocking(move || {
+        // Longer than it takes not to wait for anybody.
+        std::thread::sleep(Duration::from_millis(50));
+        opener.shut(false);
+    });
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+    assert_eq!(disk.commits.load(SeqCst), before + 1, "what was under way is done when it returns");
+    end.await.unwrap();
+    let _ = asked.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_disk_pushes_back_to_whoever_asks() {
+    let disk = Disk::new();
+    let settings =
+        BrokerSettings { backlog_bytes_max: 10_000, request_units_max: 20, ..BrokerSettings::default() };
+    let runtime = start(settings, &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    disk.shut(true);
+    let mut requests: Vec<_> = (1..=100).map(|number| (number, publish(2000))).collect();
+    let asked = tokio::time::timeout(Duration::from_millis(300), link.ask(&mut requests)).await;
+    assert!(asked.is_err(), "100 requests found room");
+    let view = handle.metrics();
+    assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
+    disk.shut(false);
+    // Nobody takes the answers while this asks, and none of them is lost.
+    link.ask(&mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
+    let stopped = runtime.stop(Duration::from_secs(5)).await;
+    assert_eq!(stopped, StopOutcome::Finished);
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    disk.fails.store(true, SeqCst);
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    disk.fails.store(false, SeqCst);
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    assert!(handle.health().storage_failed().unwrap().contains("disk full"));
+    assert!(!handle.health().ready());
+    let started = Instant::now();
+    assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::CutShort);
+    assert!(started.elapsed() < Duration::from_secs(1), "there is nothing to wait for");
+    runtime.end();
+}
+
+/// Waits for something that comes by itself.
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn goes_through_in_the_end() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    disk.full.store(true, SeqCst);
+    let link = open(&handle);
+    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    until(|| handle.metrics().commits_retried > 3).await;
+    let health = handle.health();
+    assert!(health.retrying().unwrap().contains("just now") && !health.ready());
+    assert!(health.commit_age() > Duration::ZERO && health.storage_failed().is_none());
+    // What was let in before the engine learned of it waits; then it is refused at once. What only looks is answered.
+    let mut calls = tokio::task::JoinSet::new();
+    let refused = loop {
+        let caller = handle.clone();
+        calls.spawn(async move { caller.call(publish(10)).await });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if let Some(answered) = calls.try_join_next() {
+            break answered.unwrap();
+        }
+    };
+    assert!(matches!(refused, Ok(Reply::Refused(BusError::NoSpace(_)))), "{refused:?}");
+    let looked = handle.call(Request::DescribeTopic { topic: topic() }).await;
+    assert!(!matches!(looked, Err(_) | Ok(Reply::Refused(_))), "{looked:?}");
+
+    disk.full.store(false, SeqCst);
+    let answer = items(&link, 1).await;
+    assert!(
+        matches!(&answer[0], Item::Reply { reply: Reply::Published { at: Some((_, Offset(2))), .. }, .. }),
+        "the first one that waited is the first one stored: {answer:?}"
+    );
+    let mut stored = 2;
+    while let Some(answered) = calls.join_next().await {
+        match answered.unwrap() {
+            Ok(Reply::Published { .. }) => stored += 1,
+            Ok(Reply::Refused(BusError::NoSpace(_))) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    until(|| health.ready() && health.no_space().is_none()).await;
+    let last = loop {
+        match handle.call(publish(1)).await {
+            Ok(Reply::Published { at: Some((_, offset)), .. }) => break offset,
+            Ok(Reply::Refused(BusError::NoSpace(_))) => tokio::task::yield_now().await,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(last.0, stored + 1, "each of them is there once");
+    assert_eq!(handle.metrics().backlog_batches, 0);
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_that_left_nothing_is_tried_again_until_it_comes_through() {
+    goes_through_in_the_end().await;
+}
+
+/// The task that asks commits by itself at first, and hands over what left nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lone_publisher_whose_commit_left_nothing_hands_it_over() {
+    goes_through_in_the_end().await;
+}
+
+#[tokio::test]
+async fn a_runtime_whose_disk_is_full_can_be_ended() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    disk.full.store(true, SeqCst);
+    let link = open(&handle);
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    until(|| handle.metrics().commits_retried > 0).await;
+    assert_eq!(runtime.stop(Duration::from_millis(20)).await, StopOutcome::Unwritten { batches: 1 });
+    tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
+    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
+}
+
+#[tokio::test]
+async fn a_stuck_commit_makes_the_shell_not_ready_until_it_moves() {
+    let disk = Disk::new();
+    let settings = BrokerSettings { commit_stall_ms_max: 1, ..BrokerSettings::default() };
+    let runtime = start(settings, &disk);
+    let handle = runtime.handle();
+    disk.shut(true);
+    let link = open(&handle);
+    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    until(|| handle.health().stall().is_some()).await;
+    assert!(!handle.health().ready());
+    disk.shut(false);
+    items(&link, 1).await;
+    until(|| handle.health().ready()).await;
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_refused_alone() {
+    // The bound of every store, found before it is asked; and a store's own, which only it knows.
+    for (own_max, small, large) in [(usize::MAX, 10, BATCH_BYTES_MAX + 1), (5000, 10, 6000)] {
+        let disk = Disk::new();
+        disk.bytes_max.store(own_max, SeqCst);
+        let settings = BrokerSettings { backlog_bytes_max: 100 << 20, ..BrokerSettings::default() };
+        let runtime = start(settings, &disk);
+        let handle = runtime.handle();
+        let link = open(&handle);
+        link.ask(&mut vec![(1, publish(small))]).await.unwrap();
+        items(&link, 1).await;
+        disk.shut(true);
+        let sizes = [small, large, small, small, large, large, small];
+        link.ask(&mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
+            .await
+            .unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        disk.shut(false);
+        let mut answers: Vec<_> = items(&link, sizes.len())
+            .await
+            .into_iter()
+            .map(|item| match item {
+                Item::Reply { request, reply: Reply::Published { at: Some((_, offset)), .. } } => {
+                    (request, Some(offset.0))
+                }
+                Item::Reply { request, reply: Reply::Refused(error) } => {
+                    assert_eq!(error.code().as_str(), "too_large", "{error}");
+                    (request, None)
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        // The engine may refuse what it can see to be too large before others are committed.
+        answers.sort_unstable();
+        let expected =
+            [(2, Some(2)), (3, None), (4, Some(3)), (5, Some(4)), (6, None), (7, None), (8, Some(5))];
+        assert_eq!(answers, expected, "{large}");
+        assert!(handle.health().ready(), "{large}");
+        assert!(matches!(handle.call(publish(small)).await, Ok(Reply::Published { .. })));
+        assert_eq!(handle.metrics().backlog_bytes, 0);
+        runtime.end();
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_panics_counts_as_failed() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    disk.panics.store(true, SeqCst);
+    let reply = runtime.handle().call(publish(1)).await;
+    assert!(matches!(reply, Ok(Reply::Refused(BusError::StorageFailed(_)))), "{reply:?}");
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_tried_again() {
+    let disk = Disk::new();
+    let first = start(BrokerSettings::default(), &disk);
+    first.handle().call(publish(1)).await.unwrap();
+    first.end();
+    disk.unreadable.store(1, SeqCst);
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    let answers = items(&link, 2).await;
+    assert!(matches!(&answers[1], Item::Delivery { event, .. } if event.offset == Offset(1)), "{answers:?}");
+    assert_eq!(handle.metrics().reads_failed, 1);
+    runtime.end();
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_read_is_held_back_and_goes_on_when_it_does() {
+    let disk = Disk::new();
+    let settings = BrokerSettings {
+        outbox_soft_bytes: 20_000,
+        outbox_hard_bytes: 1_000_000,
+        ..BrokerSettings::default()
+    };
+    let runtime = start(settings, &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    items(&link, 1).await;
+    for _ in 0..200 {
+        handle.call(publish(1000)).await.unwrap();
+    }
+    assert!(link.congested());
+    let relieved = tokio::time::timeout(Duration::from_millis(50), link.relieved()).await;
+    assert!(relieved.is_err(), "relieved without having read");
+    let offsets: Vec<_> = items(&link, 200)
+        .await
+        .into_iter()
+        .map(|item| match item {
+            Item::Delivery { event, .. } => event.offset.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(offsets, (1..=200).collect::<Vec<_>>());
+    link.relieved().await;
+    runtime.end();
+}
+
+#[tokio::test]
+async fn everyone_learns_that_the_runtime_has_ended() {
+    let disk = Disk::new();
+    let runtime = start(BrokerSettings::default(), &disk);
+    let handle = runtime.handle();
+    let link = open(&handle);
+    assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::Finished);
+    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::ShuttingDown))));
+    runtime.end();
+    assert!(handle.call(publish(1)).await.is_err());
+    assert!(handle.open(Namespace::default()).is_err());
+    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
+    assert!(link.ask(&mut vec![(1, publish(1))]).await.is_err());
+}

@@ -1,0 +1,363 @@
+//! A topic of the bus, fed to a capability: a member of a group whose window is the capability's mailbox.
+//!
+//! Each event becomes a `Bus.Message` with the event's own id, so whoever gets it twice can tell. It is acknowledged
+//! when the capability has processed it and refused, for a while longer each time, when it could not. While the
+//! capability takes nothing (it is unhealthy, or its mailbox is full) the feed leaves the group and gives back what it
+//! has as if it had not been delivered: nobody's attempts are used up by waiting.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use millrace_broker::{Ended, Handle, Item, Link, Taken};
+use millrace_bus::{Ack, From, GiveBack, Nack, Reply, Request, Subscribe};
+use millrace_model::{
+    AckMode, Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
+    OsType, Partition, TopicKey,
+};
+use millrace_router::{BusTopic, CapabilityId, Settled, Takes};
+use tokio::sync::{oneshot, watch};
+
+use crate::builtin::faults;
+use crate::builtin::feeds::FeedLimits;
+use crate::inbox::LoopLink;
+
+const TAKE_ITEMS_MAX: usize = 64;
+const TAKE_BYTES_MAX: usize = 1 << 20;
+
+/// How an event of the bus arrives.
+pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
+
+/// Requests whose answer tells nothing new, and the FLOW after which no delivery comes.
+const ANY: u64 = 0;
+const LAST_FLOW: u64 = 1;
+
+/// Whom to feed with what.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) to: CapabilityId,
+    pub(crate) capability: Arc<str>,
+    pub(crate) namespace: Namespace,
+    pub(crate) topic: BusTopic,
+}
+
+/// Answers the first subscription: the place of the group in each partition, or why there is none.
+pub(crate) type Placed = oneshot::Sender<Result<Reply, OsFault>>;
+
+/// Dropping it ends the feed, once what the capability has in hand is settled.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    _stop: watch::Sender<()>,
+}
+
+impl Feed {
+    pub(crate) fn start(
+        runtime: &tokio::runtime::Handle,
+        bus: Handle,
+        link: LoopLink,
+        plan: Plan,
+        limits: FeedLimits,
+        placed: Option<Placed>,
+    ) -> Feed {
+        let (stop, stopped) = watch::channel(());
+        runtime.spawn(Feeding { bus, link, plan, limits, stopped, placed }.run());
+        Feed { _stop: stop }
+    }
+}
+
+struct Feeding {
+    bus: Handle,
+    link: LoopLink,
+    plan: Plan,
+    limits: FeedLimits,
+    stopped: watch::Receiver<()>,
+    placed: Option<Placed>,
+}
+
+/// Why a subscription came to its end.
+enum End {
+    /// The feed was dropped, the runtime or the loop has ended, or the capability is gone.
+    ForGood,
+    /// The capability takes nothing just now.
+    Full,
+    /// The bus said no, or dropped the connection.
+    Refused(String),
+}
+
+impl Feeding {
+    async fn run(mut self) {
+        let mut pause_ms = self.limits.retry_ms;
+        loop {
+            let end = match self.bus.open(self.plan.namespace.clone()) {
+                Ok(link) => self.serve(&link, &mut pause_ms).await.unwrap_or(End::ForGood),
+                Err(Ended) => End::ForGood,
+            };
+            let Plan { capability, topic, .. } = &self.plan;
+            match end {
+                End::ForGood => return,
+                End::Full => {}
+                End::Refused(why) => {
+                    tracing::warn!(%capability, topic = %topic.topic, group = %topic.group, "bus feed: {why}");
+                }
+            }
+            if !self.wait(pause_ms).await {
+                return;
+            }
+            pause_ms = pause_ms.saturating_mul(2).min(self.limits.retry_ms_max);
+        }
+    }
+
+    /// Until the capability takes events, but no shorter than the pause. False: it never will again.
+    async fn wait(&mut self, pause_ms: u64) -> bool {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
+                _ = self.stopped.changed() => return false,
+            }
+            let to = self.plan.to;
+            match self.link.look(move |router| router.takes(to)).await {
+                Ok(Takes::Now) => return true,
+                Ok(Takes::NotNow) => {}
+                Ok(Takes::Never) | Err(_) => return false,
+            }
+        }
+    }
+
+    async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<End, Ended> {
+        let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
+        // Credits, because the window of the group has room again as soon as a lease expires, the mailbox has not.
+        at.ask(Request::Flow { credits: self.limits.window.into() }).await?;
+        at.ask(self.subscribe(&at.key)).await?;
+        let mut settling = FuturesUnordered::new();
+        // What the capability has, and the credits that were spent on it.
+        let mut handed = BTreeMap::<_, u64>::new();
+        let mut items = Vec::new();
+        let mut ending: Option<End> = None;
+        // The answer to the last FLOW has come.
+        let mut stemmed = false;
+        loop {
+            if settling.is_empty()
+                && stemmed
+                && let Some(end) = ending
+            {
+                return Ok(end);
+            }
+            tokio::select! {
+                taken = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX) => {
+                    let Taken::Items { bytes } = taken else {
+                        return Ok(End::Refused("the connection to the bus was closed".to_owned()));
+                    };
+                    link.written(bytes);
+                    for item in items.drain(..) {
+                        match item {
+                            Item::Delivery { event, .. }
+                                if ending.is_some() && !handed.contains_key(&place(&event)) =>
+                            {
+                                at.ask(self.give_back(&event)).await?;
+                            }
+                            Item::Delivery { event, attempts, .. } => {
+                                let spent = handed.entry(place(&event)).or_default();
+                                *spent += 1;
+                                // Its lease has expired meanwhile. It has it already, and what comes of that counts.
+                                if *spent == 1 {
+                                    settling.push(hand_over(&self.link, &self.plan, event, attempts));
+                                }
+                            }
+                            Item::Reply { request: LAST_FLOW, .. } => stemmed = true,
+                            Item::Reply { reply, .. } => {
+                                if let Some(why) = self.answered(reply, pause_ms) {
+                                    at.end(&mut ending, End::Refused(why)).await?;
+                                }
+                            }
+                            Item::Notice { error, .. } => {
+                                at.end(&mut ending, End::Refused(error.to_string())).await?;
+                            }
+                        }
+                    }
+                }
+                Some(Back { event, attempts, settled }) = settling.next() => {
+                    let credits = handed.remove(&place(&event)).unwrap_or(1);
+                    match settled {
+                        Ok(Settled::Processed) => at.ask(self.ack(&event)).await?,
+                        Ok(Settled::Failed(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
+                        Ok(Settled::Unseen) => {
+                            // First this, or it would come again at once.
+                            at.end(&mut ending, End::Full).await?;
+                            at.ask(self.give_back(&event)).await?;
+                        }
+                        Err(_) => {
+                            outlive(link).await;
+                            return Ok(End::ForGood);
+                        }
+                    }
+                    if ending.is_none() {
+                        at.ask(Request::Flow { credits }).await?;
+                    }
+                }
+                _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {
+                    // No more from now on; what is in hand is still settled.
+                    at.end(&mut ending, End::ForGood).await?;
+                    ending = Some(End::ForGood);
+                }
+            }
+        }
+    }
+
+    /// Why the subscription is none, if that is what is said.
+    fn answered(&mut self, reply: Reply, pause_ms: &mut u64) -> Option<String> {
+        match reply {
+            reply @ Reply::Subscribed { .. } => {
+                *pause_ms = self.limits.retry_ms;
+                self.tell_placed(Ok(reply));
+                None
+            }
+            Reply::Refused(error) if self.placed.is_some() => {
+                self.tell_placed(Err(faults::of_bus(&error)));
+                Some(error.to_string())
+            }
+            // A late ack of what the bus has given to somebody else meanwhile: that one will settle it.
+            Reply::Refused(error) if error.code() == millrace_bus::ErrorCode::UnknownOffset => None,
+            Reply::Refused(error) => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
+    fn tell_placed(&mut self, placed: Result<Reply, OsFault>) {
+        if let Some(waiting) = self.placed.take() {
+            // Who asked has given up waiting: the feed goes on.
+            let _ = waiting.send(placed);
+        }
+    }
+
+    fn subscribe(&self, topic: &TopicKey) -> Request {
+        Request::Subscribe(Subscribe {
+            topic: topic.clone(),
+            group: self.plan.topic.group.clone(),
+            from: self.plan.topic.from_earliest.then_some(From::Earliest),
+            reset: false,
+            max_inflight: Some(self.limits.window),
+            ack_mode: Some(AckMode::Individual),
+            sticky: false,
+            filter: Filter::default(),
+        })
+    }
+
+    fn ack(&self, event: &Event) -> Request {
+        Request::Ack(Ack {
+            topic: event.stream.topic.clone(),
+            partition: event.stream.partition,
+            group: self.plan.topic.group.clone(),
+            offset: event.offset,
+            confirm: false,
+        })
+    }
+
+    fn give_back(&self, event: &Event) -> Request {
+        Request::GiveBack(GiveBack {
+            topic: event.stream.topic.clone(),
+            partition: event.stream.partition,
+            group: self.plan.topic.group.clone(),
+            offset: event.offset,
+        })
+    }
+
+    fn nack(&self, event: &Event, attempts: u32, fault: OsFault) -> Request {
+        let FeedLimits { retry_ms, retry_ms_max, .. } = self.limits;
+        let doublings = attempts.saturating_sub(1).min(16);
+        Request::Nack(Nack {
+            topic: event.stream.topic.clone(),
+            partition: event.stream.partition,
+            group: self.plan.topic.group.clone(),
+            offset: event.offset,
+            reason: Some(fault.message),
+            delay_ms: Some(retry_ms.saturating_mul(1 << doublings).min(retry_ms_max)),
+            confirm: false,
+        })
+    }
+}
+
+/// The loop has ended before the bus: the server stops. Leases that are still there when the bus stops count as cut
+/// short by it; those of a connection that closes before would count as attempts.
+async fn outlive(link: &Link) {
+    let mut items = Vec::new();
+    while let Taken::Items { bytes } = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX).await {
+        link.written(bytes);
+        items.clear();
+    }
+}
+
+/// Where requests go.
+struct At<'a> {
+    key: TopicKey,
+    link: &'a Link,
+}
+
+impl At<'_> {
+    async fn ask(&self, request: Request) -> Result<(), Ended> {
+        self.link.ask(&mut vec![(ANY, request)]).await
+    }
+
+    /// No more from now on, for the first reason there is; what is in hand is still settled.
+    async fn end(&self, ending: &mut Option<End>, end: End) -> Result<(), Ended> {
+        if ending.is_none() {
+            *ending = Some(end);
+            self.link.ask(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An event that the capability was to have.
+struct Back {
+    event: Arc<Event>,
+    attempts: u32,
+    settled: Result<Settled, crate::inbox::Ended>,
+}
+
+fn place(event: &Event) -> (Partition, Offset) {
+    (event.stream.partition, event.offset)
+}
+
+fn hand_over(
+    link: &LoopLink,
+    plan: &Plan,
+    event: Arc<Event>,
+    attempts: u32,
+) -> impl Future<Output = Back> + use<> {
+    let (link, to) = (link.clone(), plan.to);
+    let message = message(&event, attempts);
+    async move {
+        let settled = match message {
+            Ok(message) => link.bus_event(to, message).await,
+            Err(fault) => Ok(Settled::Failed(fault)),
+        };
+        Back { event, attempts, settled }
+    }
+}
+
+/// `Bus.Message` {topic, partition, offset, key, headers, payload}; `attempts` from the second delivery on.
+fn message(event: &Event, attempts: u32) -> Result<OsMessage, OsFault> {
+    let body = &event.body;
+    let key = body.key.as_deref().map_or_else(|| Ok("null".to_owned()), faults::json)?;
+    let headers = body.headers.as_ref().map_or("{}", |headers| headers.json().as_str());
+    let again = if attempts > 1 { format!(",\"attempts\":{attempts}") } else { String::new() };
+    let data = format!(
+        "{{\"topic\":\"{}\",\"partition\":{},\"offset\":{},\"key\":{key},\"headers\":{headers}{again},\"payload\":{}}}",
+        event.stream.topic.topic(),
+        event.stream.partition,
+        event.offset,
+        body.payload.as_str()
+    );
+    let lineage = &body.lineage;
+    let metadata = OsMetadata {
+        id: OsId::of_event(&event.id),
+        timestamp: event.ts,
+        correlation: lineage.correlation.as_ref().map(OsId::of_event),
+        causation: lineage.causation.as_ref().map(OsId::of_event),
+        other: None,
+    };
+    let ty = OsType::new(BUS_MESSAGE).map_err(|error| OsFault::new(500, error.to_string()))?;
+    Ok(OsMessage { kind: OsKind::Event, ty, data: JsonText::from_stored(data.into()), metadata })
+}

@@ -1,0 +1,137 @@
+//! Who is fed with which topics: by manifest as long as a capability runs, by command until it is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_broker::Handle;
+use millrace_bus::Reply;
+use millrace_model::{Group, Namespace, OsFault, TopicKey};
+use millrace_router::{BusTopic, CapabilityId, Manifest};
+use tokio::sync::oneshot;
+
+use crate::builtin::feed::{Feed, Placed, Plan};
+use crate::change::BusFeed;
+use crate::inbox::LoopLink;
+use crate::watch::{Seen, Watch};
+
+/// Bounds on feeds.
+#[derive(Clone, Debug)]
+pub struct FeedLimits {
+    /// Events of a topic in the capability's mailbox, or on their way to it, at a time. The rest waits in the log. Their
+    /// leases run while they wait, and a capability handles one message at a time: the more of them, the sooner a slow one
+    /// gets them twice. 2 = one in its hands and one ready, so that it does not wait for the bus.
+    pub window: u32,
+    /// Before an event that could not be processed is delivered again, doubled with each attempt, and before a feed that
+    /// was refused tries again.
+    pub retry_ms: u64,
+    /// The most that doubling makes of it.
+    pub retry_ms_max: u64,
+    /// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
+    pub topics_max: usize,
+}
+
+impl Default for FeedLimits {
+    fn default() -> Self {
+        FeedLimits { window: 2, retry_ms: 1000, retry_ms_max: 30_000, topics_max: 64 }
+    }
+}
+
+/// Everything that is fed with events of the bus.
+pub struct Feeds {
+    bus: Handle,
+    runtime: tokio::runtime::Handle,
+    limits: FeedLimits,
+    watch: Option<Watch>,
+    /// By command; what manifests ask for ends with their capability.
+    asked: Mutex<Asked>,
+}
+
+impl std::fmt::Debug for Feeds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feeds").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
+
+impl Feeds {
+    /// Feeds run on `runtime`. `watch` hears what the bus answers to commands.
+    pub fn new(
+        bus: Handle,
+        runtime: tokio::runtime::Handle,
+        limits: FeedLimits,
+        watch: Option<Watch>,
+    ) -> Arc<Feeds> {
+        Arc::new(Feeds { bus, runtime, limits, watch, asked: Mutex::default() })
+    }
+
+    /// For the loop: what manifests ask for.
+    pub fn bus_feed(self: &Arc<Feeds>) -> BusFeed {
+        let feeds = self.clone();
+        Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
+    }
+
+    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &LoopLink) -> Vec<Feed> {
+        let start = |topic: &BusTopic| {
+            let plan = Plan {
+                to,
+                capability: manifest.name.clone(),
+                namespace: Namespace::default(),
+                topic: topic.clone(),
+            };
+            self.start(link, plan, None)
+        };
+        manifest.bus.iter().map(start).collect()
+    }
+
+    /// Answered when the group has its place.
+    pub(super) async fn subscribe(&self, link: &LoopLink, plan: Plan) -> Result<Reply, OsFault> {
+        let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
+        let (to, group) = (plan.to, plan.topic.group.clone());
+        let (placed, is_placed) = oneshot::channel();
+        let live = link.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
+        let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
+        {
+            let mut asked = self.asked();
+            asked.retain(|id, _| live.contains(id));
+            let feeds = asked.entry(to).or_default();
+            // Asked again is asked anew: whoever restarted cannot know what its predecessor asked for.
+            feeds.retain(|(topic, of, _)| (topic, of) != (&key, &group));
+            let max = self.limits.topics_max;
+            if feeds.len() >= max {
+                return Err(OsFault::new(429, format!("The limit of {max} subscriptions is reached")));
+            }
+            let feed = self.start(link, plan, Some(placed));
+            feeds.push((key.clone(), group.clone(), feed));
+        }
+        let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
+        if answer.is_err() {
+            let mut asked = self.asked();
+            asked.entry(to).or_default().retain(|(topic, of, _)| (topic, of) != (&key, &group));
+        }
+        answer
+    }
+
+    fn start(&self, link: &LoopLink, plan: Plan, placed: Option<Placed>) -> Feed {
+        Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, self.limits.clone(), placed)
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    pub(super) fn seen(&self, seen: &Seen<'_>) {
+        if let Some(watch) = &self.watch {
+            watch(seen);
+        }
+    }
+
+    pub(super) fn bus(&self) -> &Handle {
+        &self.bus
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        // Nothing in it panics half way.
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,212 @@
+//! Values, their pages, and how much room each namespace and token gets.
+
+use std::sync::Arc;
+
+use millrace_broker::{Broker, BrokerSettings};
+use millrace_bus::BusLimits;
+use millrace_store::MemoryStore;
+
+use super::*;
+
+struct Bench {
+    store: Arc<dyn Store>,
+    runtime: Broker,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let runtime = Broker::start(BrokerSettings::default(), &store, BusLimits::default()).unwrap();
+        Bench { store, runtime }
+    }
+
+    /// As a process finds it that starts now.
+    fn shelf(&self, limits: MemoryLimits) -> Shelf {
+        Shelf::load(&*self.store, self.runtime.handle(), limits).unwrap()
+    }
+}
+
+fn at() -> Namespace {
+    Namespace::default()
+}
+
+fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap()
+}
+
+async fn set(shelf: &mut Shelf, path: &str, json: &str) -> Result<(), OsFault> {
+    let write = shelf.set(&Namespace::default(), path, &raw(json), Share::Whole)?;
+    let done = committed(write.hand_over(shelf.bus()).await).await;
+    shelf.settle(write, done.is_ok());
+    done
+}
+
+async fn delete(shelf: &mut Shelf, path: &str) {
+    if let Some(write) = shelf.delete(&Namespace::default(), path).unwrap() {
+        committed(write.hand_over(shelf.bus()).await).await.unwrap();
+        shelf.settle(write, true);
+    }
+}
+
+#[tokio::test]
+async fn a_value_is_kept_byte_for_byte_over_a_restart() {
+    let bench = Bench::new();
+    let value = r#"{ "a":1e400, "b":[12345678901234567890,-0],"c":"\ud800" }"#;
+    set(&mut bench.shelf(MemoryLimits::default()), "/a/b", value).await.unwrap();
+    let mut shelf = bench.shelf(MemoryLimits::default());
+    assert_eq!(shelf.get(&at(), "/a/b").unwrap().as_str(), value);
+    assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), "null");
+    delete(&mut shelf, "/a/b").await;
+    delete(&mut shelf, "/a/b").await;
+    assert_eq!(bench.shelf(MemoryLimits::default()).get(&at(), "/a/b").unwrap().as_str(), "null");
+}
+
+#[tokio::test]
+async fn pages_together_hold_everything_once_and_each_one_fits() {
+    let bench = Bench::new();
+    let mut shelf = bench.shelf(MemoryLimits { page_bytes_max: 300, ..MemoryLimits::default() });
+    for n in 0..40 {
+        set(&mut shelf, &format!("/k/{n:02}"), &format!("\"{}\"", "v".repeat(n))).await.unwrap();
+    }
+    set(&mut shelf, "/l", "1").await.unwrap();
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = shelf.list(&at(), "/k/", after.as_deref()).unwrap();
+        assert!(page.bytes().len() <= 300, "{} bytes", page.bytes().len());
+        let mut page: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(page.as_str()).unwrap();
+        let next = page.remove("next");
+        seen.extend(page.keys().cloned());
+        let Some(next) = next else { break };
+        after = Some(next.as_str().unwrap().to_owned());
+    }
+    let all: Vec<String> = (0..40).map(|n| format!("/k/{n:02}")).collect();
+    assert_eq!(seen, all);
+    assert_eq!(shelf.list(&at(), "/none", None).unwrap().as_str(), "{}");
+}
+
+#[tokio::test]
+async fn what_is_refused_changes_nothing() {
+    let bench = Bench::new();
+    let limits = MemoryLimits { keys_max: 2, bytes_max: 40, value_bytes_max: 20, ..MemoryLimits::default() };
+    let mut shelf = bench.shelf(limits);
+    let refused = |result: Result<(), OsFault>| {
+        let fault = result.unwrap_err();
+        (fault.code, fault.message)
+    };
+    assert_eq!(
+        refused(set(&mut shelf, "a", "1").await),
+        (422, "Invalid path: 'a'. Paths MUST be absolute (start with /).".to_owned())
+    );
+    assert_eq!(refused(set(&mut shelf, "/a\n", "1").await).0, 422);
+    assert_eq!(refused(set(&mut shelf, "/a", &"1".repeat(21)).await).0, 413);
+    for value in ["1", "\"pwenc:v2:x\"", "{\"a\":\"pwenc:v1:\"}"] {
+        let (code, message) = refused(set(&mut shelf, "/vault/a", value).await);
+        assert_eq!(code, 422);
+        assert!(message.starts_with("E_VAULT_REQUIRES_PWENC"), "{message}");
+    }
+    set(&mut shelf, "/vault/a", "\"pwenc:v1:x\"").await.unwrap();
+    set(&mut shelf, "/b", "1").await.unwrap();
+    let full = (503, "Memory is full: it holds 2 paths, delete some".to_owned());
+    assert_eq!(refused(set(&mut shelf, "/c", "1").await), full);
+    assert_eq!(refused(set(&mut shelf, "/b", "12345678901234567890").await).0, 503);
+    delete(&mut shelf, "/vault/a").await;
+    set(&mut shelf, "/b", "12345678901234567890").await.unwrap();
+    assert_eq!(shelf.list(&at(), "", None).unwrap().as_str(), r#"{"/b":12345678901234567890}"#);
+}
+
+#[tokio::test]
+async fn what_is_not_durable_is_not_shown_and_counts_all_the_same() {
+    let bench = Bench::new();
+    let mut shelf = bench.shelf(MemoryLimits { keys_max: 2, ..MemoryLimits::default() });
+    let first = shelf.set(&at(), "/a", &raw("1"), Share::Whole).unwrap();
+    let second = shelf.set(&at(), "/a", &raw("2"), Share::Whole).unwrap();
+    assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), "null");
+    assert_eq!(shelf.set(&at(), "/b", &raw("1"), Share::Whole).unwrap_err().code, 503);
+    let gone = shelf.delete(&at(), "/a").unwrap().expect("something is on its way");
+    for (write, then) in [(first, "1"), (second, "2"), (gone, "null")] {
+        committed(write.hand_over(shelf.bus()).await).await.unwrap();
+        shelf.settle(write, true);
+        assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), then);
+    }
+    assert_eq!((shelf.total, shelf.writes), (Held::default(), 0));
+}
+
+#[tokio::test]
+async fn a_bus_that_is_gone_answers_and_nothing_is_shown_that_is_not_durable() {
+    let bench = Bench::new();
+    let mut shelf = bench.shelf(MemoryLimits::default());
+    bench.runtime.end();
+    assert_eq!(set(&mut shelf, "/a", "1").await.unwrap_err().code, 503);
+    assert_eq!(shelf.get(&at(), "/a").unwrap().as_str(), "null");
+    assert_eq!((shelf.total, shelf.writes), (Held::default(), 0));
+}
+
+#[tokio::test]
+async fn each_namespace_has_its_own_paths_also_over_a_restart() {
+    let bench = Bench::new();
+    let mut shelf = bench.shelf(MemoryLimits { keys_max: 4, ..MemoryLimits::default() });
+    // The name `default2` begins like `default`, and a path below may look like the end of a name.
+    let names = ["default", "default2", "d"].map(|name| Namespace::new(name).unwrap());
+    for (value, name) in names.iter().enumerate() {
+        let write = shelf.set(name, "/a", &raw(&value.to_string()), Share::Whole).unwrap();
+        committed(write.hand_over(shelf.bus()).await).await.unwrap();
+        shelf.settle(write, true);
+    }
+    set(&mut shelf, "/efault/a", "9").await.unwrap();
+    assert_eq!(
+        shelf.set(&names[2], "/b", &raw("1"), Share::Whole).unwrap_err().code,
+        503,
+        "the bound is for all together"
+    );
+    let gone = shelf.delete(&names[1], "/a").unwrap().expect("it is there");
+    committed(gone.hand_over(shelf.bus()).await).await.unwrap();
+    shelf.settle(gone, true);
+    for shelf in [&shelf, &bench.shelf(MemoryLimits::default())] {
+        let get = |name: &Namespace| shelf.get(name, "/a").unwrap().as_str().to_owned();
+        assert_eq!(names.each_ref().map(get), ["0", "null", "2"]);
+        let list =
+            |name: &Namespace, prefix: &str| shelf.list(name, prefix, None).unwrap().as_str().to_owned();
+        assert_eq!(list(&names[0], ""), r#"{"/a":0,"/efault/a":9}"#);
+        assert_eq!((list(&names[2], ""), list(&names[2], "/efault")), (r#"{"/a":2}"#.into(), "{}".into()));
+        assert_eq!(list(&names[0], "/2/"), "{}", "a prefix does not lead into another namespace");
+        assert_eq!((shelf.total.keys, shelf.values.len(), shelf.by_namespace.len()), (3, 2, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_token_gets_half_of_the_room_over_all_its_namespaces_also_over_a_restart() {
+    let bench = Bench::new();
+    let limits = MemoryLimits { keys_max: 4, bytes_max: 100, ..MemoryLimits::default() };
+    let [eu, us, asia] = ["eu", "us", "asia"].map(|name| Namespace::new(name).unwrap());
+    let of_eu: Namespaces = Some([eu.clone()].into());
+    // A name that stands twice in a token's entry counts once.
+    let of_both: Namespaces = Some([eu.clone(), us.clone(), eu.clone()].into());
+    let mut shelf = bench.shelf(limits.clone());
+    for path in ["/a", "/b"] {
+        let write = shelf.set(&eu, path, &raw("1"), Share::Half(&of_eu)).unwrap();
+        committed(write.hand_over(shelf.bus()).await).await.unwrap();
+        shelf.settle(write, true);
+    }
+    for mut shelf in [shelf, bench.shelf(limits.clone())] {
+        let fault = shelf.set(&eu, "/c", &raw("1"), Share::Half(&of_eu)).unwrap_err();
+        let full = "The share of namespace eu in Memory is full: it holds 2 paths, delete some";
+        assert_eq!((fault.code, fault.message.as_str()), (503, full));
+        let fault = shelf.set(&us, "/c", &raw("1"), Share::Half(&of_both)).unwrap_err();
+        let full = "The share of the token's namespaces in Memory is full: it holds 2 paths, delete some";
+        assert_eq!((fault.code, fault.message.as_str()), (503, full));
+        let fault = shelf.set(&asia, "/c", &raw("1"), Share::Half(&None)).unwrap_err();
+        assert_eq!(fault.code, 503, "a token for all namespaces");
+        let (fits, too_long) = (raw(&"1".repeat(45)), raw(&"1".repeat(46)));
+        let refused = shelf.set(&eu, "/a", &too_long, Share::Half(&of_eu)).unwrap_err();
+        assert_eq!(refused.code, 503, "51 bytes of 50");
+        let write = shelf.set(&eu, "/a", &fits, Share::Half(&of_both)).unwrap();
+        shelf.settle(write, false);
+        // Other tokens have the other half, and whom no token binds may use all of it.
+        let of_asia: Namespaces = Some([asia.clone()].into());
+        let write = shelf.set(&asia, "/c", &raw("1"), Share::Half(&of_asia)).unwrap();
+        shelf.settle(write, false);
+        let write = shelf.set(&eu, "/c", &raw("1"), Share::Whole).unwrap();
+        shelf.settle(write, false);
+    }
+}

@@ -1,0 +1,192 @@
+//! The loop's task: hear, one turn, carry out, give way; when there is nothing to do, wait.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_broker::SystemClock;
+use millrace_model::{Mono, Now};
+use millrace_router::{ConnId, Input};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{Instant, Sleep};
+
+use crate::ear::Ear;
+use crate::inbox::Told;
+use crate::ndjson::{self, Edge};
+use crate::pause;
+use crate::shell::Shell;
+
+/// The clock is looked at this often while anything is due, so that a step of the wall clock is noticed.
+const WAIT_MS_MAX: u64 = 1000;
+/// How long connections get to take their last answers, whatever is left of the grace.
+const FLUSH_MS: u64 = 1000;
+/// How long actors get to end once nobody needs them: child processes are ended then.
+const ACTORS_END_MS: u64 = 1000;
+
+pub(crate) struct Run {
+    pub(crate) shell: Shell,
+    pub(crate) ear: Ear,
+    pub(crate) edge: Edge,
+    pub(crate) clock: SystemClock,
+    pub(crate) told: mpsc::Receiver<Told>,
+    /// Connections on other threads that are gone.
+    pub(crate) goodbyes: mpsc::UnboundedReceiver<ConnId>,
+    pub(crate) accepting: Option<JoinHandle<()>>,
+    /// When the grace of a stop is used up.
+    pub(crate) stop_now_at: Option<Mono>,
+    pub(crate) alarm: Alarm,
+    /// Until it begins.
+    pub(crate) timers: Option<Vec<(String, Bytes)>>,
+}
+
+impl Run {
+    /// Until it was told to stop and everything is answered.
+    pub(crate) async fn run(mut self) {
+        let mut turns = 0;
+        while !self.shell.stopped {
+            let now = self.clock.now();
+            self.hear(now);
+            if self.stop_now_at.is_some_and(|at| at <= now.mono) {
+                self.stop_now_at = None;
+                self.shell.router.handle(now, Input::StopNow);
+            }
+            let turned = self.shell.router.turn(now);
+            self.shell.carry_out(now);
+            turns = if turned { turns + 1 } else { 0 };
+            self.ear.set_crowded(self.shell.router.user_lane_len() > self.shell.settings.crowded_max);
+            if !turned || turns >= self.shell.settings.flush_turns_max {
+                turns = 0;
+                self.shell.conns.flush();
+            }
+            // A timer that was vouched for has put something into the lanes after the turn.
+            if turned || self.shell.router.is_busy() {
+                // Section 8.3: after each turn the host gets its turn.
+                pause::others_first().await;
+            } else if !self.shell.stopped {
+                self.wait(now).await;
+            }
+        }
+        self.end().await;
+    }
+
+    /// Other threads first: what an actor said there before it finished must be heard before that it finished.
+    fn hear(&mut self, now: Now) {
+        for _ in 0..self.shell.settings.inbox_max {
+            let Ok(told) = self.told.try_recv() else { break };
+            self.take(now, told);
+        }
+        while let Ok(conn) = self.goodbyes.try_recv() {
+            self.shell.left(now, conn);
+        }
+        while let Some(input) = self.ear.next() {
+            self.shell.router.handle(now, input);
+        }
+    }
+
+    fn take(&mut self, now: Now, told: Told) {
+        match told {
+            Told::Listen { listener } => match tokio::net::UnixListener::from_std(listener) {
+                Ok(listener) => {
+                    self.accepting = Some(spawn_local(ndjson::accept(self.edge.clone(), listener)));
+                }
+                Err(error) => tracing::error!(%error, "the socket cannot be listened on"),
+            },
+            Told::Begin => self.begin(now),
+            Told::Stop { grace } => {
+                if let Some(accepting) = self.accepting.take() {
+                    accepting.abort();
+                }
+                let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+                self.stop_now_at = Some(now.mono + grace_ms);
+                self.shell.router.handle(now, Input::Stop);
+            }
+            told => self.shell.hear(now, told),
+        }
+    }
+
+    /// `Sys.BootComplete`, and timers of the process before: not earlier, or one that was due meanwhile would find nobody
+    /// who handles it.
+    fn begin(&mut self, now: Now) {
+        let Some(timers) = self.timers.take() else { return };
+        let boot = self.clock.boot();
+        self.shell.router.restore(now, boot, timers);
+    }
+
+    async fn wait(&mut self, now: Now) {
+        let due = self.shell.router.next_deadline().into_iter().chain(self.stop_now_at).min();
+        let alarm = &mut self.alarm;
+        tokio::select! {
+            biased;
+            () = self.ear.woken() => {}
+            told = self.told.recv() => match told {
+                Some(told) => self.take(now_again(&self.clock, now), told),
+                // Everybody who could tell it something is gone, which never happens: it holds a sender itself.
+                None => self.shell.stopped = true,
+            },
+            conn = self.goodbyes.recv() => match conn {
+                Some(conn) => self.shell.left(now_again(&self.clock, now), conn),
+                // Whoever started it let it go without a stop: like a crash.
+                None => self.shell.stopped = true,
+            },
+            () = alarm.ring(due, &self.clock) => {}
+        }
+    }
+
+    /// Answers are written out, actors end.
+    async fn end(mut self) {
+        self.shell.conns.flush();
+        self.shell.conns.finish();
+        let conns = self.shell.conns.clone();
+        let _ = tokio::time::timeout(Duration::from_millis(FLUSH_MS), conns.all_gone()).await;
+        let actors = self.shell.actors.end();
+        let all = async {
+            for actor in actors {
+                // One that panicked has ended too.
+                let _ = actor.await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_millis(ACTORS_END_MS), all).await.is_err() {
+            tracing::debug!("an actor had not ended when the loop did");
+        }
+        // Children that ended by themselves have finished with the events of timers: their rows go.
+        let now = self.clock.now();
+        self.hear(now);
+        self.shell.carry_out(now);
+        let written = self.shell.commits.all_written();
+        if tokio::time::timeout(Duration::from_millis(FLUSH_MS), written).await.is_err() {
+            tracing::warn!("rows of timers that have fired were not removed: they fire again");
+        }
+    }
+}
+
+/// Time has passed while it waited.
+fn now_again(clock: &SystemClock, before: Now) -> Now {
+    let now = clock.now();
+    if now.mono < before.mono { before } else { now }
+}
+
+/// A timer that is set again only when it must ring earlier: most deadlines pass because their request was answered.
+pub(crate) struct Alarm {
+    sleep: Pin<Box<Sleep>>,
+    set_for: Option<Mono>,
+}
+
+impl Alarm {
+    pub(crate) fn new() -> Alarm {
+        Alarm { sleep: Box::pin(tokio::time::sleep(Duration::ZERO)), set_for: None }
+    }
+
+    /// At `due` or a while before; never, if nothing is due.
+    async fn ring(&mut self, due: Option<Mono>, clock: &SystemClock) {
+        let Some(due) = due else { return std::future::pending().await };
+        let now = clock.now().mono;
+        let due = due.min(now + WAIT_MS_MAX);
+        if self.set_for.is_none_or(|at| at > due || at <= now) {
+            self.set_for = Some(due);
+            self.sleep.as_mut().reset(Instant::now() + clock.until(due));
+        }
+        self.sleep.as_mut().await;
+        self.set_for = None;
+    }
+}

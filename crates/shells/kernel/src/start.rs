@@ -1,0 +1,306 @@
+//! The loop's thread: boot, and the handle others have of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{io, thread};
+
+use bytes::Bytes;
+use millrace_broker::SystemClock;
+use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace};
+use millrace_router::{By, CapabilityId, ConnId, Counters, Gauges, Router};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::behalf::Behalf;
+use crate::capability::Capability;
+use crate::change::{Actors, BusFeed, ChangeError};
+use crate::commits::{Commit, Commits};
+use crate::conns::{Account, Conns};
+use crate::counts::{Counts, ShellCounts};
+use crate::credentials::{CheckToken, Vouch};
+use crate::ear::Ear;
+use crate::inbox::{Ended, LoopLink, Mint, Told};
+use crate::ndjson::Edge;
+use crate::notes;
+use crate::remote::{OsReceiver, OsSender};
+use crate::run::{Alarm, Run};
+use crate::settings::LoopSettings;
+use crate::shell::Shell;
+use crate::syscalls;
+use crate::watch::Watch;
+
+/// What the loop's own commands ask of whoever runs the server.
+#[derive(Debug)]
+pub enum Asked {
+    /// `Syscall.Shutdown`: stop gracefully.
+    Shutdown,
+    /// `Syscall.Reload`: read the configuration again and say what came of it.
+    Reload { done: oneshot::Sender<Result<String, String>> },
+}
+
+/// Questions of [`Asked`] that wait: more are answered with 503.
+const ASKED_MAX: usize = 16;
+
+/// What a loop needs of the world.
+pub struct LoopParts {
+    pub settings: LoopSettings,
+    /// Drawn at random: no two processes may have the same, because ids are derived from it.
+    pub nonce: u64,
+    pub clock: SystemClock,
+    /// Where handlers run.
+    pub runtime: Handle,
+    /// Makes timers durable. Without it they are not.
+    pub commit: Option<Commit>,
+    /// Timers of the process before: the rows of [`millrace_router::TIMER_PREFIX`], and the one at
+    /// [`millrace_model::keys::ROUTER_ELAPSED`]. See [`LoopHandle::begin`].
+    pub timers: Vec<(String, Bytes)>,
+    pub bus_feed: Option<BusFeed>,
+    pub check_token: Option<CheckToken>,
+    /// Says whether an agent may still send what it put off with a timer. Without it, all may.
+    pub vouch: Option<Vouch>,
+    /// Hears who was turned away at the socket.
+    pub watch: Option<Watch>,
+    /// Gets every record of the trace as JSON, as far as it has room, with the namespace it belongs to.
+    pub records: Option<mpsc::Sender<(Namespace, JsonText)>>,
+}
+
+impl LoopParts {
+    /// A loop on its own, with default bounds: nothing of it outlives the process. Handlers run on the runtime this is
+    /// called on.
+    pub fn volatile() -> LoopParts {
+        LoopParts {
+            settings: LoopSettings::default(),
+            nonce: rand::random(),
+            clock: SystemClock::start(CLOCK_SETTLE_MS),
+            runtime: Handle::current(),
+            commit: None,
+            timers: Vec::new(),
+            bus_feed: None,
+            check_token: None,
+            vouch: None,
+            watch: None,
+            records: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for LoopParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoopParts").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    #[error("the loop's thread could not be started: {0}")]
+    Thread(io::Error),
+}
+
+/// Others' hold on the loop. Cheap to clone; may be sent. The loop ends by [`LoopHandle::stop`], or like in a
+/// crash when the last of them is dropped.
+#[derive(Clone, Debug)]
+pub struct LoopHandle {
+    link: LoopLink,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    settings: Arc<LoopSettings>,
+    conns: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+    goodbyes: mpsc::UnboundedSender<ConnId>,
+    ended: watch::Receiver<bool>,
+}
+
+/// What the loop counts and holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopView {
+    pub counters: Counters,
+    pub gauges: Gauges,
+    pub shell: ShellCounts,
+}
+
+impl LoopHandle {
+    /// Starts the thread, boots the engine with the built-ins and these capabilities, and returns when every actor
+    /// listens. The receiver gets what the loop's own commands ask for.
+    pub async fn start(
+        parts: LoopParts,
+        capabilities: Vec<Capability>,
+    ) -> Result<(LoopHandle, mpsc::Receiver<Asked>), LoopError> {
+        let settings = Arc::new(parts.settings.clone());
+        let (told_in, told) = mpsc::channel(settings.inbox_max.max(1));
+        let (goodbyes_in, goodbyes) = mpsc::unbounded_channel();
+        let (asked_in, asked) = mpsc::channel(ASKED_MAX);
+        let (ended_in, ended) = watch::channel(false);
+        let (booted_in, booted) = oneshot::channel();
+        // The engine draws ids from the nonce itself: the same nonce here would make the same ids again.
+        let link = LoopLink { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
+        let counts = Arc::new(Counts::default());
+        let conns = Arc::new(AtomicU64::new(1));
+        let boot = Boot {
+            parts,
+            settings: settings.clone(),
+            capabilities,
+            link: link.clone(),
+            counts: counts.clone(),
+            conns: conns.clone(),
+            told,
+            goodbyes,
+            asked: asked_in,
+            booted: booted_in,
+        };
+        let run = move || {
+            boot.run();
+            // A panic drops the sender, which says the same.
+            let _ = ended_in.send(true);
+        };
+        thread::Builder::new().name("millrace-loop".into()).spawn(run).map_err(LoopError::Thread)?;
+        booted.await.map_err(|_| ChangeError::from(Ended))??;
+        let shared = Shared { settings, conns, counts, goodbyes: goodbyes_in, ended };
+        Ok((LoopHandle { link, shared: Arc::new(shared) }, asked))
+    }
+
+    pub fn link(&self) -> &LoopLink {
+        &self.link
+    }
+
+    pub fn settings(&self) -> &LoopSettings {
+        &self.shared.settings
+    }
+
+    /// A new connection.
+    pub async fn open(&self, by: By) -> Result<(OsSender, OsReceiver), Ended> {
+        let conn = ConnId(self.shared.conns.fetch_add(1, Ordering::Relaxed));
+        let (lines_in, lines) = mpsc::unbounded_channel();
+        let account = Arc::new(Account {
+            permits: AtomicUsize::new(self.shared.settings.router.conn_messages_max),
+            unsent_bytes: AtomicUsize::new(0),
+            changed: Notify::new(),
+        });
+        let own_lines = lines_in.downgrade();
+        self.link.tell(Told::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
+        let sender = OsSender {
+            conn,
+            link: self.link.clone(),
+            account: account.clone(),
+            lines: own_lines,
+            unsent_bytes_max: self.shared.settings.unsent_bytes_max,
+            goodbyes: self.shared.goodbyes.clone(),
+        };
+        Ok((sender, OsReceiver { lines, account }))
+    }
+
+    /// These go, after they have finished what they have; those come. All of it or nothing of it.
+    pub async fn change(
+        &self,
+        gone: Vec<CapabilityId>,
+        come: Vec<Capability>,
+    ) -> Result<Vec<CapabilityId>, ChangeError> {
+        let (done, is_done) = oneshot::channel();
+        self.link.tell(Told::Change { gone, come, done }).await?;
+        is_done.await.map_err(|_| Ended)?
+    }
+
+    /// Everybody who is to be there at the start has been installed: timers of the process before may fire from now
+    /// on. Once is enough; [`LoopHandle::listen`] says it, too.
+    pub async fn begin(&self) -> Result<(), Ended> {
+        self.link.tell(Told::Begin).await
+    }
+
+    /// Accepts connections from now on.
+    pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), Ended> {
+        self.begin().await?;
+        self.link.tell(Told::Listen { listener }).await?;
+        // Behind it in the queue: once this is answered, it listens.
+        self.link.look(|_| ()).await
+    }
+
+    pub async fn view(&self) -> Result<LoopView, Ended> {
+        let (counters, gauges) = self.link.look(|router| (*router.counters(), router.gauges())).await?;
+        Ok(LoopView { counters, gauges, shell: self.shared.counts.view() })
+    }
+
+    /// Takes no more: new messages are answered with 503, and after `grace` so is everything that still waits. Returns
+    /// when every answer is written and the thread has ended.
+    pub async fn stop(&self, grace: Duration) {
+        if self.link.tell(Told::Stop { grace }).await.is_ok() {
+            self.ended().await;
+        }
+    }
+
+    /// Waits until the loop is gone: stopped, or fallen over a bug.
+    pub async fn ended(&self) {
+        // An error means that the sender is gone, and with it the thread.
+        let _ = self.shared.ended.clone().wait_for(|ended| *ended).await;
+    }
+}
+
+/// Everything that moves to the thread.
+struct Boot {
+    parts: LoopParts,
+    settings: Arc<LoopSettings>,
+    capabilities: Vec<Capability>,
+    link: LoopLink,
+    counts: Arc<Counts>,
+    conns: Arc<AtomicU64>,
+    told: mpsc::Receiver<Told>,
+    goodbyes: mpsc::UnboundedReceiver<ConnId>,
+    asked: mpsc::Sender<Asked>,
+    booted: oneshot::Sender<Result<(), LoopError>>,
+}
+
+impl Boot {
+    fn run(self) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(self.booted.send(Err(LoopError::Thread(error)))),
+        };
+        let local = LocalSet::new();
+        local.block_on(&runtime, self.boot());
+        // Tasks that did not end by themselves are dropped here, with whatever they hold.
+    }
+
+    /// In the order of RFC 0032, section 15. Edges start when whoever booted it says so.
+    async fn boot(self) {
+        let Boot { parts, settings, capabilities, link, counts, conns, told, goodbyes, asked, booted } = self;
+        let clock = parts.clock;
+        let (ear, conns, commits) = (Ear::new(), Conns::new(conns), Commits::default());
+        let mut limits = settings.router.clone();
+        limits.durable_timers &= parts.commit.is_some();
+        limits.trace_effects = parts.records.is_some();
+        let mut router = Router::new(limits, parts.nonce);
+        let mut actors =
+            Actors::new(ear.clone(), link.clone(), parts.runtime, parts.bus_feed, settings.handover_ms);
+        let mut all = syscalls::all(&settings, parts.check_token.clone(), &asked);
+        all.extend(capabilities);
+        let now = clock.now();
+        if let Err(error) = actors.change(&mut router, now, &[], all) {
+            notes::boot_failed(&error);
+            return drop(booted.send(Err(error.into())));
+        }
+        spawn_local(commits.clone().run(parts.commit, ear.clone(), settings.commit_ops_max));
+        let edge = Edge::new(
+            settings.clone(),
+            ear.clone(),
+            conns.clone(),
+            link.mint.clone(),
+            counts.clone(),
+            parts.check_token,
+            parts.watch.clone(),
+        );
+        let timers = Some(parts.timers);
+        let mut shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
+        shell.behalf = Behalf { vouch: parts.vouch, watch: parts.watch };
+        let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
+        let run = Run { shell, ear, edge, clock, told, goodbyes, accepting, stop_now_at, alarm, timers };
+        // Whoever booted it is gone: then nobody will stop it either.
+        if booted.send(Ok(())).is_ok() {
+            run.run().await;
+        }
+    }
+}
