@@ -2,7 +2,7 @@
 //!
 //! Dead letters are copies of a topic's events, so a dead-letter topic without lists of its own has its topic's.
 
-use millrace_model::{AccessList, Action, Group, Now, Op, Principal, Space, TopicConfig, TopicKey, keys};
+use millrace_model::{Action, Group, Now, Op, Principal, Space, TopicAccess, TopicConfig, TopicKey, keys};
 
 use crate::bus::Bus;
 use crate::effect::Effect;
@@ -66,7 +66,7 @@ impl Bus {
 
     /// Whoever may publish to a topic knows of it, and is better served with the reason.
     fn may_see(&self, who: &Principal, topic: &TopicKey) -> bool {
-        who.may_see(topic, self.permit(Some(who), Action::Publish, topic).is_ok())
+        self.access(topic, |access| access.may_be_seen_by(who))
     }
 
     pub(crate) fn permit(
@@ -76,12 +76,7 @@ impl Bus {
         topic: &TopicKey,
     ) -> Result<(), BusError> {
         let Some(who) = by else { return Ok(()) };
-        let permitted = match self.access_list(action, topic) {
-            Some(list) => list.permits(who),
-            None if action == Action::Publish => !topic.is_system(),
-            None => who.may_read_unlisted(topic),
-        };
-        if permitted {
+        if self.access(topic, |access| access.permits(who, action)) {
             return Ok(());
         }
         Err(BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action })
@@ -90,8 +85,12 @@ impl Bus {
     /// Whether the group's own list, or the one for all groups without one, lets them use it.
     fn permit_group(&self, by: Option<&Principal>, topic: &TopicKey, group: &Group) -> Result<(), BusError> {
         let Some(who) = by else { return Ok(()) };
-        let lists = self.config_with(topic, |config| config.group_acl.as_ref());
-        if lists.and_then(|lists| lists.list(group)).is_none_or(|list| list.permits(who)) {
+        let is_permitted = self.access(topic, |access| {
+            let lists = [access.config, access.letters_of].into_iter().flatten();
+            let lists = lists.filter_map(|config| config.group_acl.as_ref()).next();
+            lists.and_then(|lists| lists.list(group)).is_none_or(|list| list.permits(who))
+        });
+        if is_permitted {
             return Ok(());
         }
         Err(BusError::GroupForbidden { topic: topic.clone(), group: group.clone(), agent: who.agent.clone() })
@@ -117,26 +116,19 @@ impl Bus {
         }
     }
 
-    fn access_list(&self, action: Action, topic: &TopicKey) -> Option<&AccessList> {
-        self.config_with(topic, |config| config.access(action))
-    }
-
-    /// The first that has it: the topic, or the topic whose dead letters it holds.
-    fn config_with<'a, T>(
-        &'a self,
-        topic: &TopicKey,
-        found: impl Fn(&'a TopicConfig) -> Option<&'a T>,
-    ) -> Option<&'a T> {
-        let own = |key: &TopicKey| {
+    /// Asks the rule of access lists about a topic, which need not exist.
+    fn access<T>(&self, topic: &TopicKey, ask: impl FnOnce(TopicAccess<'_>) -> T) -> T {
+        let config = |key: &TopicKey| {
             let topic = self.topic_ids.get(key).and_then(|id| self.topics.get(id));
-            topic.and_then(|topic| found(&topic.config))
+            topic.map(|topic| &topic.config)
         };
-        own(topic).or_else(|| topic.dead_letters_of().as_ref().and_then(own))
+        let letters_of = topic.dead_letters_of();
+        ask(TopicAccess { topic, config: config(topic), letters_of: letters_of.as_ref().and_then(config) })
     }
 
     /// Whether the topic says who may read it.
     pub(crate) fn is_listed(&self, topic: &TopicKey) -> bool {
-        self.access_list(Action::Subscribe, topic).is_some()
+        self.access(topic, |access| access.list(Action::Subscribe).is_some())
     }
 
     /// After the lists of a topic changed: whoever may not read it or be in the group any more leaves, and is told.

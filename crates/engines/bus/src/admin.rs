@@ -35,9 +35,13 @@ impl Bus {
         to: ReplyTo,
         topic: &TopicKey,
         settings: TopicPatch,
+        only_new: bool,
     ) -> Result<(), BusError> {
         if let Some(id) = self.topic_ids.get(topic).copied() {
-            return self.reshape(now, to, id, settings);
+            return match only_new {
+                true => Err(BusError::TopicExists(topic.clone())),
+                false => self.reshape(now, to, id, settings),
+            };
         }
         let config = TopicConfig::default().patched(&settings).map_err(BusError::BadConfig)?;
         let config = self.checked(config)?;

@@ -244,7 +244,9 @@ impl Bus {
             Request::Nack(nack) => self.nack(now, to, nack),
             Request::GiveBack(given) => self.give_back(to, given),
             Request::Flow { credits } => self.flow(to, credits),
-            Request::CreateTopic { topic, settings } => self.create_topic(now, to, &topic, *settings),
+            Request::CreateTopic { topic, settings, only_new } => {
+                self.create_topic(now, to, &topic, *settings, only_new)
+            }
             Request::PatchTopic { topic, patch } => self.patch_topic(now, to, &topic, *patch),
             Request::DeleteTopic { topic } => self.delete_topic(now, to, topic),
             Request::ListTopics { namespace, after, max, dead_letters_only } => {

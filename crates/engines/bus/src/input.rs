@@ -152,6 +152,8 @@ pub enum Request {
         topic: TopicKey,
         /// In a box: publishes are moved through the same queues, many times more often.
         settings: Box<TopicPatch>,
+        /// A topic that exists is left as it is, and the request refused.
+        only_new: bool,
     },
     PatchTopic {
         topic: TopicKey,

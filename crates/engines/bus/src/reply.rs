@@ -184,6 +184,8 @@ pub enum BusError {
     UnknownTopic(TopicKey),
     #[error("there is no topic {} and topics are not created automatically here: create it first", .0.topic())]
     NoAutoCreate(TopicKey),
+    #[error("topic {} exists already", .0.topic())]
+    TopicExists(TopicKey),
     #[error("topic {} was deleted", .0.topic())]
     TopicDeleted(TopicKey),
     #[error("agent {agent} may not {action} topic {at}: its access list does not let it", at = .topic.topic())]
@@ -301,6 +303,7 @@ impl BusError {
         match self {
             BusError::UnknownTopic(_)
             | BusError::NoAutoCreate(_)
+            | BusError::TopicExists(_)
             | BusError::TopicDeleted(_)
             | BusError::GroupGone => ErrorCode::BadTopic,
             BusError::Forbidden { .. } | BusError::GroupForbidden { .. } | BusError::NotYourRow(_) => {

@@ -28,7 +28,7 @@ fn list(entries: &[&str]) -> Option<AccessList> {
 
 fn create(desk: &mut Desk, name: &str, publish: Option<AccessList>, subscribe: Option<AccessList>) {
     let config = TopicConfig { publish_acl: publish, subscribe_acl: subscribe, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into(), only_new: false });
 }
 
 const NO_PUBLISH: &str =
@@ -161,7 +161,7 @@ fn joining_moving_and_deleting_a_group_ask_its_list() {
     desk.request(1, Request::Subscribe(subscription("t", "billing")));
     desk.request(1, Request::Unsubscribe { topic: topic("t"), group: desk::group("billing") });
     let config = TopicConfig { group_acl: group_lists(r#"{"billing":["bob"]}"#), ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     desk.out();
     let (at, name) = (topic("t"), desk::group("billing"));
     let seek = |group: &Group| {
@@ -202,7 +202,7 @@ fn an_administrator_deletes_a_group_unless_the_groups_list_says_otherwise() {
         group_acl: group_lists(r#"{"billing":["bob"]}"#),
         ..TopicConfig::default()
     };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     desk.out();
     let roles = vec![Actor::new("admin").expect("a name")];
     desk.by =
@@ -244,7 +244,7 @@ fn the_list_for_all_other_groups_holds_for_dead_letters_too_and_after_a_restart(
     let mut desk = Desk::new();
     let config =
         TopicConfig { group_acl: group_lists(r#"{"*":["bob"],"free":["*"]}"#), ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     create(&mut desk, "t.DLQ", None, None);
     desk.restart();
     desk.open(1);

@@ -86,7 +86,7 @@ fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
 fn a_topic_with_many_groups_is_deleted_in_batches_that_fit() {
     let mut desk = Desk::new();
     let config = TopicConfig { partitions: 1024, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     desk.open(1);
     for n in 0..20 {
         let group = desk::group(&format!("{}{n}", "g".repeat(240)));
@@ -304,7 +304,7 @@ fn a_row_that_cannot_be_read_stops_the_start_and_is_named() {
 
 fn create(desk: &mut Desk, name: &str, partitions: u32) {
     let config = TopicConfig { partitions, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into(), only_new: false });
 }
 
 #[test]

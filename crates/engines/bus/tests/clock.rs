@@ -33,7 +33,7 @@ fn far_from_zero() -> Desk {
 
 fn keeps(desk: &mut Desk, retention_ms: u64) {
     let config = TopicConfig { partitions: 1, retention_ms: Some(retention_ms), ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     desk.out();
 }
 

@@ -12,7 +12,7 @@ fn compacted() -> Desk {
     let mut desk = Desk::new();
     desk.open(1);
     let config = TopicConfig { compact: true, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     desk
 }
 

@@ -172,7 +172,7 @@ fn what_a_connection_held_that_the_server_closes_has_had_no_attempt() {
 fn of_each_partition_the_lowest_event_of_a_lost_connection_was_an_attempt() {
     let mut desk = Desk::new();
     let config = TopicConfig { partitions: 2, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     for n in 1..=4 {
         desk.publish("t", &n.to_string());
     }

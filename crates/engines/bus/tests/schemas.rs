@@ -25,6 +25,7 @@ fn with_numbers() -> Desk {
     desk.call(Request::CreateTopic {
         topic: topic("t"),
         settings: config(json!({"type": "integer"})).into(),
+        only_new: false,
     });
     desk.out();
     desk
@@ -181,7 +182,7 @@ fn a_duplicate_of_an_event_under_way_is_answered_after_it() {
 fn the_work_of_a_batch_has_a_bound() {
     let mut desk = Desk::with(BusLimits { schema_batch_work_max: 60, ..BusLimits::default() });
     let settings = config(json!({"type": "integer"})).into();
-    desk.call(Request::CreateTopic { topic: topic("t"), settings });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings, only_new: false });
     desk.out();
     let batch = |events| Request::PublishBatch(PublishBatch { topic: topic("t"), events });
     desk.call(batch(vec![event("1"); 3]));
@@ -249,7 +250,7 @@ fn a_change_that_retained_events_do_not_match_is_refused_unless_forced() {
 fn the_answer_says_which_events_were_compared() {
     let mut desk = Desk::with(BusLimits { schema_check_events_max: 60, ..BusLimits::default() });
     let partitions = TopicConfig { partitions: 2, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: partitions.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: partitions.into(), only_new: false });
     for _ in 0..60 {
         desk.publish("t", "1");
     }
@@ -374,7 +375,11 @@ fn other_changes_may_come_while_one_is_checked() {
 #[test]
 fn a_restart_keeps_schema_and_versions_and_a_successor_starts_anew() {
     let mut desk = Desk::with(BusLimits { schema_versions_max: 3, ..BusLimits::default() });
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config(json!({"maximum": 100})).into() });
+    desk.call(Request::CreateTopic {
+        topic: topic("t"),
+        settings: config(json!({"maximum": 100})).into(),
+        only_new: false,
+    });
     for n in 1..6 {
         patch(&mut desk, Some(json!({"maximum": 100 + n})), false);
     }
@@ -398,7 +403,11 @@ fn a_restart_keeps_schema_and_versions_and_a_successor_starts_anew() {
     assert!(desk.schemas.is_empty());
     desk.publish("t", "\"free\"");
     one(desk.out(), "published");
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config(json!({"type": "string"})).into() });
+    desk.call(Request::CreateTopic {
+        topic: topic("t"),
+        settings: config(json!({"type": "string"})).into(),
+        only_new: false,
+    });
     desk.out();
     assert_eq!(versions(&desk), [(1, false)]);
 }
@@ -407,12 +416,16 @@ fn a_restart_keeps_schema_and_versions_and_a_successor_starts_anew() {
 fn what_the_server_writes_is_not_checked_and_cannot_have_a_schema() {
     let mut desk = with_numbers();
     for name in ["t.DLQ", "system.metrics"] {
-        desk.call(Request::CreateTopic { topic: topic(name), settings: config(json!(true)).into() });
+        desk.call(Request::CreateTopic {
+            topic: topic(name),
+            settings: config(json!(true)).into(),
+            only_new: false,
+        });
         one(desk.out(), "cannot have a schema");
     }
     let mut tombstones = config(json!({"type": "integer"}));
     tombstones.compact = true;
-    desk.call(Request::CreateTopic { topic: topic("c"), settings: tombstones.into() });
+    desk.call(Request::CreateTopic { topic: topic("c"), settings: tombstones.into(), only_new: false });
     desk.publish_event("c", keyed("k", "null"));
     one(desk.out().into_iter().skip(1).collect(), "published");
 }
@@ -425,16 +438,29 @@ fn schemas_are_bounded() {
     desk.call(Request::CreateTopic {
         topic: topic("a"),
         settings: config(json!({"description": "x".repeat(90)})).into(),
+        only_new: false,
     });
     one(desk.out(), "the number of bytes of schema is 108: at most 100 is allowed");
-    desk.call(Request::CreateTopic { topic: topic("a"), settings: config(long.clone()).into() });
+    desk.call(Request::CreateTopic {
+        topic: topic("a"),
+        settings: config(long.clone()).into(),
+        only_new: false,
+    });
     one(desk.out(), "topic ");
-    desk.call(Request::CreateTopic { topic: topic("b"), settings: config(long.clone()).into() });
+    desk.call(Request::CreateTopic {
+        topic: topic("b"),
+        settings: config(long.clone()).into(),
+        only_new: false,
+    });
     one(desk.out(), "the limit of 150 bytes of schemas is reached");
     desk.call(Request::DeleteTopic { topic: topic("a") });
     desk.out();
-    desk.call(Request::CreateTopic { topic: topic("b"), settings: config(long).into() });
+    desk.call(Request::CreateTopic { topic: topic("b"), settings: config(long).into(), only_new: false });
     one(desk.out(), "topic ");
-    desk.call(Request::CreateTopic { topic: topic("c"), settings: config(json!({"type": 5})).into() });
+    desk.call(Request::CreateTopic {
+        topic: topic("c"),
+        settings: config(json!({"type": 5})).into(),
+        only_new: false,
+    });
     one(desk.out(), "schema is refused at /type");
 }

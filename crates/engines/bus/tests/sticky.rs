@@ -139,7 +139,7 @@ fn a_dead_letter_frees_its_key() {
 fn a_topic_may_be_sticky_for_all_its_groups_and_stop_being_so() {
     let mut desk = Desk::new();
     let config = TopicConfig { sticky: true, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     join(&mut desk, 1, 8, false);
     publish(&mut desk, &["a:1", "a:2", "a:3"]);
     assert_eq!(deliveries(&mut desk), ["1:1"]);

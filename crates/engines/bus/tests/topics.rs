@@ -14,7 +14,7 @@ fn earliest(name: &str) -> Request {
 }
 
 fn create(desk: &mut Desk, name: &str, config: TopicConfig) {
-    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into() });
+    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into(), only_new: false });
 }
 
 #[test]
@@ -333,15 +333,29 @@ fn creating_a_topic_that_exists_takes_nothing_away() {
     let (publish_acl, max_attempts) = (AccessList::try_from(vec!["a".to_owned()]).ok(), Some(3));
     let config = TopicConfig { compact: true, sticky: true, ..TopicConfig::default() };
     let config = TopicConfig { schema, publish_acl, max_attempts, ..config };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.clone().into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.clone().into(), only_new: false });
     let settings =
         TopicPatch { partitions: Some(2), retention_ms: Some(Some(5_000)), ..TopicPatch::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: settings.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: settings.into(), only_new: false });
     let row = &desk.tables[&(Space::Topics, "default/t".to_owned())];
     let expected = TopicConfig { partitions: 2, retention_ms: Some(5_000), ..config };
     assert_eq!(TopicRow::decode("default/t", row).map(|row| row.config).ok(), Some(expected));
     let settings = TopicPatch { sticky: Some(false), ..TopicPatch::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: settings.into() });
+    desk.call(Request::CreateTopic { topic: topic("t"), settings: settings.into(), only_new: false });
     let row = &desk.tables[&(Space::Topics, "default/t".to_owned())];
     assert!(TopicRow::decode("default/t", row).is_ok_and(|row| !row.config.sticky && row.config.compact));
+}
+
+#[test]
+fn a_topic_that_must_be_new_is_refused_and_left_alone_if_it_exists() {
+    let mut desk = Desk::new();
+    let create = |partitions| {
+        let config = TopicConfig { partitions, ..TopicConfig::default() };
+        Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: true }
+    };
+    desk.call(create(2));
+    desk.call(create(3));
+    desk.expect(&["topic t created=true", "refused bad_topic: topic t exists already"]);
+    let row = &desk.tables[&(Space::Topics, "default/t".to_owned())];
+    assert!(TopicRow::decode("default/t", row).is_ok_and(|row| row.config.partitions == 2));
 }

@@ -95,6 +95,7 @@ pub(crate) fn problem(error: &BusError) -> Problem {
         BusError::BadConfig(ConfigError::Shrinks { .. })
         | BusError::SchemaBreaks { .. }
         | BusError::SchemaUncompared { .. } => problem.status(409),
+        BusError::TopicExists(_) => problem.status(412),
         // Sent again it would fare no better.
         BusError::BatchTooLong { .. } => problem.status(413),
         BusError::NoSpace(_) => problem.status(507),
@@ -133,6 +134,7 @@ fn about(error: &BusError) -> About {
     match error {
         BusError::UnknownTopic(topic)
         | BusError::NoAutoCreate(topic)
+        | BusError::TopicExists(topic)
         | BusError::TopicDeleted(topic)
         | BusError::NoSchemaHere(topic)
         | BusError::SchemaChanging(topic)

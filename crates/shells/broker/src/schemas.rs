@@ -125,7 +125,7 @@ mod tests {
 
     fn create() -> Request {
         let config = TopicConfig { schema: Some(Arc::new(false.into())), ..TopicConfig::default() };
-        Request::CreateTopic { topic: topic(), settings: config.into() }
+        Request::CreateTopic { topic: topic(), settings: config.into(), only_new: false }
     }
 
     #[tokio::test]

@@ -32,6 +32,7 @@ mod stream;
 mod system;
 mod text_in_row;
 mod time;
+mod topic_access;
 mod topic_config;
 mod trace;
 
@@ -75,5 +76,6 @@ pub use system::{
     AUDIT_TOPIC, DEAD_LETTER_MIRROR, METRICS_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, TRACE_TOPIC, system_readers,
 };
 pub use time::{DeliverAt, Mono, Now, TICK_MS, Timestamp};
+pub use topic_access::TopicAccess;
 pub use topic_config::{AckMode, ConfigError, Filter, TopicConfig, TopicPatch};
 pub use trace::{TRACEPARENT, TraceId};

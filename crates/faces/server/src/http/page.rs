@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millrace_bus::{BusError, By};
 use millrace_model::{
-    Action, Event, Offset, Partition, Principal, Space, Stream, Timestamp, TopicConfig, TopicKey, TopicRow,
-    keys,
+    Action, Event, Offset, Partition, Principal, Space, Stream, Timestamp, TopicAccess, TopicConfig,
+    TopicKey, TopicRow, keys,
 };
 use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
@@ -253,21 +253,15 @@ fn check_topic(
         return Ok(Err(BusError::UnknownTopic(topic.clone())));
     };
     if let Some(who) = by {
-        // The engine's rule: dead letters without a list of their own have their topic's.
-        let of = match topic.dead_letters_of() {
+        let letters_of = match topic.dead_letters_of() {
             Some(of) => topic_config(store, &of)?,
             None => None,
         };
-        let list = |action| config.access(action).or_else(|| of.as_ref()?.access(action));
+        let access = TopicAccess { topic, config: Some(&config), letters_of: letters_of.as_ref() };
         let action = Action::Subscribe;
-        let permitted = match list(action) {
-            Some(list) => list.permits(who),
-            None => who.may_read_unlisted(topic),
-        };
-        if !permitted {
+        if !access.permits(who, action) {
             let refused = BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action };
-            let publishes = list(Action::Publish).is_none_or(|list| list.permits(who));
-            return Ok(Err(match who.may_see(topic, publishes) {
+            return Ok(Err(match access.may_be_seen_by(who) {
                 true => refused,
                 false => refused.hidden(BusError::UnknownTopic(topic.clone())),
             }));

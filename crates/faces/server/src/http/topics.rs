@@ -31,15 +31,7 @@ pub(crate) async fn create(
     let topic = TopicKey::new(&namespace, &topic);
     enforceable(&app, settings.sets_access())?;
     let only_new = headers.get(header::IF_NONE_MATCH).is_some_and(|value| value == "*");
-    if only_new {
-        let describe = Request::DescribeTopic { topic: topic.clone() };
-        // Whatever else is wrong is said below.
-        if app.ask(None, describe).await.is_ok() {
-            let detail = format!("topic {} exists already", topic.topic());
-            return Err(Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::PRECONDITION_FAILED));
-        }
-    }
-    match app.ask(caller.by(), Request::CreateTopic { topic, settings: settings.into() }).await? {
+    match app.ask(caller.by(), Request::CreateTopic { topic, settings: settings.into(), only_new }).await? {
         Reply::Topic { created: true, topic } => shown(&app, StatusCode::CREATED, *topic),
         Reply::Topic { created: false, topic } => shown(&app, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),

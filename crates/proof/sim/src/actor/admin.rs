@@ -39,6 +39,7 @@ impl Admin {
                 desk.call(Request::CreateTopic {
                     topic: topic.key.clone(),
                     settings: topic.config.clone().into(),
+                    only_new: false,
                 });
             }
         } else if desk.up && !desk.calm {
