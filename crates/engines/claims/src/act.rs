@@ -1,4 +1,5 @@
-//! Acts: small pieces of a batch that stand or fall together, and what follows from each. Many ride in one flight.
+//! Acts: small parts of a batch that are committed or refused as a whole, and what follows from each. Many acts share
+//! one commit, a *flight* (`flight.rs`).
 
 use std::sync::Arc;
 
@@ -14,12 +15,12 @@ use crate::outbox::{OutId, Outbox};
 use crate::spec::OutEvent;
 use crate::worker::Worker;
 
-/// The type of the events that tell of dead letters.
+/// The type of the events that report dead letters.
 pub const DEAD_LETTER_TOPIC: &str = "event.dead_letter";
-/// Most bytes of a handler's error that are kept whatever `error_bytes_max` says: it stands in several rows.
+/// Most bytes of a handler's error that are kept, whatever `error_bytes_max` says: the error is stored in several rows.
 pub const ERROR_BYTES_LIMIT: usize = 64 << 10;
 
-/// What is drawn on top of a backoff is below this.
+/// The jitter added to a backoff is below this.
 pub(crate) const BACKOFF_JITTER_MS: u64 = 101;
 
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ pub(crate) struct Act {
     pub(crate) then: Then,
 }
 
-/// What follows when the act is durable, or when its check refused it.
+/// The consequences of an act: when it is durable, or when one of its checks was refused.
 #[derive(Clone, Debug)]
 pub(crate) enum Then {
     Nothing,
@@ -50,7 +51,7 @@ pub(crate) enum Then {
         attempts: u32,
         error: String,
     },
-    /// A conflict: it waits to be run again.
+    /// A conflict: the event waits to be run again.
     RunAgain {
         handler: usize,
         event: Arc<Event>,
@@ -89,7 +90,7 @@ pub(crate) enum Then {
 }
 
 impl Act {
-    /// Put into a batch with others it takes about this much.
+    /// The approximate size of the act within a batch.
     pub(crate) fn bytes(&self) -> usize {
         self.ops.iter().map(Op::bytes).sum()
     }
@@ -98,7 +99,7 @@ impl Act {
         self.bytes() <= BATCH_BYTES_MAX
     }
 
-    /// The handler for which the act ends an event.
+    /// The handler for which the act ends an event, if it ends one.
     pub(crate) fn ends_event_of(&self) -> Option<usize> {
         match &self.then {
             Then::Acked { handler, .. }
@@ -110,7 +111,8 @@ impl Act {
 }
 
 impl Worker {
-    /// The handler is done: the claim ends, the event is finished for it, what it emitted appears; all or nothing.
+    /// The handler succeeded: the claim ends, the event is finished for the handler, and its emitted events are
+    /// appended; all or nothing.
     pub(crate) fn ack(
         &mut self,
         now: Now,
@@ -155,7 +157,7 @@ impl Worker {
         vec![check]
     }
 
-    /// The try failed: the event waits for the next one, `after_ms` or by the backoff, or is given up.
+    /// The attempt failed: the event waits for `after_ms` or the backoff until the next attempt, or is given up.
     pub(crate) fn release(
         &mut self,
         now: Timestamp,
@@ -176,7 +178,7 @@ impl Worker {
             attempts,
             conflicts: 0,
             error: Some(error.clone()),
-            // The run came back: it has not ended its process.
+            // The run came back, so it has not ended its process.
             suspicion: Suspicion::None,
             ..waiting(&ticket.row, now, backoff_ms)
         };
@@ -190,7 +192,8 @@ impl Worker {
         cut(error, self.config.error_bytes_max.min(ERROR_BYTES_LIMIT))
     }
 
-    /// Doubles with every attempt up to the most, and a little apart so that failures do not march in step.
+    /// Doubles with every attempt up to the maximum. Jitter keeps events that failed together from being retried
+    /// together.
     fn backoff_ms(&mut self, handler: usize, attempts: u32) -> u64 {
         let limits = &self.handlers[handler].limits;
         let base = limits.backoff_base_ms;
@@ -198,7 +201,7 @@ impl Worker {
         doubled.min(limits.backoff_max_ms) + self.draw.below(BACKOFF_JITTER_MS)
     }
 
-    /// Somebody else may have it: it was never started, so no attempt is counted.
+    /// Gives an event back that was never started: others may claim it, and no attempt is counted.
     pub(crate) fn give_back(&self, now: Timestamp, handler: usize, ticket: &Ticket) -> Act {
         let row = ClaimRow { session: None, ..waiting(&ticket.row, now, 0) };
         #[cfg(feature = "sabotage")]
@@ -228,7 +231,7 @@ pub(crate) fn waiting(row: &ClaimRow, now: Timestamp, for_ms: u64) -> ClaimRow {
     ClaimRow { state, due, for_ms: Some(for_ms), run, ..row.clone() }
 }
 
-/// The event has ended for the handler, and with it the letter whose replay it was.
+/// Writes that the event has ended for the handler, and deletes the dead letter if this was its replay.
 pub(crate) fn finish(ticket: &Ticket, row: &FinishedRow) -> impl Iterator<Item = Op> + use<> {
     let key = keys::finished(&ticket.stream, ticket.offset, &ticket.handler);
     let put = Op::Put { space: Space::Finished, key, value: row.encode() };
@@ -236,7 +239,7 @@ pub(crate) fn finish(ticket: &Ticket, row: &FinishedRow) -> impl Iterator<Item =
     std::iter::once(put).chain(letter)
 }
 
-/// At most `bytes_max` bytes, whole characters.
+/// Cuts a text to at most `bytes_max` bytes, at a character boundary.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
     let end = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text[..end].to_owned()

@@ -1,4 +1,4 @@
-//! The one place where events of sessions and handlers are put into batches: ids, lineage, topic rows, state.
+//! The only place that puts events of sessions and handlers into batches: ids, lineage, topic rows, state.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,17 @@ use crate::input::StateChanges;
 use crate::outbox::{OutId, Outbox};
 use crate::spec::OutEvent;
 
-/// How far back the same derived id makes an event a duplicate. Fences keep doubles out already; this is the net below.
+/// How long an event with the same derived id counts as a duplicate. Fences keep duplicates out already; this is a
+/// second line of defence.
 pub(crate) const DEDUPE_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
-/// What is known of the topics of a namespace: how many partitions each has.
+/// The known topics of a namespace, with the number of partitions of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topics(BTreeMap<TopicName, u32>);
 
 impl Topics {
-    /// From rows of [`Space::Topics`] whose keys begin with the namespace. Rows that cannot be read are left out: their
-    /// topics count as having one partition.
+    /// Reads rows of [`Space::Topics`] whose keys begin with the namespace. Unreadable rows are left out: their topics
+    /// count as having one partition.
     pub fn from_rows(rows: &[(String, Bytes)]) -> Topics {
         let known = rows.iter().filter_map(|(key, value)| {
             let topic = TopicName::new(TopicKey::parse(key).ok()?.topic()).ok()?;
@@ -32,14 +33,15 @@ impl Topics {
         Topics(known.collect())
     }
 
-    /// The same partition the bus would choose for a key; events without one go to the first.
+    /// Returns the partition that the bus would choose for the event's key; events without a key go to the first
+    /// partition.
     pub fn partition_of(&self, event: &OutEvent) -> Partition {
         let partitions = self.0.get(&event.topic).copied().unwrap_or(1);
         event.key.as_deref().map_or(Partition(0), |key| partition_of(key, partitions))
     }
 }
 
-/// The id that the same event gets on every try.
+/// Derives the id of an event from its cause, so that every attempt gives it the same id.
 pub(crate) fn derived_id(kind: &str, parts: &[&str]) -> EventId {
     let mut hash = Sha256::new();
     for part in [&[kind], parts].concat() {
@@ -47,7 +49,7 @@ pub(crate) fn derived_id(kind: &str, parts: &[&str]) -> EventId {
         hash.update(part.as_bytes());
     }
     let bits = hash.finalize().iter().take(16).fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
-    // Version 8 of UUIDs is the one for ids that are made by a rule of their own.
+    // Version 8 of UUIDs is for ids made by an application's own rule.
     EventId::Uuid(bits & !(0xf << 76 | 0b11 << 62) | 0x8 << 76 | 0b10 << 62)
 }
 
@@ -69,12 +71,12 @@ pub(crate) fn depth_allowed(lineage: &Lineage, limit: u32) -> Result<(), CommitE
     Ok(())
 }
 
-/// Where a commit comes from, which decides the id and the lineage of its event.
+/// The origin of a commit, which decides the id and the lineage of its event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cause<'a> {
-    /// A session outside of handlers.
+    /// A session, outside of handlers.
     Session,
-    /// The n-th commit with an event of a handler's try.
+    /// A handler's attempt; `ordinal` counts its commits with an event.
     Handler { event: &'a Event, handler: &'a HandlerId, ordinal: u32 },
 }
 
@@ -85,7 +87,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) max_batch_size: usize,
 }
 
-/// The batch of one `commit()`: the caller's checks come first, in their order, then those of what it expects.
+/// Builds the batch of one `commit()`. The caller's own checks come first, in their order, then those of `expected`.
 pub(crate) fn commit_batch(
     setting: &Setting<'_>,
     cause: Cause<'_>,
@@ -125,7 +127,8 @@ pub(crate) fn commit_batch(
     Ok(batch)
 }
 
-/// Also each event alone: it has to fit again with what is written about it.
+/// Checks the size of the batch, and of each event alone: later batches must hold the event together with rows about
+/// it.
 pub(crate) fn fits(batch: &Batch) -> Result<(), CommitError> {
     let events = batch.ops.iter().filter_map(|op| match op {
         Op::Append(append) => Some(append.event.body.bytes()),
@@ -142,15 +145,16 @@ pub(crate) fn fits(batch: &Batch) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// An event of a session's own, outside of any handler. Without an id one is made.
+/// An event that a session publishes outside of any handler. Without an id, one is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnEvent {
     pub event: OutEvent,
-    /// The same id within [`DEDUPE_WINDOW_MS`] is stored once.
+    /// Events with the same id within [`DEDUPE_WINDOW_MS`] are stored once.
     pub id: Option<EventId>,
 }
 
-/// The batch of a session's own commit with any number of events, each of which begins a chain. `changes` brings none.
+/// Builds the batch of a session's own commit with any number of events, each of which begins a chain. `changes.event`
+/// is ignored.
 pub fn imperative_events(
     config: &crate::WorkerConfig,
     namespace: &Namespace,
@@ -183,7 +187,8 @@ pub fn imperative_events(
     Ok(batch)
 }
 
-/// The batch of a session's own `commit()` or `commit_with(event)`, outside of any handler. Its event begins a chain.
+/// Builds the batch of a session's own `commit()` or `commit_with(event)`, outside of any handler. Its event begins a
+/// chain.
 pub fn imperative(
     config: &crate::WorkerConfig,
     namespace: &Namespace,

@@ -1,5 +1,6 @@
-//! Conflicts: a commit found state to be another than the handler had read. Nothing of it is written, and the event is run
-//! again without that counting as a failed attempt, so that a read-modify-write is exact however many do it at once.
+//! Conflicts: a commit finds that state has changed since the handler read it. Nothing of the commit is written, and
+//! the event is run again without counting a failed attempt: a read-modify-write stays exact, however many do it
+//! concurrently.
 
 use std::sync::Arc;
 
@@ -10,11 +11,11 @@ use crate::error::CommitError;
 use crate::input::StateChanges;
 use crate::worker::Worker;
 
-/// The pause doubles this often at most.
+/// How often the pause doubles at most.
 const BACKOFF_DOUBLINGS_MAX: u32 = 6;
 
-/// What the checks of a handler's commit stand for, in their order: the caller's own, the identities it expects to be as
-/// it read them, and the proof of the lease behind both.
+/// The meaning of the checks of a handler's commit, in their order: the caller's own, then the identities that it
+/// expects to be unchanged, and last the proof of the lease.
 #[derive(Clone, Debug)]
 pub struct CommitChecks {
     own: usize,
@@ -27,7 +28,7 @@ impl CommitChecks {
         CommitChecks { own: changes.checks.len(), expected: expected.collect() }
     }
 
-    /// Why the commit was refused.
+    /// Translates a refused check into the reason of the refusal.
     pub fn error(mut self, refusal: Refusal) -> CommitError {
         let Refusal { check, found } = refusal;
         if check < self.own {
@@ -42,8 +43,8 @@ impl CommitChecks {
 }
 
 impl Worker {
-    /// The claim waits for a moment and is then run again by whoever takes it. The count of conflicts is in its row, so
-    /// that a handler which never gets through ends in a dead letter over any number of processes.
+    /// Lets the event wait for a moment, after which any session may run it again. The claim's row counts conflicts, so
+    /// that a handler which never succeeds ends in a dead letter, across any number of processes.
     pub(crate) fn run_again(
         &mut self,
         now: Timestamp,
@@ -59,7 +60,7 @@ impl Worker {
         }
         let for_ms = self.conflict_backoff_ms(conflicts);
         let due = now + for_ms;
-        // The run came back: it has not ended its process.
+        // The run came back, so it has not ended its process.
         let suspicion = Suspicion::None;
         let row = ClaimRow { conflicts, suspicion, ..waiting(&ticket.row, now, for_ms) };
         let again = Ticket { row, ..ticket.clone() };
@@ -68,7 +69,7 @@ impl Worker {
         Act { checks: vec![check], ops: vec![delete, again.put()], then }
     }
 
-    /// Drawn from the whole span: those who met once should not meet again.
+    /// Drawn from the whole range, so that runs that collided once do not collide again.
     fn conflict_backoff_ms(&mut self, conflicts: u32) -> u64 {
         let doublings = conflicts.saturating_sub(1).min(BACKOFF_DOUBLINGS_MAX);
         let most = self.config.conflict_backoff_ms.saturating_mul(1 << doublings);

@@ -1,7 +1,7 @@
-//! When a schedule fires: a cron expression of five fields in a time zone, a nickname of one (`@daily`), or a fixed
-//! interval (`@every 90s`).
+//! The times at which a schedule fires: a cron expression of five fields in a time zone, a nickname of one (`@daily`),
+//! or a fixed interval (`@every 90s`).
 //!
-//! What a clock change does to a cron expression is decided in `cron/local.rs`; the library only says which local times an
+//! `cron/local.rs` decides how clock changes affect a cron expression; the cron library only tells which local times an
 //! expression matches.
 
 mod every;
@@ -15,11 +15,11 @@ use crate::error::SpecError;
 use every::Every;
 use local::LocalTimes;
 
-/// How far ahead a fire must lie to count as never: 29 February is up to eight years away around 2100.
+/// A schedule without a fire within this many years never fires: 29 February is up to eight years away around 2100.
 const YEARS_MAX: u64 = 12;
 const YEAR_MS: u64 = 366 * 24 * 3600 * 1000;
 
-/// When a schedule fires.
+/// The times at which a schedule fires.
 #[derive(Clone, Debug)]
 pub struct Times(Rule);
 
@@ -30,9 +30,9 @@ enum Rule {
 }
 
 impl Times {
-    /// `name` is for the error only.
+    /// Parses an expression. `name` is only used in errors.
     pub fn parse(name: &str, cron: &str, zone: &str) -> Result<Times, SpecError> {
-        // The database that is built in: the answer does not depend on the machine, and no file is read.
+        // The bundled database: the result does not depend on the machine, and no file is read.
         let found = match zone {
             "UTC" => Ok(TimeZone::UTC),
             named => TimeZoneDatabase::bundled().get(named),
@@ -45,14 +45,14 @@ impl Times {
         }
         let bad = |reason| SpecError::Cron { name: name.to_owned(), cron: cron.to_owned(), reason };
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-        // The library knows the other nicknames.
+        // The library knows the other nicknames, but not this one.
         let midnight = cron.trim().eq_ignore_ascii_case("@midnight");
         let parsed = parser.parse(if midnight { "@daily" } else { cron });
         let parsed = parsed.map_err(|error| bad(error.to_string()))?;
         Ok(Times(Rule::Local(Box::new(LocalTimes::new(parsed, zone)))))
     }
 
-    /// Returns the first fire after that moment, if there is one within a dozen years.
+    /// Returns the first fire after `after`, if there is one within `YEARS_MAX` years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let horizon = after.0.checked_add(YEARS_MAX * YEAR_MS).map(Timestamp)?;
         let next = match &self.0 {
@@ -62,8 +62,8 @@ impl Times {
         (next > after && next <= horizon).then_some(next)
     }
 
-    /// Returns the last fire that is not after `now`, if `first` is one that is not. `second` is the fire that follows
-    /// `first`.
+    /// Returns the last fire at or before `now`; `None` if `first`, the first fire in question, is later. `second` is
+    /// the fire after `first`.
     pub fn latest(&self, first: Timestamp, second: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         if first > now {
             return None;

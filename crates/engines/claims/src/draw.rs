@@ -1,4 +1,4 @@
-//! The worker's own stream of draws, from the seed it was given: jitter and the nonces of batches.
+//! The worker's pseudorandom numbers, from the seed it was given: for jitter and the nonces of batches.
 
 /// SplitMix64: small, and good enough to spread retries.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ impl Draw {
         x ^ x >> 31
     }
 
-    /// 0 up to and without `bound`.
+    /// Returns a number from 0 up to, but not including, `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }

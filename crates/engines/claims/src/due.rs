@@ -1,10 +1,10 @@
-//! Delayed events whose time has come are moved to their topics, by every session that runs and by the server.
+//! Moves delayed events that are due to their topics. Every running worker does so, and the server.
 //!
-//! Every move is conditional: it is refused if somebody has moved one of its rows before, and the table is then looked at
-//! again. So an event is stored once, however many sessions wake for it. Rows of all namespaces are moved: they stand in one
-//! table in the order of their times, and somebody has to.
+//! Every move is conditional: it is refused if another mover has moved one of its rows before, and this worker then
+//! reads the table again. So each event is appended once, however many sessions wake for it. A worker moves the rows of
+//! all namespaces, because they are in one table, ordered by time, and nobody may run in some namespace.
 //!
-//! A session that runs no handlers moves nothing.
+//! A session that runs no handlers has no worker, and moves nothing.
 
 use bytes::Bytes;
 use millrace_model::{
@@ -19,19 +19,20 @@ use crate::worker::{Pending, Phase, Worker};
 
 /// Rows moved by one commit.
 const MOVE_ROWS_MAX: usize = 256;
-/// Bytes of rows moved by one commit; one row always fits.
+/// Bytes of rows moved by one commit; a single row is moved however large.
 const MOVE_BYTES_MAX: usize = 4 << 20;
-/// Pause before the table is looked at again after it could not be read, or a move was too large.
+/// Pause before the table is read again after a read failed or a move was too large.
 const RETRY_MS: u64 = 500;
 
 #[derive(Debug, Default)]
 pub(crate) struct Due {
-    /// When the first row of each kind is due, in its own time. `None` = there is none, as far as this session knows.
+    /// When the first row of each kind is due, in the time of that kind. `None` = there is none, as far as this worker
+    /// knows.
     wall: Option<Timestamp>,
     elapsed: Option<Timestamp>,
-    /// Somebody has delayed an event: when the first one is due must be looked up.
+    /// Somebody has delayed an event: look up when the first one is due.
     news: bool,
-    /// A look at the table or a move is under way: one at a time.
+    /// A read of the table or a move is under way; only one at a time.
     busy: bool,
 }
 
@@ -51,18 +52,19 @@ impl Due {
     }
 }
 
-/// What becomes of a row that is due.
+/// How to handle a row that is due.
 #[derive(Debug)]
 pub(crate) enum Moving {
     Append(DueEvent),
-    /// Its topic was deleted: nobody could ever receive it, even if there is one of that name again.
+    /// The event's topic was deleted: nobody can ever receive the event, not even if a topic with that name is created
+    /// again.
     Remove(DueEvent),
-    /// It cannot be read.
+    /// The row cannot be read.
     SetAside(String, Bytes),
 }
 
 impl Moving {
-    /// The first one holds while the row is there.
+    /// The first of the checks holds while the row is in the table.
     fn checks(&self) -> Vec<Check> {
         match self {
             Moving::Append(event) => vec![event.waits(), event.topic_stands()],
@@ -85,20 +87,20 @@ impl Moving {
 }
 
 impl Worker {
-    /// Somebody has delayed events, perhaps this session.
+    /// Somebody has delayed events, perhaps this session itself.
     pub(crate) fn delayed(&mut self) {
         self.due.news = true;
     }
 
-    /// This session has: it knows when they are due.
+    /// This session has delayed an event, so its due time is known.
     pub(crate) fn expect_due(&mut self, key: &str) {
         let (by, at) = (DueBy::of(key), keys::due_time(key).unwrap_or_default());
         let next = self.due.next(by);
         *next = Some(next.map_or(at, |next| next.min(at)));
     }
 
-    /// `now` with the time that events of this kind wait for. Another process may have written the row, whose elapsed time is
-    /// behind this one's: its event must not be early.
+    /// Returns `now` with its wall time replaced by the clock that events of this kind wait for. A row may be from
+    /// another process, whose elapsed time is behind this one's: its event must not be early.
     fn now_by(&self, now: Now, by: DueBy) -> Now {
         match by {
             DueBy::Wall => now,
@@ -106,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// When the table must be looked at, if nothing else happens.
+    /// When the table must be read again, if nothing else happens.
     pub(crate) fn next_due(&self, now: Now) -> Option<Mono> {
         if self.due.busy {
             return None;
@@ -145,7 +147,7 @@ impl Worker {
     pub(crate) fn due_rows_seen(&mut self, now: Now, by: DueBy, what: DueLook, seen: Option<Seen>) {
         self.due.busy = false;
         let Some(Seen::Rows(rows)) = seen else {
-            // The look at the other kind, which would have followed, is made by then, too.
+            // The read of the other kind, which would have followed, is repeated as well.
             for by in DueBy::ALL {
                 let (again, next) = (self.now_by(now, by).wall + RETRY_MS, self.due.next(by));
                 *next = Some(next.map_or(again, |next| next.min(again)));
@@ -155,7 +157,7 @@ impl Worker {
         match what {
             DueLook::First => {
                 rows.iter().for_each(|(key, _)| self.expect_due(key));
-                // The other kind follows.
+                // Read the other kind next.
                 if by == DueBy::Wall {
                     self.look_at_due(DueBy::Elapsed, DueLook::First);
                 }
@@ -227,7 +229,7 @@ impl Worker {
                 }
                 self.commit_move(now, by, moving);
             }
-            // Somebody else moves, too. What is left for this session is seen by another look.
+            // Another mover was faster. Read the table again to see what is left.
             _ => *self.due.next(by) = Some(Timestamp(0)),
         }
     }
@@ -237,7 +239,8 @@ impl Worker {
         *self.due.next(by) = Some(self.now_by(now, by).wall + RETRY_MS);
     }
 
-    /// Writes the elapsed time down again when the wall time has changed beside it and delays may be waiting.
+    /// Stores the elapsed time again if the wall clock has been set since the last write: a restart would otherwise
+    /// misjudge how long delays have waited.
     pub(crate) fn keep_elapsed(&mut self, now: Now) {
         if self.elapsed.is_outdated(now) {
             let ops = vec![self.elapsed.put(now)];
@@ -246,11 +249,11 @@ impl Worker {
     }
 }
 
-/// What a look at the table is for.
+/// The purpose of a read of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DueLook {
-    /// When the first row is due.
+    /// To find out when the first row is due.
     First,
-    /// The rows that are due.
+    /// To move the rows that are due.
     Rows,
 }

@@ -1,4 +1,4 @@
-//! Everything a worker asks the world to do: a closed list.
+//! Everything a worker asks its shell to do: a closed list.
 
 use std::sync::Arc;
 
@@ -9,20 +9,22 @@ use crate::input::{Look, RunId, Token};
 
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Make it durable, then say [`crate::Input::Committed`]. Commits may be merged and reported in any order.
+    /// Make the batch durable, then report [`crate::Input::Committed`]. Commits may be merged and reported in any
+    /// order.
     Commit { token: Token, batch: Batch },
-    /// Look into the store, then say [`crate::Input::Seen`].
+    /// Read from the store, then report [`crate::Input::Seen`].
     Look { token: Token, look: Look },
-    /// Call the handler with this index in the list the worker was made with, then say [`crate::Input::Finished`].
+    /// Call the handler with this index in the list the worker was created with, then report
+    /// [`crate::Input::Finished`].
     Run(Run),
-    /// Cut the run off: an async handler is dropped where it waits, a plain one cannot be ended. Say
-    /// [`crate::Input::Finished`] when it has returned; what it says then does not count.
+    /// Cut the run off: drop an async handler where it waits; a plain function cannot be ended. Report
+    /// [`crate::Input::Finished`] when it has returned; its result is ignored.
     Cut { run: RunId },
-    /// The answer to a handler's `commit()`: `None` = nothing had changed.
+    /// The answer to a handler's commit: `None` = nothing had changed.
     Answer { run: RunId, result: Result<Option<StateCommit>, CommitError> },
-    /// Somebody should know: a handler failed, an event was given up, a lease was lost. For logs.
+    /// A report for logs: a handler failed, an event was given up, a lease was lost.
     Note(Note),
-    /// Everything is given back and durable: the session may end. With a reason, the store has failed.
+    /// All events are given back and everything is durable: the session may end. With a reason, the store has failed.
     Stopped { failed: Option<String> },
 }
 
@@ -31,17 +33,17 @@ pub struct Run {
     pub run: RunId,
     pub handler: usize,
     pub event: Arc<Event>,
-    /// 1 for the first try.
+    /// Starts at 1.
     pub attempt: u32,
-    /// From this moment on commits are refused, unless the lease is renewed.
+    /// From this time on commits are refused, unless the lease is renewed.
     pub lease_until: Timestamp,
-    /// It is cut off after so long.
+    /// The run is cut off after this time.
     pub timeout_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The try failed and the event waits for the next.
+    /// The attempt failed, and the event waits for the next one.
     Failed {
         handler: usize,
         event: millrace_model::EventId,
@@ -55,12 +57,13 @@ pub enum Note {
         attempts: u32,
         error: String,
     },
-    /// The run came too late, what it did after its lease was not written.
+    /// The run ended after its lease: nothing it did after that was written.
     LeaseExpired {
         handler: usize,
         event: millrace_model::EventId,
     },
-    /// State that the run had read was changed by somebody else before its commit. It is run again; no attempt is counted.
+    /// State that the run had read was changed by another commit before its own. The event is run again; no attempt is
+    /// counted.
     Conflict {
         handler: usize,
         event: millrace_model::EventId,
@@ -75,20 +78,20 @@ pub enum Note {
         event: millrace_model::EventId,
         error: String,
     },
-    /// The run was cut off. Its try has failed, and nothing it still does is written.
+    /// The run was cut off by its timeout. The attempt has failed, and nothing the run still does is written.
     TimedOut {
         handler: usize,
         event: millrace_model::EventId,
         timeout_ms: u64,
-        /// Its place goes to another run; otherwise it keeps it until its function returns.
+        /// Another run gets its place; otherwise the run keeps it until its function returns.
         replaced: bool,
     },
-    /// The run has outlived its lease, and it has no timeout: nothing it does is written, and it keeps its place.
+    /// The run has outlived its lease and has no timeout: nothing it does is written, and it keeps its place.
     Overdue {
         handler: usize,
         event: millrace_model::EventId,
     },
-    /// The grace time of a stop was over: the event is given back without an attempt.
+    /// The grace period of a stop was over: the event is given back without an attempt.
     CutByStop {
         handler: usize,
         event: millrace_model::EventId,
@@ -111,7 +114,7 @@ pub enum Note {
         event: millrace_model::EventId,
         reason: String,
     },
-    /// Somebody paused the handler from outside, or let it go on.
+    /// Somebody paused the handler by its row in the store, or resumed it.
     Paused {
         handler: usize,
         paused: bool,
@@ -120,7 +123,7 @@ pub enum Note {
     UnusedSettings {
         id: String,
     },
-    /// A handler that was never seen before begins with this many events that are retained.
+    /// A new handler begins with this many retained events.
     Backlog {
         handler: usize,
         events: u64,
@@ -129,24 +132,26 @@ pub enum Note {
         schedule: usize,
         at: Timestamp,
     },
-    /// A claim waited longer than it was given, because the wall clock was set back. It is due now.
+    /// A claim waited longer than it should, because the wall clock was set back. The claim is due now.
     Stranded {
         handler: usize,
         stream: millrace_model::Stream,
         offset: millrace_model::Offset,
         due: Timestamp,
     },
-    /// A delayed event whose row cannot be read was due: the row is kept below `quarantine/due/` in the table `kv`.
+    /// A delayed event was due whose row cannot be read: the row is kept below `quarantine/due/` in the table `kv`.
     DueSetAside {
         key: String,
     },
-    /// The store would not take something. Nothing of it is written; what is not acknowledged is tried again.
+    /// The store refused a batch for its size. Nothing of it is written; events that are not acknowledged are run
+    /// again.
     TooLarge {
         what: String,
         bytes: usize,
         limit: usize,
     },
-    /// The schedule in the store cannot be read or was taken over with another cron: it is left alone.
+    /// The schedule's row cannot be read, or another session has given it another cron expression or event: this
+    /// session leaves it alone.
     ScheduleSkipped {
         schedule: usize,
         reason: String,

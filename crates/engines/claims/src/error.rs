@@ -1,9 +1,9 @@
-//! Why something was not done, in words that say what to do next.
+//! Errors, in words that say what to do next.
 
 use bytes::Bytes;
 use millrace_model::Identity;
 
-/// Why a commit was refused. Nothing of it was written.
+/// Why a commit was refused. Nothing of the commit was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     #[error("the lease has run out: somebody else may have the event now, so nothing was written")]
@@ -14,25 +14,25 @@ pub enum CommitError {
     EventLoopLimit { depth: u32, limit: u32 },
     #[error("{count} changes in one commit: at most {limit} are allowed (max_batch_size); split it")]
     BatchSizeExceeded { count: usize, limit: usize },
-    /// The run was cut off: whatever the handler returns, the try has failed.
+    /// The run was cut off: whatever the handler returns, the attempt has failed.
     #[error("the handler did not answer within {timeout_ms} ms: its try is over, so nothing was written")]
     TimedOut { timeout_ms: u64 },
-    /// The commit, or one event of it.
+    /// The commit is too large, or one of its events.
     #[error(
         "{bytes} bytes at once: at most {limit} are allowed; split the commit, or put less into the event"
     )]
     TooLarge { bytes: usize, limit: usize },
-    /// A delayed event lies too far ahead.
+    /// A delayed event is too far ahead.
     #[error("an event was to be delayed by {delay_ms} ms: at most {limit} are allowed")]
     DelayTooLong { delay_ms: u64, limit: u64 },
-    /// One of the caller's own checks failed: a schema was changed by somebody else.
+    /// A check that the caller brought itself failed: a schema was changed by another commit.
     #[error("check {check} of the commit does not hold any more: read the row again")]
     Refused { check: usize, found: Option<Bytes> },
-    /// State that the commit was made from has changed since it was read. The run is over unless it reads again and
-    /// commits again; it is then run again, and that counts as no failure.
+    /// State that the commit is based on has changed since it was read. Unless the run reads and commits again with
+    /// success, its event is run again, which does not count as a failed attempt.
     #[error("{identity} has changed since it was read: nothing was written")]
     Conflict { identity: Identity },
-    /// The handler's last commit has acknowledged the event.
+    /// The handler's last commit has already acknowledged the event.
     #[error("the event is acknowledged already: nothing more can be committed for it")]
     Acknowledged,
     #[error("the store failed, whether the commit was written is unknown: {reason}")]
@@ -41,19 +41,19 @@ pub enum CommitError {
     Stopped,
 }
 
-/// How a handler's run went wrong.
+/// How a handler's run failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// Try again later, as often as the configuration allows.
+    /// Retry by the backoff, as often as the configuration allows.
     #[error("{0}")]
     Failed(String),
-    /// Trying again is pointless (the event cannot be decoded): straight to the dead letters.
+    /// Retrying is pointless (the event cannot be decoded): the event becomes a dead letter at once.
     #[error("{0}")]
     Hopeless(String),
-    /// Try again after so long; the attempt counts.
+    /// Retry after this time; the attempt counts.
     #[error("{error}")]
     RetryAfter { after_ms: u64, error: String },
-    /// Try again after so long; the attempt does not count, as often as `event_max_snoozes` allows.
+    /// Retry after this time; the attempt does not count, as often as `event_max_snoozes` allows.
     #[error("snoozed: {reason}")]
     Snooze { after_ms: u64, reason: String },
     /// Finished without success: no dead letter, but a record.
@@ -61,7 +61,7 @@ pub enum RunError {
     Discard { reason: String },
 }
 
-/// Why a schedule or a worker cannot be made.
+/// Why a schedule or a worker cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     #[error("schedule {name:?}: {cron:?} is not a cron expression of five fields: {reason}")]

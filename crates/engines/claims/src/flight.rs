@@ -1,4 +1,5 @@
-//! Flights: one commit at a time that takes along every act that gathered, and the claims of handlers that want more.
+//! Flights: batched commits, one at a time. Each takes along all acts (`act.rs`) that have gathered, and claims for the
+//! handlers that want more events.
 
 use std::collections::VecDeque;
 
@@ -12,19 +13,19 @@ use crate::effect::{Effect, Note};
 use crate::handler::Handler;
 use crate::worker::{Pending, Phase, Worker};
 
-/// Acts of one flight; the rest take the next.
+/// Acts in one flight; further ones take the next.
 const ACTS_MAX: usize = 1024;
-/// Bytes of the acts of one flight: the rest is room for what its claims write. A larger act goes with no other, and
-/// with such claims as still fit.
+/// Bytes of acts in one flight; the rest of the batch is for its claims. A larger act flies without other acts, and
+/// with as many claims as still fit.
 pub(crate) const ACT_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
 
-/// Under way.
+/// A commit that is under way.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) acts: Vec<Act>,
-    /// Handler and how many events it asked for.
+    /// Index of the handler, and how many events it asked for.
     pub(crate) claims: Vec<(usize, usize)>,
-    /// The time of its batch.
+    /// The time of the flight's batch.
     pub(crate) at: Timestamp,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct Flight {
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     waiting: VecDeque<Act>,
-    /// When the oldest one will wait no longer for company.
+    /// When the oldest act stops waiting to share a commit.
     leave_at: Option<Mono>,
 }
 
@@ -41,7 +42,7 @@ impl Gate {
         self.waiting.is_empty()
     }
 
-    /// Acts that come back go first, in their order.
+    /// Puts acts back to the front, in their order.
     pub(crate) fn back(&mut self, now: Mono, acts: Vec<Act>) {
         if !acts.is_empty() {
             self.leave_at = Some(now);
@@ -55,21 +56,22 @@ impl Gate {
 }
 
 impl Worker {
-    /// Leaves with the next flight, which goes as soon as the last one is back.
+    /// Sends the act with the next flight, which leaves as soon as the last one is back.
     pub(crate) fn send(&mut self, now: Now, act: Act) {
         self.want_next_of_key(&act);
         self.gate.waiting.push_back(act);
         self.gate.leave_at = Some(now.mono);
     }
 
-    /// May wait a little for a claim to ride with.
+    /// Lets the act wait for a claim to share a commit with, for at most `ack_linger_ms`.
     pub(crate) fn send_later(&mut self, now: Now, act: Act) {
         self.want_next_of_key(&act);
         self.gate.waiting.push_back(act);
         self.gate.leave_at.get_or_insert(now.mono + self.config.ack_linger_ms);
     }
 
-    /// In order of keys the next event may be claimed by the flight that ends this one: acts come before claims.
+    /// For a handler in order of keys: the flight that ends an event may also claim the next one of its key, because
+    /// acts come before claims in a batch.
     fn want_next_of_key(&mut self, act: &Act) {
         if let Some(handler) = act.ends_event_of().map(|at| &mut self.handlers[at]) {
             handler.hungry |= handler.is_ordered();
@@ -102,7 +104,8 @@ impl Worker {
         self.fly(now, Flight { acts, claims, at: now.wall });
     }
 
-    /// Each handler gets its share of the room, and what those before it left. One that gets nothing stays hungry.
+    /// Each handler gets its share of the room, and what those before it left over. A handler that gets nothing stays
+    /// hungry: it claims with the next flight.
     fn fitting(&self, now: Now, claims: Vec<(usize, usize)>, mut room: usize) -> Vec<(usize, usize)> {
         let mut left = claims.len();
         let mut fitting = Vec::with_capacity(left);
@@ -146,7 +149,7 @@ impl Worker {
             return Vec::new();
         }
         let place_free = self.places_taken() < self.config.handler_concurrency;
-        // All places are taken by slow handlers: others may be faster.
+        // Slow runs occupy all places: leave the events to sessions that may be faster.
         if !place_free && self.runs.values().all(|run| self.is_stale(now, run.handler, &run.ticket)) {
             return Vec::new();
         }
@@ -156,7 +159,7 @@ impl Worker {
 
     pub(crate) fn fly(&mut self, now: Now, mut flight: Flight) {
         flight.at = now.wall;
-        // The clock was set back since: a fire is never early, it comes again in its time.
+        // The clock was set back meanwhile: a schedule must not fire early, so it fires again when its time has come.
         flight.acts.retain(|act| match &act.then {
             Then::Fired { schedule, at, .. } if at.last().is_some_and(|fire| *fire > now.wall) => {
                 self.not_yet(*schedule);
@@ -176,7 +179,7 @@ impl Worker {
         }
         let starts = self.starts_of(now, &flight.claims);
         for ((at, events_max), start_max) in flight.claims.iter().zip(starts) {
-            // What becomes ready from here on is not in this claim.
+            // This claim does not see events that become ready from here on.
             self.handlers[*at].hungry = false;
             batch.ops.push(self.claim(now, *at, *events_max, start_max));
         }
@@ -198,7 +201,7 @@ impl Worker {
         }
     }
 
-    /// One act's proof does not hold any more: the others go again without it.
+    /// A check of one act was refused: repeats the flight without that act.
     fn leave_out(&mut self, now: Now, flight: &mut Flight, refusal: &Refusal) {
         let mut first = 0;
         let at = flight.acts.iter().position(|act| {
@@ -224,17 +227,17 @@ impl Worker {
             Then::Renewed { run, .. } => self.lease_lost(now, run),
             Then::Marked { run, .. } => self.mark_refused(now, run),
             Then::Fired { schedule, .. } => self.fire_refused(now, schedule, refusal.found.as_ref()),
-            // Somebody else has it, or registered first.
+            // Another session has the event, or has registered the handler first.
             Then::GivenBack { .. } | Then::Nothing => {}
         }
     }
 
     fn landed(&mut self, now: Now, flight: Flight, done: Done) {
-        // Registration is what the first flight takes along, or the first few.
+        // The first flights carry the registration; it is complete when no act is waiting any more.
         self.registered |= self.gate.is_empty();
         for act in flight.acts {
             self.note_appends(&act.ops);
-            // A claim of this flight has seen that the event ended; otherwise the next claim will.
+            // A claim in this same flight has already seen that the event ended; otherwise the next claim must.
             if act.ends_event_of().is_none_or(|of| flight.claims.iter().all(|(at, _)| *at != of)) {
                 self.want_next_of_key(&act);
             }
@@ -252,7 +255,7 @@ impl Worker {
                 self.handlers[at].enqueue(claimed);
             }
         }
-        // One flag for all claims: it means those that got all they asked for, if there are any.
+        // `more` is a single flag for all claims: if some claim got all it asked for, it is taken to mean that one.
         let some_full = flight.claims.iter().zip(&got).any(|((_, asked), got)| got >= asked);
         for ((at, asked), got) in flight.claims.iter().zip(&got) {
             let look_at = now.mono + self.config.event_poll_interval_ms;
@@ -326,7 +329,7 @@ impl Worker {
         }
     }
 
-    /// Handlers of these topics have something to claim, now or when it is due.
+    /// Wakes the handlers of these topics: they have something to claim, now or when it is due.
     pub(crate) fn note_appends(&mut self, ops: &[Op]) {
         for op in ops {
             match op {

@@ -1,4 +1,4 @@
-//! Giving up on an event: its dead letter, and an event that says so.
+//! Giving up on an event: its dead letter, and an event that reports it.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::outbox::append;
 use crate::spec::OutEvent;
 use crate::worker::Worker;
 
-/// What is left of an error beside an event that takes nearly all the room of a batch.
+/// To how many bytes an error is cut if the event needs nearly all the room of a batch.
 const SHORT_ERROR_BYTES: usize = 1024;
 
-/// Who gives up on what.
+/// The event that is given up, and by which handler.
 struct Case<'a> {
     now: Timestamp,
     handler: usize,
@@ -25,8 +25,9 @@ struct Case<'a> {
 }
 
 impl Worker {
-    /// To the dead letters, with a copy of the event. Events of sessions and of the bus leave room for it; one that does
-    /// not, from another source or an older version, is pointed at: that it ends comes first.
+    /// Writes a dead letter with a copy of the event. Events of sessions and of the bus leave room for the copy. For an
+    /// event that does not, from another source or an older version, the letter only points to it: ending the event
+    /// comes first.
     pub(crate) fn give_up(
         &mut self,
         now: Timestamp,
@@ -47,8 +48,8 @@ impl Worker {
         if act.fits() { act } else { self.letter(&case, &error, false) }
     }
 
-    /// No event that says so for the events that say so themselves, and none beyond the depth limit: chains of them would
-    /// never end.
+    /// Appends no report for a report itself that is given up, and none beyond the depth limit: such chains would never
+    /// end.
     fn letter(&mut self, case: &Case<'_>, error: &str, with_copy: bool) -> Act {
         let &Case { now, handler, ticket, event, attempts } = case;
         let finished = FinishedRow {
@@ -75,7 +76,8 @@ impl Worker {
                 "last_error": error,
             });
             let out = OutEvent::new(topic, JsonText::from_stored(payload.to_string().into_bytes().into()));
-            // With the claim, because a letter that is replayed may be followed by another.
+            // The id includes the claim's generation, because the replay of a dead letter may be followed by another
+            // dead letter.
             let generation = ticket.row.generation.to_string();
             let parts = [&event.id.to_string(), ticket.handler.as_str(), &generation];
             let id = derived_id("dead letter", &parts);

@@ -1,4 +1,4 @@
-//! One handler of this worker: what it has in hand, and whether it should look for more.
+//! A handler of this worker: the events it holds, and whether it should claim more.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,36 +7,36 @@ use millrace_model::{Claimed, HandlerOrder, Mono, Now, RunMark, Suspicion, Times
 use crate::settings::Limits;
 use crate::spec::HandlerSpec;
 
-/// Moments at which events of one handler are known to be ready again. Later ones are found by polling.
+/// How many times are remembered at which events of one handler become ready again. Later ones are found by polling.
 const DUES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Handler {
     pub(crate) spec: HandlerSpec,
     pub(crate) limits: Limits,
-    /// Somebody has paused it by its row in the store.
+    /// The handler is paused by its row in the store.
     pub(crate) paused_outside: bool,
     pub(crate) topic: TopicKey,
-    /// Claimed and not started, in the order to run them.
+    /// Claimed events that have not started, in the order to run them.
     pub(crate) queue: VecDeque<Claimed>,
-    /// Those of the claimed and not started that have to run alone.
+    /// Claimed events that have not started and must run alone (`suspects.rs`).
     pub(crate) suspects: VecDeque<Claimed>,
     pub(crate) running: usize,
     /// There may be events to claim.
     pub(crate) hungry: bool,
-    /// The last claim got all it asked for.
+    /// The last claim got as many events as it asked for.
     pub(crate) full: bool,
-    /// When to look again although nobody said anything.
+    /// When to poll the store again if there was no news.
     pub(crate) look_at: Mono,
     dues: BTreeSet<Timestamp>,
-    /// Nobody told it to look, so there may be claims of others it knows nothing of: when the first of them is due must
-    /// be read.
+    /// This wake-up came from a timer or from polling: other sessions may hold claims that this worker does not know
+    /// of, so read when the earliest one is due.
     pub(crate) unsure: bool,
-    /// How many events it holds at most. Falls when queued events have to be given back, rises again when they do not:
-    /// a slow handler does not hoard what others could do.
+    /// How many events the handler holds at most. Halved when queued events have to be given back, doubled when they do
+    /// not, so that a slow handler does not hoard events that other sessions could run.
     appetite: usize,
     appetite_max: usize,
-    /// It had to give events back: it claims again only when one of them could run at once.
+    /// The handler had to give events back: it claims again only when an event could start at once.
     patient: bool,
 }
 
@@ -71,7 +71,8 @@ impl Handler {
         self.queue.len() + self.suspects.len()
     }
 
-    /// An event that has ended lets the next one of its key go on.
+    /// Whether the handler runs events in order of keys: an event that has ended then makes the next one of its key
+    /// ready.
     pub(crate) fn is_ordered(&self) -> bool {
         self.limits.order == HandlerOrder::Key
     }
@@ -80,13 +81,14 @@ impl Handler {
         self.limits.paused || self.paused_outside
     }
 
-    /// Whether a run of this handler may begin, as far as its own limits go.
+    /// Whether the handler's own limits allow another run to begin.
     pub(crate) fn may_begin(&self, now: Now) -> bool {
         let in_time = self.limits.rate.as_ref().is_none_or(|rate| rate.ready_at() <= now.mono);
         in_time && self.running < self.limits.concurrency && !self.is_paused()
     }
 
-    /// How many events a claim may mark as started, as far as the handler's own limits go: they start before anything else.
+    /// How many events a claim may mark as to be started at once, by the handler's own limits: those start before any
+    /// others.
     pub(crate) fn starts_max(&self, now: Now) -> usize {
         match &self.limits.rate {
             _ if !self.may_begin(now) || self.queued() > 0 => 0,
@@ -95,7 +97,7 @@ impl Handler {
         }
     }
 
-    /// A run begins.
+    /// Counts a run that begins.
     pub(crate) fn begin(&mut self, now: Now) {
         self.running += 1;
         if let Some(rate) = &mut self.limits.rate {
@@ -103,7 +105,7 @@ impl Handler {
         }
     }
 
-    /// When its rate lets it go on with what it has, or claim more.
+    /// When the handler's rate allows it to start a queued event, or to claim more.
     pub(crate) fn rate_wake(&self, now: Now) -> Option<Mono> {
         let wanted = (self.hungry || self.queued() > 0) && !self.is_paused();
         let ready_at = self.limits.rate.as_ref().filter(|_| wanted)?.ready_at();
@@ -121,17 +123,17 @@ impl Handler {
         }
     }
 
-    /// The first of the queue was marked as started by its claim.
+    /// Whether the first event in the queue was marked by its claim as to be started at once.
     pub(crate) fn has_marked(&self) -> bool {
         self.queue.front().is_some_and(|claimed| claimed.ticket.row.run > RunMark::Unknown)
     }
 
-    /// The first of each queue, which are those whose leases end first.
+    /// The first event of each queue: those are the ones whose leases end first.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = &Claimed> {
         self.queue.front().into_iter().chain(self.suspects.front())
     }
 
-    /// Takes out of the queues what `wanted` says.
+    /// Removes the events that match `wanted` from the queues.
     pub(crate) fn unqueue(&mut self, wanted: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
         let mut taken = Vec::new();
         for queue in [&mut self.queue, &mut self.suspects] {
@@ -142,7 +144,7 @@ impl Handler {
         taken
     }
 
-    /// How many events to claim now. Waits until half of what it may hold is done, so that claims come in batches.
+    /// How many events to claim now. Waits until half of the held events are done, so that claims come in batches.
     pub(crate) fn wish(&self, now: Now, place_free: bool) -> usize {
         let in_hand = self.in_hand();
         let could_begin = place_free && self.may_begin(now);
@@ -150,7 +152,7 @@ impl Handler {
         if may && in_hand <= self.appetite / 2 { self.appetite - in_hand } else { 0 }
     }
 
-    /// Its claim has landed.
+    /// Takes note of the result of a claim.
     pub(crate) fn fed(&mut self, asked: usize, got: usize, more: bool, look_at: Mono) {
         self.full = got >= asked;
         self.hungry = self.full || more;
@@ -166,7 +168,7 @@ impl Handler {
         self.patient = true;
     }
 
-    /// An event of this handler will be ready then.
+    /// An event of this handler will be ready at `due`.
     pub(crate) fn ready_again_at(&mut self, due: Timestamp) {
         self.dues.insert(due);
         if self.dues.len() > DUES_MAX {

@@ -1,4 +1,4 @@
-//! Everything a worker is told: a closed list.
+//! Everything that a worker is told: a closed list.
 
 use std::collections::BTreeMap;
 
@@ -10,54 +10,56 @@ use millrace_model::{
 use crate::error::RunError;
 use crate::spec::OutEvent;
 
-/// Names an effect that will be answered.
+/// Identifies an effect that will be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// One try of one handler at one event. Never used twice by one worker.
+/// An attempt of a handler at an event. Never used twice by one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u64);
 
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Somebody committed: look again. `None` = nobody knows which topics.
+    /// Somebody has committed: look for events. `None` = the topics are not known.
     News { topics: Option<Vec<TopicKey>> },
-    /// Somebody delayed events: when the first one is due must be looked up.
+    /// Somebody has delayed events: look up when the first one is due.
     Delayed,
     /// The batch of [`crate::Effect::Commit`] is durable, or was refused by one of its checks.
     Committed { token: Token, outcome: Outcome },
-    /// The store does not take batches of that size: nothing of it is written, everything else goes on.
+    /// The store does not accept batches of this size: nothing of the batch is written, everything else goes on.
     TooLarge { token: Token, bytes: usize, limit: usize },
-    /// A commit failed and nobody knows whether it is written. This worker is over; reopen the store, make another.
+    /// A commit failed, and it is not known whether it was written. This worker is finished; reopen the store and
+    /// create another.
     Failed { reason: String },
-    /// The answer to [`crate::Effect::Look`]. `None` = it could not be read; it is asked again later.
+    /// The answer to [`crate::Effect::Look`]. `None` = reading failed; the worker asks again later.
     Seen { token: Token, seen: Option<Seen> },
     /// A handler's `commit()`; answered by [`crate::Effect::Answer`].
     Commit { run: RunId, commit: StateChanges },
-    /// A handler's `commit_and_ack()`: its last commit, which ends the claim and appends what the run emitted. Answered by
-    /// [`crate::Effect::Answer`]; the run goes on until [`Input::Finished`], but nothing it says afterwards is written.
+    /// A handler's `commit_and_ack()`: its last commit, which ends the claim and appends the emitted events. Answered
+    /// by [`crate::Effect::Answer`]; the run goes on until [`Input::Finished`], but nothing it does afterwards is
+    /// written.
     CommitAndAck { run: RunId, commit: StateChanges, emitted: Vec<OutEvent> },
-    /// A handler has returned: the events it emitted, or what went wrong.
+    /// A handler has returned: the events it emitted, or how it failed.
     Finished { run: RunId, result: Result<Vec<OutEvent>, RunError> },
-    /// Finish what runs, give back what does not, and say [`crate::Effect::Stopped`].
+    /// Finish the runs, give back the queued events, then report [`crate::Effect::Stopped`].
     Stop,
-    /// The deadline has come.
+    /// The deadline of [`crate::Worker::next_deadline`] has come.
     Tick,
 }
 
-/// What one `commit()` wants to become durable.
+/// The changes that one `commit()` makes durable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StateChanges {
     /// At most one per identity.
     pub intents: Vec<Intent>,
     pub meta: BTreeMap<String, String>,
-    /// What must hold for the intents to make sense: rows of schemas. Refusals name their index in this list.
+    /// Checks that must hold for the intents to make sense, on rows of schemas. A refusal names the index in this list.
     pub checks: Vec<Check>,
-    /// Rows of schemas that are written along.
+    /// Rows of schemas to be written with the commit.
     pub ops: Vec<Op>,
     pub event: Option<OutEvent>,
-    /// What the intents were made from. If one of these identities is another by now, nothing is written and the answer
-    /// is [`crate::CommitError::Conflict`].
+    /// The state that the intents are based on. If one of these identities has changed since, nothing is written and
+    /// the answer is [`crate::CommitError::Conflict`].
     pub expected: Vec<Expected>,
 }
 
@@ -65,8 +67,8 @@ pub struct StateChanges {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub identity: Identity,
-    /// Its row in [`Space::Heads`], byte for byte; `None` = there was none. Every commit that changes the identity writes
-    /// another row, because the row holds the number of its commit.
+    /// The identity's row in [`Space::Heads`], byte for byte; `None` = there was none. Every commit that changes the
+    /// identity changes the row, because the row holds the number of its commit.
     pub head: Option<Bytes>,
 }
 
@@ -80,12 +82,12 @@ impl Expected {
     }
 }
 
-/// Something to look up in the store.
+/// A read from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Rows of a small table from `from` (included) to `to` (excluded).
     Rows { space: millrace_model::Space, from: String, to: String, rows_max: usize },
-    /// Every stream of these topics, `None` = of all topics of the namespace.
+    /// Every stream of this topic, `None` = of all topics of the namespace.
     Streams { namespace: millrace_model::Namespace, topic: Option<TopicKey> },
     /// Where the stream should start under the rule (see `Store::retention_start`).
     RetentionStart { stream: Stream, older_than: Option<millrace_model::Timestamp>, bytes_max: Option<u64> },
@@ -103,6 +105,6 @@ pub struct StreamSpan {
     pub stream: Stream,
     pub start: Offset,
     pub next: Offset,
-    /// The time of the newest event that was ever appended; nothing while `next` is the first offset.
+    /// The time of the newest event that was ever appended; meaningless while `next` is the first offset.
     pub last_ts: Timestamp,
 }

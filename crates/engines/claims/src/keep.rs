@@ -1,4 +1,4 @@
-//! The worker's own retention: one sweep after another, a step at a time, at intervals.
+//! The worker's own retention: it starts a sweep (`sweep.rs`) at intervals and drives it step by step.
 
 use millrace_model::{Now, Outcome};
 
@@ -12,7 +12,7 @@ impl Worker {
         if !self.may_sweep() || now.mono < self.sweep_at {
             return;
         }
-        // Another time, when the wall clock can be trusted.
+        // Try again later, when the wall clock can be trusted.
         if !self.ages.believes(now, self.config.event_retention_ms.max(self.config.session_ttl_ms)) {
             self.sweep_at = now.mono + self.config.retention_interval_ms;
             return;
@@ -24,7 +24,7 @@ impl Worker {
             now: counted_from,
             events_before,
             unfinished_too: self.forgets_unfinished(),
-            // Topics may keep events longer than that.
+            // The retention of a topic may be longer than the ages that are certain now.
             own_retention: self.ages.believes(now, u64::MAX),
             dead_letters_before: None,
             sessions_before: events_before.min(counted_from.saturating_sub(self.config.session_ttl_ms)),
@@ -63,7 +63,7 @@ impl Worker {
             }
             SweepStep::Done(_) => {
                 self.sweep = None;
-                // Sessions that began together need not sweep together.
+                // Sessions that started together need not sweep together.
                 let interval = self.config.retention_interval_ms;
                 self.sweep_at = now.mono + interval + self.draw.below(interval / 4 + 1);
             }
@@ -83,7 +83,7 @@ impl Worker {
                 sweep.seen(seen);
                 self.drive_sweep(now);
             }
-            // Not readable just now: another time.
+            // Reading failed: try again later.
             _ => {
                 self.sweep = None;
                 self.sweep_at = now.mono + self.config.retention_interval_ms;

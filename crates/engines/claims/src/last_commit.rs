@@ -1,5 +1,5 @@
-//! The last commit of a run, `commit_and_ack()`: state, emitted events and the acknowledgement in one batch. What it wrote
-//! is never written again by a retry, because there is none.
+//! The last commit of a run, `commit_and_ack()`: state, emitted events and the acknowledgement in one batch. No retry
+//! can write any of it again, because there is no retry.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::spec::OutEvent;
 use crate::worker::Worker;
 
 impl Worker {
-    /// The part that ends the claim.
+    /// Builds the part of the batch that ends the claim.
     pub(crate) fn last_ack(
         &mut self,
         now: Now,
@@ -23,7 +23,7 @@ impl Worker {
     ) -> Result<Act, CommitError> {
         let Some(active) = self.runs.get(&run) else { return Err(CommitError::LeaseExpired) };
         match &active.spoiled {
-            // The session has read again and applied its updates to that.
+            // The session has read again and applied its updates to the new state.
             None | Some(CommitError::Conflict { .. }) => {}
             Some(error) => return Err(error.clone()),
         }
@@ -31,7 +31,8 @@ impl Worker {
         self.ack(now, handler, &ticket, &event, emitted)
     }
 
-    /// The event is done whatever the handler made of the rest of its run.
+    /// The run has returned after its last commit: the event stays done, whatever the result. A failure is only
+    /// reported.
     pub(crate) fn ended_after_ack(
         &mut self,
         handler: usize,
@@ -45,7 +46,7 @@ impl Worker {
     }
 }
 
-/// Puts the acknowledgement into the batch of the commit. The emitted events belong to its commit of state.
+/// Adds the acknowledgement to the batch of the commit. The emitted events are recorded with its commit of state.
 pub(crate) fn add_ack(batch: &mut Batch, ack: Act) -> Result<(), CommitError> {
     let emitted = ack.ops.iter().filter_map(|op| match op {
         Op::Append(append) => append.event.id.clone(),

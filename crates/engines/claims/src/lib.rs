@@ -1,14 +1,14 @@
 //! The engine of durable handlers: claims, leases, retries, dead letters, schedules, sessions, retention.
 //!
-//! A plain state machine, as the bus is one: told the time and one input, it returns effects: batches to commit,
-//! things to look up, handlers to run, answers to give. Many workers in many processes work on one store; what keeps
-//! them apart is in the batches they commit, never in this code.
+//! A plain state machine, like the bus: given the time and one input, it returns effects: batches to commit, rows to
+//! read, handlers to run, answers to give. Many workers in many processes work on one store; the checks in the batches
+//! they commit keep them apart, not this code.
 //!
-//! What it does not do: it has no clock, thread, file or randomness, it does not call handlers and does not know their
-//! types. Which events a claim takes is found by the store inside the commit.
+//! The engine has no clock, thread, file or randomness; it does not call handlers and does not know their types. The
+//! store itself chooses the events of a claim, inside the commit.
 //!
-//! Start with [`Worker`]: `handle` inputs, drain the effects, wait until `next_deadline`. What is committed outside of
-//! handlers is built by [`imperative`].
+//! Start with [`Worker`]: `handle` inputs, drain the effects, wait until `next_deadline`. [`imperative`] builds the
+//! commits of sessions outside of handlers.
 
 mod act;
 mod build;

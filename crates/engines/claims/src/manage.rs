@@ -1,5 +1,5 @@
-//! Batches for what people do by hand to schedules and handlers: switch a schedule, forget a handler. Sending events again is
-//! in `replay.rs`.
+//! Batches for manual operations: switching a schedule, pausing a handler, forgetting a handler. Replaying events is in
+//! `replay.rs`.
 
 use bytes::Bytes;
 use millrace_model::{
@@ -13,7 +13,8 @@ pub(crate) fn batch(now: Timestamp, nonce: u64, checks: Vec<Check>, ops: Vec<Op>
     Batch { nonce, now, durability: Durability::Fsync, checks, ops }
 }
 
-/// Switches a schedule. Switched on again it counts from now: what it missed meanwhile does not fire.
+/// Switches a schedule on or off. A schedule that is switched on again counts from now: fires it missed meanwhile are
+/// not made up for.
 pub fn set_schedule_enabled(
     namespace: &Namespace,
     name: &str,
@@ -31,8 +32,8 @@ pub fn set_schedule_enabled(
     Ok(batch(now, nonce, checks, ops))
 }
 
-/// Pauses a handler in all sessions, or lets it go on; each sees it within its `refresh_interval_ms`. A pause that a
-/// program says itself is not touched.
+/// Pauses a handler in all sessions, or resumes it; each session sees that within its `refresh_interval_ms`. A pause in
+/// a program's own settings is not changed.
 pub fn set_handler_paused(
     namespace: &Namespace,
     handler: &HandlerId,
@@ -48,8 +49,8 @@ pub fn set_handler_paused(
     Ok(batch(now, nonce, checks, ops))
 }
 
-/// Forgetting a handler that will not come back, in slices: its row first, so that retention no longer waits for it,
-/// then its open claims and its lanes. Rows of what it finished go with their events.
+/// Forgets a handler that will not come back, in steps: first its row, so that retention no longer waits for it, then
+/// its open claims and its lanes. The rows about its finished events are removed together with those events.
 #[derive(Debug)]
 pub struct Forget {
     namespace: Namespace,
@@ -61,7 +62,7 @@ pub struct Forget {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ForgetStep {
-    /// Answer with [`Forget::seen`], then commit the operations it gives if there are any, then ask again.
+    /// Answer with [`Forget::seen`], commit the operations that it returns, if any, then take the next step.
     Look(Look),
     Commit(Vec<Op>),
     Done,
@@ -80,7 +81,7 @@ impl Forget {
         }
         let Some(space) = self.left.last() else { return ForgetStep::Done };
         let from = keys::claims_of(self.namespace.as_str(), &self.handler);
-        // The character after the slash.
+        // The character after the slash ends the range.
         let to = format!("{}0", from.trim_end_matches('/'));
         ForgetStep::Look(Look::Rows { space: *space, from, to, rows_max: self.rows_max })
     }

@@ -1,11 +1,11 @@
-//! What is written into the row of a run's claim while the run goes on: marks and renewals.
+//! Changes to the row of a claim while its run goes on: marks and renewals of the lease.
 //!
-//! A mark says that the run has started, so that a lease which ends without a run costs no attempt.
+//! A mark says that the run has started: a lease that ends under a row without one costs no attempt.
 //!
-//! A claim marks what starts at once in its own commit. A run that starts out of the queue gets its mark with the next
-//! commit that is made anyway, if the run has lasted a moment; a run that lasts longer gets a commit for it. Only an event
-//! under suspicion (see `suspects.rs`) waits for its mark before it starts. While a mark is on its way the row is being
-//! changed, so the run is busy, as during a renewal.
+//! A claim marks the events that start at once in its own commit. A run that starts from the queue is marked by the
+//! next commit that is made anyway, if it has lasted a moment; a run that lasts longer gets a commit of its own for the
+//! mark. Only an event under suspicion (see `suspects.rs`) waits for its mark before it starts. While a mark is being
+//! written the row changes, so the run is busy, as during a renewal.
 
 use millrace_model::{ClaimRow, Mono, Now, RunMark, Ticket, Timestamp};
 
@@ -17,10 +17,11 @@ use crate::run::Active;
 use crate::timeout::Watch;
 use crate::worker::{Phase, Worker};
 
-/// A run is young for this long, or for a quarter of its lease if that is shorter. Then its start is written, and what
-/// has to run alone lets others run beside it.
+/// How long a run counts as young, or a quarter of its lease if that is shorter. After that its start is written, and
+/// an event that must run alone lets others run beside it.
 const YOUNG_MS_MAX: u64 = 1000;
-/// A run this many times younger is left alone by commits of others: it is probably over before they are back.
+/// A run younger than that time divided by this number is not marked by commits of others: it will probably end before
+/// they are durable.
 const RIDE_PART: u64 = 10;
 
 impl Worker {
@@ -32,13 +33,14 @@ impl Worker {
         now.mono < run.since + self.young_ms(run.handler)
     }
 
-    /// From then on the holder of a lease that ends is known to have been alive.
+    /// When the last quarter of the lease begins. A run that still goes on then is marked as long: if its lease ends,
+    /// the session was alive and the handler slow.
     fn late_from(&self, run: &Active) -> Timestamp {
         run.ticket.row.due.saturating_sub(self.handlers[run.handler].limits.lease_ms / 4)
     }
 
-    /// How many events the claims of a flight may mark as started, for each claim: places that stay free until the flight
-    /// is back, one for each handler in turn.
+    /// How many events each claim of a flight may mark as to be started: the places that stay free until the flight is
+    /// back, given to the handlers one by one in turn.
     pub(crate) fn starts_of(&self, now: Now, claims: &[(usize, usize)]) -> Vec<usize> {
         let mut starts = vec![0; claims.len()];
         if self.phase != Phase::Working || self.holding || self.is_paused(now) {
@@ -65,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// Runs whose row says too little.
+    /// Marks runs whose row is behind: their start, or that they are long, is not written yet.
     pub(crate) fn mark_runs(&mut self, now: Now) {
         let marks = |worker: &Worker, run: &Active| worker.mark_due(now, run);
         let due: Vec<_> = self.runs.iter().filter_map(|(id, run)| Some((*id, marks(self, run)?))).collect();
@@ -87,7 +89,7 @@ impl Worker {
         (mark > run.ticket.row.run).then_some(mark)
     }
 
-    /// When the next mark is due, and when a run is young no longer.
+    /// When the next mark is due, or a run stops being young.
     pub(crate) fn next_mark(&self, now: Now) -> Option<Mono> {
         let wakes = self.runs.values().flat_map(|run| {
             let grown = Some(run.since + self.young_ms(run.handler)).filter(|at| *at > now.mono);
@@ -98,7 +100,7 @@ impl Worker {
         wakes.min()
     }
 
-    /// A flight leaves: it takes marks along.
+    /// Adds marks to a flight that leaves anyway.
     pub(crate) fn ride_along(&mut self, now: Now) {
         let rides = |run: &Active| {
             let lasted_ms = self.young_ms(run.handler) / RIDE_PART;
@@ -120,8 +122,8 @@ impl Worker {
         self.send(now, Act { checks, ops, then: Then::Marked { run, ticket } });
     }
 
-    /// A run came back after its lease had ended. If its row says less than that it was slow, and nobody else has the event
-    /// yet, the row says it now.
+    /// A run came back after its lease had ended. If the row does not yet say that the run was long, and nobody else
+    /// has the event, writes that into the row.
     pub(crate) fn mark_lost(&mut self, now: Now, ticket: &Ticket) {
         if ticket.row.run < RunMark::Long {
             let row = ClaimRow { run: RunMark::Long, ..ticket.row.clone() };
@@ -142,14 +144,14 @@ impl Worker {
         if self.phase == Phase::Working && !self.is_stale(now, handler, &ticket) {
             return self.begin_run(now, run);
         }
-        // Too late to start it: the mark goes with the lease.
+        // The lease is too old to start the run: give the event back, which removes the mark.
         if let Some(handler) = self.drop_unbegun(run) {
             let act = self.give_back(now.wall, handler, &ticket);
             self.send(now, act);
         }
     }
 
-    /// Somebody else has the event.
+    /// The mark was refused: another session has the event.
     pub(crate) fn mark_refused(&mut self, now: Now, run: RunId) {
         if self.runs.get(&run).is_some_and(|active| active.begun) {
             self.lease_lost(now, run);
@@ -164,7 +166,7 @@ impl Worker {
         Some(handler)
     }
 
-    /// Leases of running handlers, if that is wanted.
+    /// Renews old leases of running handlers, if `lease_renewal` is set.
     pub(crate) fn renew_leases(&mut self, now: Now) {
         if !self.config.lease_renewal {
             return;
@@ -191,7 +193,7 @@ impl Worker {
         self.go_on(now, run);
     }
 
-    /// Somebody else has the event, or may have it: what the run still says is not written.
+    /// Another session has the event, or may have it: nothing more of the run is written.
     pub(crate) fn lease_lost(&mut self, now: Now, run: RunId) {
         if let Some(active) = self.runs.get_mut(&run) {
             active.spoiled.get_or_insert(CommitError::LeaseExpired);
@@ -199,7 +201,7 @@ impl Worker {
         self.go_on(now, run);
     }
 
-    /// The handler is called.
+    /// Calls the handler.
     pub(crate) fn begin_run(&mut self, now: Now, run: RunId) {
         let Some(active) = self.runs.get_mut(&run) else { return };
         (active.begun, active.busy, active.since) = (true, false, now.mono);

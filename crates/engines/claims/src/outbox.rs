@@ -1,4 +1,4 @@
-//! Events on their way into a batch: appended at once, or written down for later.
+//! Writes events into a batch: appended at once, or as delayed events.
 
 use std::sync::Arc;
 
@@ -11,23 +11,24 @@ use crate::build::{DEDUPE_WINDOW_MS, Topics};
 use crate::error::CommitError;
 use crate::spec::OutEvent;
 
-/// How far ahead a delayed event may lie: a year.
+/// How far ahead a delayed event may be: a year.
 pub const DELAY_MS_MAX: u64 = 365 * 24 * 3600 * 1000;
 
-/// Where events of one batch go, and the time that delays are counted from.
+/// Everything that the events of one batch need: their namespace and topics, and the clocks that delays are counted
+/// from.
 pub(crate) struct Outbox<'a> {
     namespace: &'a Namespace,
     topics: &'a Topics,
     now: Now,
     elapsed: &'a mut Elapsed,
-    /// The elapsed time is in the batch: once is enough.
+    /// The batch already stores the elapsed time: once is enough.
     elapsed_written: bool,
 }
 
-/// The id of an event on its way out.
+/// The id of an event that is written.
 pub(crate) struct OutId {
     pub(crate) id: EventId,
-    /// The same id may come again: its author brings it, or it is derived. Nobody else has an id that was drawn.
+    /// The same id may be written again: its author chose it, or it is derived. Drawn ids are unique.
     pub(crate) may_return: bool,
 }
 
@@ -41,8 +42,8 @@ impl<'a> Outbox<'a> {
         Outbox { namespace, topics, now, elapsed, elapsed_written: false }
     }
 
-    /// Operations that store the event; its topic is made if nobody has made it yet. `nonce` and `ordinal` together are
-    /// nobody else's.
+    /// Returns the operations that store the event; they also create its topic if it does not exist. `nonce` and
+    /// `ordinal` together are unique.
     pub(crate) fn ops(
         &mut self,
         event: &OutEvent,
@@ -62,7 +63,7 @@ impl<'a> Outbox<'a> {
                 if !std::mem::replace(&mut self.elapsed_written, true) {
                     ops.push(self.elapsed.put(self.now));
                 }
-                // Whoever moves it may be ahead of this process, and must not be early.
+                // The process that moves the event may have a clock ahead of this one's, and must not be early.
                 self.elapsed.at(self.now) + due.0.saturating_sub(self.now.wall.0) + TICK_MS + ELAPSED_APART_MS
             }
         };
@@ -79,7 +80,8 @@ impl<'a> Outbox<'a> {
         Ok(ops)
     }
 
-    /// What the event waits for, and the wall time at which it is due if the clock does not step. `None`: it is due now.
+    /// Returns which clock the event waits for, and its due time on the wall clock if that is not set meanwhile.
+    /// `None`: due now.
     fn due(&self, event: &OutEvent) -> Result<Option<(DueBy, Timestamp)>, CommitError> {
         let now = self.now.wall;
         let (by, delay_ms, due) = match event.deliver_at {
@@ -94,7 +96,7 @@ impl<'a> Outbox<'a> {
     }
 }
 
-/// Operations that append the event at once; its topic is made if nobody has made it yet.
+/// Returns the operations that append the event at once; they also create its topic if it does not exist.
 pub(crate) fn append(
     namespace: &Namespace,
     topics: &Topics,

@@ -1,4 +1,4 @@
-//! How a run ends that did not succeed: tried again by the backoff or when it says so, put off, set aside, given up.
+//! Runs that did not succeed: retried by the backoff or at a time of their choice, snoozed, discarded, or given up.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::act::{Act, Then, finish, waiting};
 use crate::error::RunError;
 use crate::worker::Worker;
 
-/// The longest pause a handler may ask for; longer ones are cut to it.
+/// The longest pause a handler may ask for; longer ones are shortened to it.
 pub const AFTER_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 
 impl Worker {
@@ -36,7 +36,7 @@ impl Worker {
         }
     }
 
-    /// Later, without an attempt; as often as `event_max_snoozes` allows, from then on with one.
+    /// Runs the event again later without counting an attempt; after `event_max_snoozes` times, with an attempt.
     fn snooze(
         &mut self,
         now: Timestamp,
@@ -55,7 +55,7 @@ impl Worker {
         let row = ClaimRow {
             snoozes,
             conflicts: 0,
-            // The run came back: it has not ended its process.
+            // The run came back, so it has not ended its process.
             suspicion: Suspicion::None,
             error: Some(format!("snoozed: {reason}")),
             ..waiting(&ticket.row, now, after_ms)
@@ -66,7 +66,7 @@ impl Worker {
         Act { checks: vec![check], ops: vec![delete, put], then }
     }
 
-    /// Finished without success: nothing is emitted and there is no dead letter, but a row that says why.
+    /// Finished without success: nothing is emitted and there is no dead letter, but a row that records the reason.
     fn discard(
         &mut self,
         now: Timestamp,

@@ -1,5 +1,5 @@
 //! Pausing one handler: nothing is claimed or started for it, everything else goes on. Its events wait in the log, and
-//! retention keeps them, because its place in the log does not move.
+//! retention keeps them, because the handler's position in the log does not move.
 
 use bytes::Bytes;
 use millrace_model::{HandlerRow, Now, keys};
@@ -8,7 +8,7 @@ use crate::effect::{Effect, Note};
 use crate::worker::Worker;
 
 impl Worker {
-    /// What others wrote into the rows of handlers: somebody may have paused one from outside.
+    /// Reads the rows of the handlers: somebody may have paused or resumed one from outside.
     pub(crate) fn handlers_seen(&mut self, now: Now, rows: &[(String, Bytes)]) {
         for at in 0..self.handlers.len() {
             let key = keys::handler(&self.identity.namespace, &self.handlers[at].spec.id);

@@ -1,13 +1,13 @@
-//! How often runs of one handler may begin: evenly spaced, by a schedule that moves on with every run.
+//! The rate at which runs of one handler may begin: evenly spaced, by a due time that advances with every run.
 
 use millrace_model::Mono;
 
-/// One run in about a day.
+/// Lowest rate: one run in about a day.
 pub(crate) const RATE_MIN: f64 = 0.000_01;
 pub(crate) const RATE_MAX: f64 = 1_000_000.0;
 
-/// Engines are told whole milliseconds, so runs that are closer together begin in small groups: at most what this much
-/// time is good for.
+/// Engines get the time in whole milliseconds, so runs that are closer together begin in small groups: at most as many
+/// as are due within this time.
 const GROUP_US: u64 = 10_000;
 
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// `per_s` lies between [`RATE_MIN`] and [`RATE_MAX`].
+    /// `per_s` is between [`RATE_MIN`] and [`RATE_MAX`].
     pub(crate) fn new(per_s: f64) -> Rate {
-        // Within the bounds this is a whole number of 1 to 10^11.
+        // Within these limits the result is a whole number from 1 to 10^11.
         let interval_us = (1_000_000.0 / per_s).round() as u64;
         Rate { interval_us: interval_us.max(1), next_us: 0 }
     }
@@ -31,7 +31,7 @@ impl Rate {
         Mono(self.next_us.saturating_sub(group_us).div_ceil(1000))
     }
 
-    /// A run begins. Time in which none began is not made up for.
+    /// Counts a run that begins. Time in which no run began is not made up for.
     pub(crate) fn begin(&mut self, now: Mono) {
         let now_us = now.0.saturating_mul(1000);
         self.next_us = self.next_us.max(now_us).saturating_add(self.interval_us);
@@ -46,7 +46,7 @@ impl Rate {
 mod tests {
     use super::*;
 
-    /// How many begin in `ms` when as many begin as may.
+    /// How many runs begin in `ms` if each begins as early as it may.
     fn begun(per_s: f64, ms: u64) -> usize {
         let mut rate = Rate::new(per_s);
         let mut begun = 0;

@@ -1,5 +1,5 @@
 //! Batches that bring a finished event back: a dead letter is replayed to the handler that gave up, or an event is
-//! published again for everybody.
+//! published again for every handler.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::manage::batch;
 use crate::outbox::append;
 use crate::spec::OutEvent;
 
-/// The header that says which event a copy was made of.
+/// The header that names the event of which an event is a copy.
 pub const REPLAYED_FROM: &str = "x-replayed-from";
 
-/// A dead letter and what the store says about its event and its handler, read for a replay.
+/// A dead letter, with the store's rows about its event and its handler, read for a replay.
 #[derive(Clone, Debug)]
 pub struct Letter {
     pub key: String,
@@ -29,9 +29,9 @@ pub struct Letter {
     pub event: Option<std::sync::Arc<Event>>,
     /// The row of the handler, if it is known.
     pub handler: Option<Bytes>,
-    /// The row that says how the event ended for the handler.
+    /// The row that records how the event ended for the handler.
     pub finished: Option<Bytes>,
-    /// The handler has the event open, or has yet to come to it.
+    /// The handler has an open claim on the event, or has not reached it yet.
     pub is_open: bool,
 }
 
@@ -72,9 +72,9 @@ impl Letter {
         Ok(topic.stream(Partition(row.partition)))
     }
 
-    /// Opens the handler's claim on the same event again, with all its attempts. Nothing is published, no other handler
-    /// sees anything. The letter goes when the claim has ended. The rows that were read are checked, so of two replays at once one is refused, and so is one beside
-    /// whom the handler was forgotten.
+    /// Opens the handler's claim on the same event again, with all its attempts. Nothing is published, and no other
+    /// handler sees anything. The dead letter is deleted when the claim has ended. The batch checks the rows that were
+    /// read, so of two concurrent replays one is refused, and so is a replay of a handler that was forgotten meanwhile.
     pub fn replay(&self, namespace: &Namespace, now: Timestamp, nonce: u64) -> Result<Batch, ReplayError> {
         let row = &self.row;
         let (event, handler) = (row.event_id.clone(), row.handler.clone());
@@ -97,7 +97,8 @@ impl Letter {
         let finished_key = keys::finished(&self.stream, row.offset, &handler);
         let Some(finished) = &self.finished else { return Err(ReplayError::Finished { event, handler }) };
         let ended = FinishedRow::decode(&finished_key, finished)?;
-        // A handler that was forgotten and came back may have ended it otherwise, or given up on it once more.
+        // A handler that was forgotten and came back may have ended the event in another way, or given up on it once
+        // more.
         if (ended.ending, ended.at) != (Ending::DeadLettered, row.failed_at) {
             return Err(ReplayError::Finished { event, handler });
         }
@@ -114,7 +115,7 @@ impl Letter {
         let ops = vec![
             Op::Delete { space: Space::Finished, key: finished_key },
             claim.put(),
-            // Retention that has looked at the claims already looks again.
+            // Makes a sweep of retention that has already read the claims read them again.
             Op::Put {
                 space: Space::Kv,
                 key: keys::handlers_mark(namespace),
@@ -126,7 +127,7 @@ impl Letter {
 
     fn claim(&self, event: &Event, now: Timestamp, nonce: u64) -> Ticket {
         let row = ClaimRow {
-            // Counting never gets here, so no ticket from before is good again.
+            // Generations that are counted up never get this high, so no earlier ticket becomes valid again.
             generation: nonce >> 1,
             state: ClaimState::Waiting,
             due: now,
@@ -143,8 +144,8 @@ impl Letter {
         Ticket { handler, stream, offset: self.row.offset, row }
     }
 
-    /// Undoes a replay that retention has overtaken: the event went between the look at it and the commit. Without its
-    /// claim the letter is shown again.
+    /// Undoes a replay that retention has overtaken: the event was removed between reading it and the commit. Without
+    /// its claim the dead letter is listed again.
     pub fn undo(&self, now: Timestamp, nonce: u64, replayed: &Batch) -> Batch {
         let claims = replayed.ops.iter().filter_map(|op| match op {
             Op::Put { space: Space::Claims, key, .. } => Some(key.clone()),
@@ -154,8 +155,8 @@ impl Letter {
         batch(now, nonce, Vec::new(), ops)
     }
 
-    /// The event as a new event for every handler of its type. The letter goes in the same batch: if somebody was
-    /// faster, the batch is refused. A letter without a copy needs the event itself.
+    /// Publishes the event as a new event for every handler of its type. The same batch deletes the dead letter: if
+    /// somebody else did so first, the batch is refused. A dead letter without a copy needs the event itself.
     pub fn publish_again(
         &self,
         namespace: &Namespace,
@@ -187,8 +188,8 @@ impl Letter {
     }
 }
 
-/// A copy of an event as a new event: its own id, the root of its own chain. Every handler of its type gets it.
-/// Returns the id the copy will have.
+/// Publishes a copy of an event as a new event, with an id of its own, at the root of a chain of its own. Every handler
+/// of its type gets the copy. Returns the id of the copy.
 pub fn publish_again(
     namespace: &Namespace,
     topics: &Topics,

@@ -15,7 +15,7 @@ use crate::spec::OutEvent;
 use crate::timeout::Watch;
 use crate::worker::{Pending, Phase, Worker};
 
-/// The error of a dead letter whose handler never returned one.
+/// The error of a dead letter if no run of the handler ever returned an error.
 const LOST_RUNS: &str = "every run was lost: its process ended, or its lease ran out";
 
 #[derive(Debug)]
@@ -23,29 +23,30 @@ pub(crate) struct Active {
     pub(crate) handler: usize,
     pub(crate) ticket: Ticket,
     pub(crate) event: Arc<Event>,
-    /// When it was started.
+    /// When the run was started.
     pub(crate) since: Mono,
-    /// The handler was called. Before, the mark of the run is on its way.
+    /// The handler was called. Before that, the mark of the run is being written.
     pub(crate) begun: bool,
-    /// Commits with an event in this try. The first `row.steps` of them were stored by earlier tries.
+    /// Commits with an event in this attempt. The first `row.steps` of them were stored by earlier attempts.
     ordinal: u32,
-    /// The row is being changed by a commit, a renewal or a mark: what the handler says meanwhile waits.
+    /// The claim's row is being changed by a commit, a renewal or a mark: what the handler does meanwhile waits in
+    /// `waiting`.
     pub(crate) busy: bool,
     pub(crate) waiting: Option<Said>,
-    /// A commit that failed in a way that makes a later success of the run untrue.
+    /// A failed commit after which the run cannot count as a success any more.
     pub(crate) spoiled: Option<CommitError>,
-    /// Its last commit has ended the claim: nothing more is written for this event, however the handler ends.
+    /// The run's last commit has ended the claim: nothing more is written for this event, however the handler ends.
     pub(crate) acked: bool,
     pub(crate) watch: Watch,
 }
 
 impl Active {
-    /// Whether its lease is to be renewed when it grows old.
+    /// Whether the run's lease is to be renewed when it grows old.
     pub(crate) fn wants_lease(&self, now: millrace_model::Timestamp) -> bool {
         !self.busy && !self.acked && self.ticket.is_held(now)
     }
 
-    /// The row is the run's own, and nothing changes it just now.
+    /// Whether the row belongs to the run, and nothing is changing it now.
     pub(crate) fn may_be_marked(&self, now: Now) -> bool {
         self.begun && self.spoiled.is_none() && self.wants_lease(now.wall)
     }
@@ -53,18 +54,18 @@ impl Active {
 
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// With what the run emitted, if this is its last commit.
+    /// With the emitted events, if this is the run's last commit.
     Commit(Box<StateChanges>, Option<Vec<OutEvent>>),
     Finished(Result<Vec<OutEvent>, RunError>),
 }
 
-/// A handler's commit under way.
+/// A handler's commit that is under way.
 #[derive(Debug)]
 pub(crate) struct CommitUnderWay {
     run: RunId,
     next: Ticket,
     with_event: bool,
-    /// It carries the acknowledgement.
+    /// The commit carries the acknowledgement.
     last: bool,
     checks: CommitChecks,
     ops: Vec<millrace_model::Op>,
@@ -77,7 +78,7 @@ impl CommitUnderWay {
 }
 
 impl Worker {
-    /// Fills the free places, one event of each handler in turn.
+    /// Starts queued events in the free places, one of each handler in turn.
     pub(crate) fn start_runs(&mut self, now: Now) {
         if self.phase != Phase::Working {
             return;
@@ -119,12 +120,13 @@ impl Worker {
         self.paused_until.is_some_and(|until| now.mono < until)
     }
 
-    /// A claim has marked something as started: it must start before anything else.
+    /// Whether a claim has marked an event as to be started at once: that one must start before any other.
     fn has_marked(&self) -> bool {
         self.handlers.iter().any(Handler::has_marked)
     }
 
-    /// The next in order that has something queued and may begin, beginning after the one that had the last turn.
+    /// Returns the next handler in order that has a queued event and may begin, starting after the one that had the
+    /// last turn.
     fn whose_turn(&mut self, now: Now) -> Option<usize> {
         let (count, marked) = (self.order.len(), self.has_marked());
         let found = (0..count).map(|step| (self.turn + step) % count).find(|place| {
@@ -135,7 +137,8 @@ impl Worker {
         Some(self.order[found])
     }
 
-    /// Starts a claimed event; a run under suspicion begins when its mark is durable. `None` = the event cannot be run.
+    /// Starts a claimed event; a run under suspicion begins when its mark is durable. Returns `None` if the event
+    /// cannot be run.
     pub(crate) fn start_claimed(&mut self, now: Now, at: usize, claimed: Claimed) -> Option<RunId> {
         let Claimed { ticket, event } = claimed;
         if self.is_stale(now, at, &ticket) {
@@ -158,7 +161,7 @@ impl Worker {
         let waits_for_mark = self.waits_for_mark(&ticket);
         let (since, begun, busy, acked) = (now.mono, false, false, false);
         let (ordinal, waiting, spoiled) = (0, None, None);
-        // The timeout is counted from the call.
+        // The timeout is counted from the call of the handler, in `begin_run`.
         let watch = Watch::new(now, None);
         let active = Active {
             handler: at,
@@ -197,12 +200,12 @@ impl Worker {
         false
     }
 
-    /// Too little of the lease is left for a run to be fair: every run gets at least half of it.
+    /// Whether less than half of the lease is left, too little to start a run.
     pub(crate) fn is_stale(&self, now: Now, handler: usize, ticket: &Ticket) -> bool {
         is_stale(now, self.handlers[handler].limits.lease_ms, ticket)
     }
 
-    /// A handler's `commit()`, or with what it emitted its `commit_and_ack()`.
+    /// A handler's `commit()`, or its `commit_and_ack()` if `emitted` is given.
     pub(crate) fn handler_commit(
         &mut self,
         now: Now,
@@ -263,7 +266,7 @@ impl Worker {
         let checks = CommitChecks::of(&changes);
         let mut batch = commit_batch(&setting, cause, changes, fresh, (now, &mut self.elapsed), nonce)?;
         let mut next = active.ticket.clone();
-        // A row that says what its claim meant to start is not rewritten for this alone.
+        // Only an unmarked row is changed: a row marked by its claim is not rewritten for the mark alone.
         if next.row.run == RunMark::Unknown {
             next.row.run = RunMark::Started;
         }
@@ -280,7 +283,7 @@ impl Worker {
             None => batch.checks.push(active.ticket.check()),
         }
         let ops = batch.ops.clone();
-        // A last commit has ended the claim: its row must not come back.
+        // A last commit ends the claim: its row must not be written again.
         if !last && next != active.ticket {
             batch.ops.push(next.put());
             fits(&batch)?;
@@ -322,7 +325,7 @@ impl Worker {
                     active.ticket = next;
                     active.ordinal += u32::from(with_event);
                     active.acked = last;
-                    // The session read again and applied its updates to that.
+                    // The session has read again and applied its updates to the new state.
                     active.spoiled.take_if(|error| matches!(error, CommitError::Conflict { .. }));
                     let handler = &mut self.handlers[active.handler];
                     handler.hungry |= last && handler.is_ordered();
@@ -340,7 +343,7 @@ impl Worker {
         self.go_on(now, run);
     }
 
-    /// The row is settled: what the handler said meanwhile.
+    /// The row is no longer being changed: handles what the handler did meanwhile.
     pub(crate) fn go_on(&mut self, now: Now, run: RunId) {
         let Some(active) = self.runs.get_mut(&run) else { return };
         active.busy = false;
@@ -403,7 +406,7 @@ impl Worker {
             Err(error) => self.end_unsuccessful(now.wall, handler, &ticket, &event, error),
         };
         match ticket.row.suspicion {
-            // Nothing else starts before it is durable.
+            // Nothing else starts before the ending is durable, so it must not linger.
             Suspicion::Likely => self.send(now, act),
             Suspicion::Possible | Suspicion::None => self.send_later(now, act),
         }
@@ -429,7 +432,7 @@ impl Worker {
         act
     }
 
-    /// Queued events whose lease grows old are given back before it ends, so that waiting costs no attempt.
+    /// Gives queued events back whose lease is growing old, before it ends, so that waiting costs no attempt.
     pub(crate) fn give_stale_back(&mut self, now: Now) {
         for at in 0..self.handlers.len() {
             if !self.handlers[at].fronts().any(|claimed| self.is_stale(now, at, &claimed.ticket)) {

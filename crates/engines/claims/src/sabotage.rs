@@ -1,23 +1,23 @@
-//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers bite.
+//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers find them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sabotage {
-    /// Acks carry no proof of the lease.
+    /// Acknowledgements do not check the lease.
     AckWithoutFence,
-    /// A claim that comes back with its attempts used up is run again.
+    /// An event whose attempts are used up is run again when its claim comes back.
     NeverGiveUp,
-    /// Emitted events are committed before the ack, apart from it.
+    /// Emitted events are committed before the acknowledgement, in a batch of their own.
     EmitBeforeAck,
     /// A retry appends the events of its commits again.
     ForgetSteps,
-    /// A fire is not fenced by the schedule's row.
+    /// A fire does not check the schedule's row.
     FireWithoutFence,
     /// Retention does not wait for handlers.
     TrimUnfinished,
     /// Events that are given back before they start are charged an attempt.
     CountUnstarted,
-    /// Suspects are started like any other event.
+    /// Events under suspicion are started like any others.
     TrustSuspects,
-    /// Handlers in order of keys claim like all others.
+    /// Handlers in order of keys claim events like all others.
     ForgetOrder,
 }

@@ -1,5 +1,6 @@
-//! Schedules: when they fire, who fires, and how often. The row in the store decides: a fire is a change of that row
-//! and an event with an id made from the fire's time, so of many sessions one wins and the others see it.
+//! Schedules: when they fire, and that each fire happens once. The schedule's row in the store decides: a fire is a
+//! change of that row, and an event whose id is derived from the fire's time. So of many sessions one wins, and the
+//! others see it.
 
 use bytes::Bytes;
 use millrace_model::{
@@ -16,40 +17,40 @@ use crate::outbox::append;
 use crate::spec::{CatchUp, OutEvent, ScheduleSpec};
 use crate::worker::{Phase, Worker};
 
-/// The header of a fire's event that says which moment it was planned for, in milliseconds since 1970. Jitter, a late
-/// session and catching up make the event itself later than that.
+/// The header of a fire's event with the time it was planned for, in milliseconds since 1970. Jitter, a late session
+/// and catching up make the event itself later than that.
 pub const PLANNED_AT: &str = "x-planned-at";
 
-/// Fires made up for in one act; fewer if their events are large.
+/// Missed fires that are made up for in one act; fewer if their events are large.
 const FIRES_PER_ACT_MAX: usize = 100;
-/// A fire writes its event and, should it be the first, its topic's row.
+/// Besides its event, the first fire also writes its topic's row.
 const TOPIC_ROW_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) spec: ScheduleSpec,
-    /// Of its row.
+    /// The key of the schedule's row.
     key: String,
     times: Times,
-    /// The last question to `times` and its answer: a fire asks whether it is the latest, and then for its successor,
-    /// which is the same question.
+    /// The last call of `times.next` and its result: a fire asks whether it is the latest one, and then for its
+    /// successor, which is the same call.
     asked: Option<(Timestamp, Option<Timestamp>)>,
-    /// As it was last seen, and its bytes for the check.
+    /// The schedule's row as last seen, and its bytes for the check.
     row: Option<(ScheduleRow, Bytes)>,
-    /// The row says something else than the session that brought this schedule: it is left to others.
+    /// The row differs from this session's schedule, because another session changed it: this session does not fire it.
     foreign: bool,
-    /// The next fire and when it happens, jitter included.
+    /// The planned time of the next fire, and when it happens, jitter included.
     next: Option<(Timestamp, Timestamp)>,
-    /// An act about it is under way.
+    /// An act about this schedule is under way.
     busy: bool,
-    /// At most [`FIRES_PER_ACT_MAX`].
+    /// Fires in one act, at most [`FIRES_PER_ACT_MAX`].
     fires_max: usize,
 }
 
 impl Schedule {
     pub(crate) fn new(namespace: &Namespace, spec: ScheduleSpec) -> Result<Schedule, SpecError> {
         let times = Times::parse(&spec.name, &spec.cron, &spec.zone)?;
-        // Any moment will do: what never fires within so many years from one does not from another.
+        // Any start will do: an expression that never fires within so many years from one time never does from another.
         if times.next(Timestamp(4_070_908_800_000)).is_none() {
             let (name, cron) = (spec.name, spec.cron);
             return Err(SpecError::NeverFires { name, cron, years: NEVER_YEARS });
@@ -100,7 +101,7 @@ impl Schedule {
         }
     }
 
-    /// The same in every session, so that their order does not matter.
+    /// The jitter of a fire. All sessions compute the same, so it does not matter which of them fires.
     fn jitter_ms(&self, at: Timestamp) -> u64 {
         let name = self.spec.name.bytes();
         let hash = name.fold(at.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
@@ -115,7 +116,7 @@ impl Schedule {
         self.row = Some((row, raw));
     }
 
-    /// Which fires are to be made now, and up to when the schedule has then been seen to.
+    /// Returns the fires to make now, and the time up to which the schedule is then done.
     fn due(&mut self, now: Timestamp, grace_ms: u64) -> Option<(Vec<Timestamp>, Timestamp)> {
         let (first, happens) = self.next?;
         if now < happens {
@@ -134,7 +135,7 @@ impl Schedule {
                 Some((fires, last))
             }
             CatchUp::None => {
-                // What is older than the grace was missed; the newest of these is where counting goes on.
+                // Fires older than the grace time were missed; counting goes on from the newest of them.
                 let before = now.saturating_sub(grace_ms).saturating_sub(1);
                 let missed = self.times.latest(first, second, before);
                 let first = match missed {
@@ -162,7 +163,7 @@ fn planned(event: &OutEvent, at: Timestamp) -> OutEvent {
 }
 
 impl Worker {
-    /// What stands in the store, at the start and now and then after it.
+    /// Applies the rows in the store, at the start and at every refresh.
     pub(crate) fn schedules_seen(&mut self, now: Now, rows: &[(String, Bytes)]) {
         for at in 0..self.schedules.len() {
             if self.schedules[at].busy {
@@ -175,7 +176,7 @@ impl Worker {
     }
 
     fn schedule_seen(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
-        // Mostly nothing has changed, and the next fire is known.
+        // Usually nothing has changed, and the next fire is known.
         let known = self.schedules[at].row.as_ref().filter(|_| self.schedules[at].next.is_some());
         if known.is_some_and(|(_, raw)| Some(raw) == found) {
             return;
@@ -198,7 +199,7 @@ impl Worker {
                 let reason = error.to_string();
                 self.effects.push(Effect::Note(Note::ScheduleSkipped { schedule: at, reason }));
             }
-            // Nobody has it yet, or the session that starts now brings it with a new time or event.
+            // The schedule is new, or the session that starts now brings it with a new time or event.
             row => {
                 let old = row.and_then(Result::ok);
                 let fresh = schedule.fresh_row(now.wall, old.as_ref());
@@ -286,13 +287,13 @@ impl Worker {
         self.schedules[at].busy = false;
     }
 
-    /// Its next fire cannot be written: it is left alone until its row is read again.
+    /// The schedule's next fire cannot be written: leaves the schedule alone until its row is read again.
     pub(crate) fn cannot_fire(&mut self, at: usize) {
         self.schedules[at].busy = false;
         self.schedules[at].next = None;
     }
 
-    /// Somebody else changed the row first: fired, disabled or replaced it.
+    /// Another session changed the row first: it fired, disabled or replaced the schedule.
     pub(crate) fn fire_refused(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
         self.schedules[at].busy = false;
         if found.is_none() {

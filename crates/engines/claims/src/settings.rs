@@ -1,4 +1,4 @@
-//! What one handler does differently from its session, and what then holds for it.
+//! Settings of single handlers, and the limits that result from them and the session's configuration.
 
 use millrace_model::HandlerOrder;
 
@@ -7,31 +7,32 @@ use crate::error::SpecError;
 use crate::rate::{RATE_MAX, RATE_MIN, Rate};
 use crate::spec::HandlerSpec;
 
-/// Settings of one handler. `None` = as the session's configuration says. Times are milliseconds.
+/// Settings of one handler. `None` = as in the session's configuration. Times are milliseconds.
 ///
-/// They come from two sides: the program says them beside the handler, and [`WorkerConfig::handlers`] by the handler's id.
-/// The configuration wins, setting by setting.
+/// They come from two places: the program gives them with the handler, and [`WorkerConfig::handlers`] by the handler's
+/// id. The configuration wins, setting by setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HandlerSettings {
-    /// A run that has not ended by then has failed: `no answer within N ms`. Without one: `handler_timeout_ms`.
+    /// A run that has not ended after this time has failed: `no answer within N ms`. Default: `handler_timeout_ms`.
     pub timeout_ms: Option<u64>,
-    /// Failed or expired tries after which an event is given up. Without one: `event_max_attempts`.
+    /// Failed or expired attempts after which an event is given up. Default: `event_max_attempts`.
     pub max_attempts: Option<u32>,
-    /// Without one: `event_backoff_base_ms`.
+    /// Default: `event_backoff_base_ms`.
     pub backoff_base_ms: Option<u64>,
-    /// Without one: `event_backoff_max_ms`.
+    /// Default: `event_backoff_max_ms`.
     pub backoff_max_ms: Option<u64>,
-    /// Runs of this handler at once in this session, within `handler_concurrency`. Without one: only that bound.
+    /// Concurrent runs of this handler in this session, within `handler_concurrency`. Default: only that limit.
     pub concurrency: Option<usize>,
-    /// Runs of this handler that begin per second in this session, evenly spaced; 0.1 is one in ten seconds.
+    /// Runs of this handler that begin per second in this session, evenly spaced; 0.1 is one in ten seconds. Default:
+    /// no limit.
     pub rate_per_s: Option<f64>,
-    /// How long a claimed event belongs to this session; at least the timeout, unless leases are renewed. Without one:
+    /// How long a claimed event belongs to this session; at least the timeout, unless leases are renewed. Default:
     /// `event_claim_lease_ms`, or twice the timeout if that is longer.
     pub lease_ms: Option<u64>,
-    /// Nothing is claimed and nothing is started. Its events wait, and retention keeps them.
+    /// Nothing is claimed and nothing is started. The handler's events wait, and retention keeps them.
     pub paused: Option<bool>,
-    /// In which order events are taken. Without one: by priority, then by age. Sessions of one handler must agree: one that
-    /// takes events by priority heeds no key.
+    /// The order in which events are claimed. Default: by priority, then by age. All sessions of a handler must agree:
+    /// a session that claims by priority does not respect the order of keys.
     pub order: Option<HandlerOrder>,
 }
 
@@ -61,7 +62,7 @@ impl HandlerSettings {
             return Err(SpecError::ZeroSetting { handler: handler.to_owned(), name });
         }
         match self.rate_per_s {
-            // Also refuses what is not a number.
+            // The range check also refuses NaN.
             Some(rate) if !(RATE_MIN..=RATE_MAX).contains(&rate) => {
                 Err(SpecError::Rate { handler: handler.to_owned(), rate: rate.to_string() })
             }
@@ -70,7 +71,7 @@ impl HandlerSettings {
     }
 }
 
-/// What holds for one handler, every default filled in.
+/// The limits of one handler, with every default filled in.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) timeout_ms: Option<u64>,
@@ -93,7 +94,7 @@ impl Limits {
         own.check(spec.id.as_str())?;
         let timeout_ms = own.timeout_ms.or(config.handler_timeout_ms);
         let lease_ms = own.lease_ms.unwrap_or_else(|| {
-            // A run begins with at least half of its lease left: twice the timeout leaves room for all of it.
+            // A run begins with at least half of its lease left, so twice the timeout leaves room for a whole run.
             let needed_ms = timeout_ms.filter(|_| !config.lease_renewal).unwrap_or(0).saturating_mul(2);
             config.event_claim_lease_ms.max(needed_ms)
         });
@@ -116,7 +117,7 @@ impl Limits {
         })
     }
 
-    /// Events this handler holds at most: no more than may begin before half of their lease is over.
+    /// Events that this handler holds at most: no more than can begin before half of their lease is over.
     pub(crate) fn claims_max(&self, event_claim_limit: usize) -> usize {
         let by_rate = self.rate.as_ref().map_or(usize::MAX, |rate| rate.runs_within(self.lease_ms / 2));
         event_claim_limit.min(by_rate.max(1))

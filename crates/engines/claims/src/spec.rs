@@ -1,4 +1,4 @@
-//! What a session brings along: who it is, its handlers, its schedules, and the events it sends.
+//! Declarations of a session: its identity, its handlers, its schedules, and the events it sends.
 
 use std::collections::BTreeMap;
 
@@ -9,40 +9,40 @@ use millrace_model::{
 
 use crate::settings::HandlerSettings;
 
-/// Who works here.
+/// The identity of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerIdentity {
     pub namespace: Namespace,
     pub session: SessionId,
-    /// Host, process and whatever else helps a person to find it.
+    /// Host, process and whatever else helps a person to find the session.
     pub metadata: BTreeMap<String, String>,
-    /// Which run of the machine this is, if the system can tell.
+    /// Which run of the machine this is, if the operating system can tell.
     pub boot: Option<Boot>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandlerSpec {
     pub id: HandlerId,
-    /// The event type it takes.
+    /// The event type that the handler takes.
     pub topic: TopicName,
-    /// Higher runs first.
+    /// Handlers with higher priority run first.
     pub priority: i32,
     pub from: From,
-    /// What the program says beside the handler; the configuration may say otherwise.
+    /// The settings that the program gives with the handler; the configuration may override them.
     pub settings: HandlerSettings,
 }
 
-/// Where a handler that was never seen before begins.
+/// Where a new handler begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum From {
-    /// With everything that is retained.
+    /// With all retained events.
     #[default]
     Backlog,
-    /// With what is appended after its registration.
+    /// With events appended after its registration.
     Now,
 }
 
-/// An event on its way out. Id and lineage are given where the batch is built.
+/// An event to be sent. Its id and lineage are set where the batch is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutEvent {
     pub topic: TopicName,
@@ -50,7 +50,7 @@ pub struct OutEvent {
     pub priority: Priority,
     pub key: Option<String>,
     pub headers: Option<BTreeMap<String, String>>,
-    /// When it gets its place in the log. `None` = with its commit. Schedules, dead letters and replays do not look at it.
+    /// When the event is appended to the log. `None` = with its commit. Ignored by schedules, dead letters and replays.
     pub deliver_at: Option<DeliverAt>,
 }
 
@@ -70,29 +70,29 @@ impl OutEvent {
     }
 }
 
-/// An event that comes by the clock.
+/// An event that is sent by the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleSpec {
-    /// Unique in the namespace: sessions that bring the same name share the schedule.
+    /// Unique in the namespace: sessions that declare the same name share the schedule.
     pub name: String,
     /// Five fields (minute, hour, day of month, month, weekday), a nickname such as `@daily`, or `@every 90s`.
     pub cron: String,
     /// A name of the IANA database, or `UTC`.
     pub zone: String,
     pub catch_up: CatchUp,
-    /// Each fire is put off by up to this much, the same amount in every session.
+    /// Each fire is delayed by up to this much, by the same amount in every session.
     pub jitter_ms: u64,
     pub event: OutEvent,
 }
 
-/// What happens to fires that were missed while no session ran.
+/// Which fires that were missed while no session ran are made up for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CatchUp {
-    /// However many were missed, the latest of them fires.
+    /// The latest of them, however many were missed.
     #[default]
     One,
-    /// Each of them fires.
+    /// All of them.
     All,
-    /// None of them does.
+    /// None of them.
     None,
 }

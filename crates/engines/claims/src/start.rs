@@ -1,4 +1,4 @@
-//! Beginning and end of a session: what it must know, how it makes itself known, and how it leaves.
+//! The start and the end of a session: what it reads first, how it registers, and how it leaves.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use crate::input::{Look, Seen, StreamSpan, Token};
 use crate::spec::From;
 use crate::worker::{Pending, Phase, Worker};
 
-/// Topics, handlers and schedules of a namespace that a session knows at once; others it meets as it goes.
+/// Topics, handlers and schedules of a namespace that a session reads at once; it learns of further ones as it meets
+/// them.
 const ROWS_MAX: usize = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,12 +26,12 @@ pub(crate) enum Reading {
     Schedules,
     Streams,
     Elapsed,
-    /// What ages were counted from last.
+    /// The anchor from which ages were last counted.
     Ages,
 }
 
 impl Reading {
-    /// What a session must know before it can work.
+    /// Everything that a session must read before it can work.
     const ALL: [Reading; 6] = [
         Reading::Topics,
         Reading::Handlers,
@@ -41,7 +42,7 @@ impl Reading {
     ];
 }
 
-/// What has been read so far.
+/// The results of the reads so far.
 #[derive(Debug, Default)]
 pub(crate) struct Starting {
     wanted: Vec<Reading>,
@@ -79,7 +80,7 @@ impl Worker {
         let rows = |space| Look::Rows {
             space,
             from: [namespace.as_str(), "/"].concat(),
-            // The character after the slash.
+            // The character after the slash ends the range.
             to: [namespace.as_str(), "0"].concat(),
             rows_max: ROWS_MAX,
         };
@@ -113,8 +114,9 @@ impl Worker {
         }
     }
 
-    /// When will the first of a handler's open claims, whoever has it, be ready? In order of keys, claims that were due when
-    /// the handler's own claim was made and were left wait for others of their key: time changes nothing for them.
+    /// Reads when the first of a handler's open claims, of any session, is due. In order of keys, claims that were due
+    /// at the handler's own claim and were not taken wait for other events of their key: time alone does not make them
+    /// ready, so they are left out.
     pub(crate) fn ask_due(&mut self, handler: usize, claimed_at: Timestamp) {
         let (namespace, handler_of) = (self.identity.namespace.as_str(), &self.handlers[handler]);
         let all = keys::claims_of(namespace, &handler_of.spec.id);
@@ -149,7 +151,7 @@ impl Worker {
             }
             (Reading::Schedules, Some(Seen::Rows(rows))) => self.schedules_seen(now, &rows),
             (Reading::Elapsed, Some(Seen::Rows(rows))) => {
-                // A row that cannot be read says nothing: delays that wait are counted by the wall clock.
+                // Without a readable row, waiting delays are counted by the wall clock.
                 let row = rows.first().and_then(|(key, value)| ElapsedRow::decode(key, value).ok());
                 match row {
                     Some(row) if !starting => self.elapsed.meet(row, now),
@@ -159,11 +161,11 @@ impl Worker {
             }
             (Reading::Streams, Some(Seen::Streams(streams))) => self.starting.streams = streams,
             (Reading::Ages, Some(Seen::Rows(rows))) => {
-                // A row that cannot be read is as good as none: the newest event counts.
+                // An unreadable row counts as none: then the newest event counts.
                 let row = rows.first().and_then(|(key, value)| AgesRow::decode(key, value).ok());
                 self.starting.ages = row;
             }
-            // Not readable just now. A session that works will ask again anyway.
+            // Reading failed. A working session reads again anyway.
             _ if starting => {
                 self.starting.wanted.push(reading);
                 self.starting.retry_at = Some(now.mono + self.config.event_poll_interval_ms);
@@ -175,7 +177,7 @@ impl Worker {
         }
     }
 
-    /// Before the session writes events of its own: their times would be those of its own clock.
+    /// Done before the session writes events of its own, because their times would be from its own clock.
     fn restore_ages(&mut self, now: Now) {
         let written = self.starting.streams.iter().filter(|span| span.next > Offset::FIRST);
         let of_users = written.filter(|span| !span.stream.topic.is_system());
@@ -183,7 +185,7 @@ impl Worker {
         self.ages.found(self.starting.ages, newest, self.identity.boot, now);
     }
 
-    /// Mostly nothing has changed since the last look.
+    /// Usually nothing has changed since the last look.
     fn topics_seen(&mut self, rows: Vec<(String, Bytes)>) {
         if rows != self.topic_rows {
             self.topics = Topics::from_rows(&rows);
@@ -197,7 +199,7 @@ impl Worker {
         }
     }
 
-    /// The session's row, and a row for each handler that was never seen. The first claims go in the same commit.
+    /// Writes the session's row, and a row for each new handler. The first claims are in the same commit.
     fn register(&mut self, now: Now) {
         self.phase = Phase::Working;
         self.restore_ages(now);
@@ -247,7 +249,7 @@ impl Worker {
         }
     }
 
-    /// A wrong id would otherwise go unnoticed.
+    /// Reports settings for handlers that this session does not run: a misspelt id would otherwise go unnoticed.
     fn note_unused_settings(&mut self) {
         let known = |id: &str| self.handlers.iter().any(|handler| handler.spec.id.as_str() == id);
         let unused: Vec<String> = self.config.handlers.keys().filter(|id| !known(id)).cloned().collect();
@@ -274,7 +276,7 @@ impl Worker {
         };
         let key = keys::session(&self.identity.namespace, &self.identity.session);
         let mut ops = vec![Op::Put { space: Space::Sessions, key, value: row.encode() }];
-        // What a session that removes by age counts from, for whoever comes next.
+        // The anchor that ages are counted from, for the next process that removes by age.
         if self.config.retention_interval_ms > 0 {
             let ages = self.ages.row(self.identity.boot, now);
             ops.extend(ages.map(|ages| Op::Put {
@@ -286,7 +288,8 @@ impl Worker {
         Act { checks: Vec::new(), ops, then: Then::Nothing }
     }
 
-    /// Topics may have got partitions, schedules may have been switched off, handlers paused.
+    /// Reads the rows again that others may have changed: topics may have more partitions, schedules may be disabled,
+    /// handlers paused.
     pub(crate) fn refresh(&mut self, now: Now) {
         if now.mono < self.refresh_at {
             return;
@@ -320,7 +323,7 @@ impl Worker {
                 self.stop_at = Some(now.mono + self.config.stop_grace_ms);
                 self.give_all_back(now);
             }
-            // Nothing was promised to anybody yet.
+            // The session has claimed and registered nothing yet.
             Phase::Fresh | Phase::Starting => {
                 self.phase = Phase::Stopped;
                 self.effects.push(Effect::Stopped { failed: None });
@@ -329,7 +332,7 @@ impl Worker {
         }
     }
 
-    /// When everything else is done: the mark that this session has stopped, then the end.
+    /// When everything else is done: writes that this session has stopped, then ends.
     pub(crate) fn leave(&mut self, now: Now) {
         let done = self.runs.is_empty() && self.flight.is_none() && self.gate.is_empty();
         match self.phase {

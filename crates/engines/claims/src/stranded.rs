@@ -1,9 +1,10 @@
-//! Claims from before the wall clock was set back: their lease or pause ends at a time that lies hours ahead, and until
-//! then nobody would take their events.
+//! Claims from before the wall clock was set back: their lease or pause ends hours ahead, and until then nobody would
+//! claim their events.
 //!
-//! A claim's row says how long it was given. One that lies further ahead than that was written by another clock. It gets
-//! the time it was given once more, counted by the monotonic clock from when this session first saw it; then it is made
-//! due. The holder of a lease that ends so is refused when it wants to write, as with any lease that has run out.
+//! A claim's row records the length of its lease or pause. A claim that ends further ahead than that was written by
+//! another clock: it is left alone for the recorded length once more, counted on the monotonic clock from when this
+//! session first saw it, and then made due. The holder of a lease that ends this way is refused when it writes, like
+//! the holder of any expired lease.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +17,19 @@ use crate::handler::Handler;
 use crate::input::{Look, Seen};
 use crate::worker::{Pending, Worker};
 
-/// Rows of one handler looked at in one go; the rest is found when these are gone.
+/// Rows of one handler read at once; the rest is found when these are gone.
 const ROWS_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stranded {
-    /// By handler: the keys of stranded claims and until when each is left alone.
+    /// By handler: the keys of stranded claims, and until when each is left alone.
     known: BTreeMap<usize, BTreeMap<String, Mono>>,
-    /// When the first of them is to be looked at again; `None` while a look is under way.
+    /// When to look again at the first of them; `None` while a read is under way.
     pub(crate) wake: Option<Mono>,
 }
 
 impl Worker {
-    /// Looks for claims of every handler that lie too far ahead.
+    /// Reads the claims of every handler that end too far ahead.
     pub(crate) fn ask_stranded(&mut self, now: Now) {
         self.stranded.wake = None;
         let under_way = |worker: &Worker, at| {
@@ -50,7 +51,7 @@ impl Worker {
         }
     }
 
-    /// Looks again when the time of one of them is over.
+    /// Looks again when the wait for one of them is over.
     pub(crate) fn wake_stranded(&mut self, now: Now) {
         if self.stranded.wake.is_some_and(|at| at <= now.mono) {
             self.ask_stranded(now);

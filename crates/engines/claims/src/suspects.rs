@@ -1,13 +1,18 @@
-//! Events that may have ended the process that ran them.
+//! Events under suspicion: they may have ended the process that ran them (a crash, an OOM kill).
 //!
-//! Suspicion stands in the claim's row (`Suspicion`), so every session that takes the event over knows of it. `Possible`:
-//! the event starts when the mark of its run is durable; a process that ends because of it costs it an attempt. `Likely`:
-//! it also starts alone. No run that is still young goes on beside it, nothing of earlier runs waits to become durable, and
-//! while it is young itself, and until its ending is durable, nothing else starts and nothing is claimed. Two such events
-//! never run at once in a session. So an event that ends its process costs each neighbour one attempt at most: the neighbour
-//! is under suspicion from then on, and no longer beside it.
+//! The claim's row records the suspicion (`Suspicion`), so every session that takes over the event knows of it.
 //!
-//! Other events go first, for at most a quarter of a lease: a crash takes what a session has queued away for a whole one.
+//! `Possible`: the event starts when the mark of its run is durable, so that the run costs an attempt if it ends its
+//! process.
+//!
+//! `Likely`: the event also starts alone. The event waits until no other run is young (`marks.rs`) and everything of
+//! earlier runs is durable; and while its own run is young, and until its ending is durable, nothing else starts and
+//! nothing is claimed. Two such events never run at the same time in a session. So an event that ends its process costs
+//! each of its neighbours at most one attempt: from then on a neighbour is under suspicion itself, and no longer runs
+//! beside it.
+//!
+//! Other events go first, for at most a quarter of a lease: a crash would make the session's queued events unavailable
+//! for a whole lease.
 
 use millrace_model::{Claimed, Now, Suspicion, Timestamp};
 
@@ -15,7 +20,7 @@ use crate::handler::Handler;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Starts an event that has to run alone, if it is its turn. True while nothing else may start.
+    /// Starts an event that must run alone, if it is its turn. Returns true while nothing else may start.
     pub(crate) fn hold_for_suspects(&mut self, now: Now) -> bool {
         if let Some(run) = self.isolated {
             let alone = match self.runs.get(&run) {
@@ -38,12 +43,12 @@ impl Worker {
         true
     }
 
-    /// Something of this session is not durable yet.
+    /// Whether something of this session is not durable yet.
     fn is_writing(&self) -> bool {
         self.flight.is_some() || !self.gate.is_empty()
     }
 
-    /// Whose suspect is to be started.
+    /// Returns the handler whose suspect is to be started next.
     fn next_suspect(&self, now: Now) -> Option<usize> {
         let mut runs = self.runs.values();
         if runs.any(|run| run.ticket.row.suspicion == Suspicion::Likely) {
@@ -65,7 +70,7 @@ impl Worker {
     }
 }
 
-/// From when on a suspect goes before others.
+/// From when on a suspect goes before other events.
 fn turn_of(handler: &Handler, claimed: &Claimed) -> Timestamp {
     let lease_ms = handler.limits.lease_ms;
     claimed.ticket.row.due.saturating_sub(lease_ms - lease_ms / 4)

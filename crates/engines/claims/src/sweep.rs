@@ -1,13 +1,14 @@
-//! Retention in slices: finds out how far every stream may be forgotten, and forgets it, a bounded number of rows at a
-//! time. Used by workers now and then, and by the command line on demand.
+//! Retention, in steps: finds out how far every stream may be trimmed, and trims it, a bounded number of rows at a
+//! time. Used by workers at intervals, and by the command line on demand.
 //!
-//! Others work meanwhile, so what is read must stay true until it is acted on. A lane only moves forward: read early it
-//! keeps too much, never too little. An open claim moves back and forth in its table as it is released and taken again, so
-//! those of one handler are read at one moment, behind its lanes. A handler that registers in between changes a mark that
-//! every trim checks.
+//! Other processes work meanwhile, so what was read must stay true until it is acted on. A handler's lane (its position
+//! in a stream) only moves forward: an old position keeps too much, never too little. An open claim moves back and
+//! forth in its table as it is released and claimed again, so all claims of one handler are read at once, after its
+//! lanes. A handler that registers in between changes a mark in the store, which every trim checks.
 //!
 //! A topic that no handler and no group has asked for keeps its events, however old: its handler may be deployed later.
-//! Only `event.dead_letter`, which the product itself writes, is not kept for a handler that may never come.
+//! The exception is `event.dead_letter`, which Millrace itself writes: it is not kept for a handler that may never
+//! come.
 
 mod rows;
 
@@ -21,43 +22,44 @@ use millrace_model::{
 use crate::act::DEAD_LETTER_TOPIC;
 use crate::input::{Look, Seen, StreamSpan};
 
-/// Open claims of one handler that are looked at. A handler with more keeps everything: retention of events waits until it
-/// has caught up.
+/// Open claims of one handler that are read. With more of them everything is kept: the retention of events waits until
+/// the handler has caught up.
 const CLAIMS_MAX: usize = 50_000;
 
-/// Rows of one slice, whatever the rule says: their removal must fit a batch.
+/// Rows of one step, whatever the rule says: their removal must fit into a batch.
 const ROWS_MAX: usize = 10_000;
 
-/// What may go.
+/// The rule of what a sweep may remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepRule {
     pub namespace: Namespace,
     pub now: Timestamp,
-    /// Events older than this, of topics that have no retention of their own.
+    /// Remove events older than this, of topics without retention settings of their own.
     pub events_before: Timestamp,
-    /// Also events that some handler or group has not finished, and those that nobody has asked for. Their open claims end as lost.
+    /// Also remove events that some handler or group has not finished, and events that nobody has asked for. Open
+    /// claims on them end as lost.
     pub unfinished_too: bool,
-    /// Also apply the retention that topics have set themselves.
+    /// Also apply the retention settings of topics.
     pub own_retention: bool,
-    /// Also dead letters from before then.
+    /// Also remove dead letters from before this time.
     pub dead_letters_before: Option<Timestamp>,
-    /// Rows of sessions that were last alive before then.
+    /// Remove rows of sessions that were last alive before this time.
     pub sessions_before: Timestamp,
     pub rows_max: usize,
 }
 
-/// What to do next. Looks are answered with [`Sweep::seen`]; after a commit just ask for the next step.
+/// The next step for the caller. Answer a look with [`Sweep::seen`]; after a commit just ask for the next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SweepStep {
     Look(Look),
-    /// A nonce must be filled in. If it is refused, say so with [`Sweep::refused`].
+    /// The caller fills in a nonce. If the batch is refused, call [`Sweep::refused`].
     Commit(Batch),
     Done(Swept),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Offsets that were forgotten; with holes in a stream a little more than events.
+    /// Trimmed offsets; if a stream has holes, a little more than events.
     pub events: u64,
     pub dead_letters: u64,
     pub sessions: u64,
@@ -70,23 +72,23 @@ pub struct Sweep {
     /// Where the next page of rows begins.
     from: String,
     topics: BTreeMap<TopicKey, TopicConfig>,
-    /// As it was before anything else was read.
+    /// The mark of handler registrations, as it was before anything else was read.
     mark: Option<Bytes>,
-    /// Handler and the topic it takes.
+    /// Handlers, each with the topic it takes.
     handlers: Vec<(String, TopicKey)>,
-    /// Everybody who may have claims, also those whose row cannot be read.
+    /// Handlers that may have claims, including those whose row cannot be read.
     claimants: Vec<String>,
     /// Topics that a handler takes or a group reads.
     wanted: BTreeSet<TopicKey>,
-    /// Somebody has too many claims to be looked at.
+    /// Some handler has too many claims to read them all.
     crowded: bool,
-    /// Nothing at or above this may go.
+    /// Per stream: nothing at or above this offset may be removed.
     floors: BTreeMap<Stream, Offset>,
     lanes: BTreeMap<(String, Stream), Offset>,
     streams: Vec<StreamSpan>,
     ops: Vec<Op>,
     swept: Swept,
-    /// What the trim under way adds to `swept`.
+    /// How many events the trim under way adds to `swept`.
     trimming: u64,
 }
 
@@ -95,12 +97,12 @@ enum Stage {
     Mark,
     /// Reading a table; the next one follows.
     Table(usize),
-    /// Reading the claims of this one of `claimants`.
+    /// Reading the claims of the handler at this index of `claimants`.
     Claims(usize),
     Streams,
-    /// Where the last of `streams` should start.
+    /// Asking where the last of `streams` should start.
     Start,
-    /// Rows of finished events of the last of `streams` below this offset.
+    /// Removing rows of finished events of the last of `streams`, below this offset.
     Finished(Offset),
     Done,
 }
@@ -131,13 +133,13 @@ impl Sweep {
         }
     }
 
-    /// A handler came that the sweep knows nothing of: everything is read again.
+    /// A handler has registered that the sweep does not know: everything is read again.
     pub fn refused(&mut self) {
         let swept = Swept { events: self.swept.events - self.trimming, ..self.swept };
         *self = Sweep { swept, ..Sweep::new(self.rule.clone()) };
     }
 
-    /// Holds as long as no handler has registered since.
+    /// Holds as long as no handler has registered since the mark was read.
     fn nobody_came(&self) -> Check {
         let (space, key) = (Space::Kv, keys::handlers_mark(&self.rule.namespace));
         match self.mark.clone() {
@@ -215,7 +217,7 @@ impl Sweep {
     fn table_end(&self, space: Space) -> String {
         let namespace = &self.rule.namespace;
         match (space, self.rule.dead_letters_before) {
-            // Their keys begin with the time.
+            // Keys of dead letters begin with the time.
             (Space::DeadLetters, before) => {
                 format!("{namespace}/{:012x}", before.unwrap_or(Timestamp(0)).0)
             }
@@ -248,10 +250,11 @@ impl Sweep {
         }
     }
 
-    /// A topic's own retention wins; a compacted topic keeps what compaction leaves.
+    /// Returns the rule for where a stream should start; `None` if it keeps everything. A topic's own retention wins; a
+    /// compacted topic keeps what compaction leaves.
     fn start_rule(&self, stream: &Stream) -> Option<(Option<Timestamp>, Option<u64>)> {
         let config = self.topics.get(&stream.topic);
-        // Events about dead letters are notices of the product itself: nobody's handler is waited for.
+        // Events about dead letters are notices of Millrace itself: they do not wait for a future handler.
         let is_awaited = stream.topic.topic() != DEAD_LETTER_TOPIC && !self.wanted.contains(&stream.topic);
         let needed = self.crowded || is_awaited;
         if needed && self.keeps_unfinished(stream) || config.is_some_and(|config| config.compact) {

@@ -1,8 +1,10 @@
-//! Runs that take too long: cut off when their timeout or the grace time of a stop is over, and marked while they hang.
+//! Runs that take too long: cut off when their timeout or the grace period of a stop is over, and recorded while they
+//! hang.
 //!
-//! Nobody can end a plain function from outside. A run that is cut off has ended for the engine: its claim is written
-//! anew, so nothing it still does can be committed, and its place goes to another run. Until the shell says that the
-//! function has returned, the run hangs; `hanging_handlers_max` such runs have their place replaced, the others keep it.
+//! A plain function cannot be ended from outside. A run that is cut off has ended for the engine: its claim is
+//! rewritten, so nothing the run still does can be committed, and another run gets its place. Until the shell reports
+//! that the function has returned, the run is hanging; `hanging_handlers_max` such runs have their place replaced,
+//! further ones keep it.
 
 use millrace_model::{Event, HangingRow, Mono, Now, Timestamp};
 
@@ -12,16 +14,16 @@ use crate::input::RunId;
 use crate::run::{Active, Said};
 use crate::worker::{Phase, Worker};
 
-/// What is known about the time of one run.
+/// The times of one run.
 #[derive(Debug)]
 pub(crate) struct Watch {
     since: Timestamp,
     began: Mono,
     timeout_ms: Option<u64>,
     cut: Option<Cut>,
-    /// The function has returned although the run was cut off: it does not hang.
+    /// The function has returned although the run was cut off: the run does not hang.
     pub(crate) returned: bool,
-    /// Its lease is over and it has no timeout: it keeps its place, and people are told.
+    /// The run's lease is over and it has no timeout: the run keeps its place, and a note reports it.
     overdue: bool,
 }
 
@@ -30,7 +32,7 @@ pub(crate) enum Cut {
     Timeout {
         timeout_ms: u64,
     },
-    /// The session stops and its grace time is over.
+    /// The session stops and its grace period is over.
     Stop,
 }
 
@@ -54,7 +56,7 @@ impl Watch {
         self.cut.is_some()
     }
 
-    /// What a commit gets that comes after the run was cut off.
+    /// The answer to a commit after the run was cut off.
     pub(crate) fn cut_error(&self) -> Option<CommitError> {
         self.cut.map(Cut::error)
     }
@@ -65,7 +67,7 @@ impl Watch {
 }
 
 impl Cut {
-    /// What a commit gets that comes after it.
+    /// The answer to a commit after this cut.
     pub(crate) fn error(self) -> CommitError {
         match self {
             Cut::Timeout { timeout_ms } => CommitError::TimedOut { timeout_ms },
@@ -75,12 +77,12 @@ impl Cut {
 }
 
 impl Worker {
-    /// Places that no run can have: those of runs, and of hanging ones beyond the bound.
+    /// Places that are taken: those of runs, and of hanging runs beyond `hanging_handlers_max`.
     pub(crate) fn places_taken(&self) -> usize {
         self.runs.len() + self.hanging.len().saturating_sub(self.config.hanging_handlers_max)
     }
 
-    /// Looked at before any input, so that an answer that comes too late meets a run that has ended.
+    /// Called before any input is handled, so that a late answer finds its run ended.
     pub(crate) fn watch_runs(&mut self, now: Now) {
         if !matches!(self.phase, Phase::Working | Phase::Stopping | Phase::Leaving) {
             return;
@@ -133,7 +135,7 @@ impl Worker {
         let Some(active) = self.runs.get_mut(&run) else { return };
         active.watch.cut = Some(cut);
         self.effects.push(Effect::Cut { run });
-        // What the handler said while its row was being changed comes too late as well.
+        // Whatever the handler did while its row was being changed also comes too late.
         match active.waiting.take() {
             Some(Said::Commit(..)) => {
                 self.effects.push(Effect::Answer { run, result: Err(cut.error()) });
@@ -144,7 +146,7 @@ impl Worker {
         self.end_cut(now, run);
     }
 
-    /// Ends a run that was cut off, as soon as its row is settled.
+    /// Ends a run that was cut off, as soon as its row is no longer being changed.
     pub(crate) fn end_cut(&mut self, now: Now, run: RunId) {
         if self.runs.get(&run).is_none_or(|active| active.busy) {
             return;
@@ -166,22 +168,22 @@ impl Worker {
             Cut::Stop => Note::CutByStop { handler, event: id },
         }));
         let act = match cut {
-            // Its last commit has acknowledged the event: there is nothing left to write.
+            // The run's last commit has acknowledged the event: there is nothing left to write.
             _ if acked => return,
-            // Whoever claims it next counts this try.
+            // The session that claims the event next counts this attempt.
             _ if !ticket.is_held(now.wall) => return self.handlers[handler].ready_again_at(ticket.row.due),
             Cut::Timeout { timeout_ms } => {
                 self.counts.timed_out += 1;
                 let error = RunError::Failed(format!("no answer within {timeout_ms} ms"));
                 self.end_unsuccessful(now.wall, handler, &ticket, &event, error)
             }
-            // What a stop cuts short is no attempt.
+            // A run that a stop cuts short does not count as an attempt.
             Cut::Stop => self.give_back(now.wall, handler, &ticket),
         };
         self.send(now, act);
     }
 
-    /// The function of a run that was cut off has returned. True if there is such a run.
+    /// The function of a run that was cut off has returned. Returns whether there is such a run.
     pub(crate) fn returned(&mut self, now: Now, run: RunId) -> bool {
         let Some(hanging) = self.hanging.remove(&run) else { return false };
         let Hanging { handler, event, began, .. } = hanging;
@@ -191,12 +193,12 @@ impl Worker {
         true
     }
 
-    /// What a commit of a run gets that is none any more.
+    /// The answer to a commit of a run that has ended.
     pub(crate) fn late_commit_error(&self, run: RunId) -> CommitError {
         self.hanging.get(&run).map_or(CommitError::LeaseExpired, |hanging| hanging.cut.error())
     }
 
-    /// For the session's row. No more than `handler_concurrency` and `hanging_handlers_max` together.
+    /// Hanging and overdue runs, for the session's row: at most `handler_concurrency` plus `hanging_handlers_max`.
     pub(crate) fn hanging_rows(&self) -> Vec<HangingRow> {
         let row = |handler: usize, event: &Event, since, cut| HangingRow {
             handler: self.handlers[handler].spec.id.clone(),

@@ -1,5 +1,5 @@
-//! What a store would not take. Every batch is made to fit, so this is the net below: whoever is concerned hears of it, and
-//! the session goes on.
+//! Batches that the store refused as too large. Every batch is built to fit, so this is a second line of defence: the
+//! refusal is reported to those concerned, and the session goes on.
 
 use millrace_model::Now;
 
@@ -10,7 +10,7 @@ use crate::flight::Flight;
 use crate::input::Token;
 use crate::worker::{Pending, Worker};
 
-/// How much it was, and how much may be.
+/// The size of the batch, and the store's limit.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     bytes: usize,
@@ -36,7 +36,7 @@ impl Worker {
             }
             #[cfg(feature = "sabotage")]
             Some(Pending::Apart) => {}
-            // An answer to a look, or to nothing: not a commit of this worker.
+            // The token belongs to a read or is unknown: not a commit of this worker.
             Some(other) => {
                 self.pending.insert(token, other);
             }
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// Finds the one that is too large: acts go one by one, claims without acts.
+    /// Finds the part that is too large: acts are committed one by one, claims without acts.
     fn flight_too_large(&mut self, now: Now, size: Size) {
         let Some(Flight { mut acts, claims, at }) = self.flight.take() else { return };
         let alone = acts.len() + claims.len().min(1) == 1;
@@ -67,8 +67,8 @@ impl Worker {
         }
     }
 
-    /// Nothing of it is written. A claim that it should have ended runs out, which costs an attempt if the start of the run
-    /// is written: from the second time on it always is, so in the end the event is given up.
+    /// Reports an act that cannot be written. A claim that it should have ended expires, which costs an attempt if the
+    /// start of the run is written. From the second run on it always is, so the event is given up in the end.
     fn leave_behind(&mut self, now: Now, act: Act, size: Size) {
         let of = |what: &str, event: &millrace_model::Event| format!("{what} of event {}", event.id);
         let what = match act.then {

@@ -1,4 +1,4 @@
-//! The engine's outer shape: its state, the verbs of the loop, and the table that forwards each input.
+//! The worker's state, its public methods, and the dispatch of each input.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,10 +23,10 @@ use crate::stranded::Stranded;
 use crate::sweep::Sweep;
 use crate::timeout::Hanging;
 
-/// What a session says of itself, which is written with every heartbeat.
+/// Largest metadata of a session, which is written with every heartbeat.
 const METADATA_BYTES_MAX: usize = 1 << 20;
 
-/// One session's worker. Owned by one loop:
+/// The worker of one session. Owned by one loop:
 ///
 /// ```text
 /// worker.handle(now, input)           // Input::Tick when the deadline has come, and once at the beginning
@@ -37,14 +37,14 @@ const METADATA_BYTES_MAX: usize = 1 << 20;
 pub struct Worker {
     pub(crate) config: WorkerConfig,
     pub(crate) identity: WorkerIdentity,
-    /// As they were given; `order` is by priority, then id.
+    /// The handlers in the order they were given; `order` sorts them by priority, then by id.
     pub(crate) handlers: Vec<Handler>,
     pub(crate) order: Vec<usize>,
-    /// The place in `order` that comes next.
+    /// The position in `order` that comes next.
     pub(crate) turn: usize,
     pub(crate) schedules: Vec<Schedule>,
     pub(crate) topics: Topics,
-    /// What `topics` was read from. At most as many as a session knows at once.
+    /// The rows that `topics` was read from: at most `ROWS_MAX` of `start.rs`.
     pub(crate) topic_rows: Vec<(String, Bytes)>,
     pub(crate) draw: Draw,
     pub(crate) effects: Vec<Effect>,
@@ -54,23 +54,23 @@ pub struct Worker {
     pub(crate) flight: Option<Flight>,
     pub(crate) runs: BTreeMap<RunId, Active>,
     pub(crate) run_ids: u64,
-    /// Until then some event waits to be run again because of a conflict, and this worker is not idle. By the wall clock, as
-    /// the handler's own wake-up is: both clocks are floored to milliseconds, and the monotonic one may reach the moment
-    /// first, before the event can be claimed.
+    /// Until this time some event waits to be run again because of a conflict, and this worker is not idle. By the wall
+    /// clock, like the handler's own wake-up: both clocks are rounded down to milliseconds, and the monotonic one may
+    /// reach the moment first, before the event can be claimed.
     pub(crate) repeats_until: Timestamp,
-    /// The run that has the session to itself, or had it last.
+    /// The run that is or was last alone in the session (`suspects.rs`).
     pub(crate) isolated: Option<RunId>,
-    /// Nothing is started or claimed, because of an event that runs alone or is to.
+    /// Nothing is started or claimed, because an event runs alone or is about to.
     pub(crate) holding: bool,
-    /// Cut off, and not returned yet.
+    /// Runs that were cut off and have not returned yet.
     pub(crate) hanging: BTreeMap<RunId, Hanging>,
-    /// How runs ended since the session began, as far as it is durable.
+    /// How runs ended since the session began, as far as that is durable.
     pub(crate) counts: RunCounts,
-    /// When a stop waits no longer for runs.
+    /// When a stop no longer waits for runs.
     pub(crate) stop_at: Option<Mono>,
     pub(crate) pending: BTreeMap<Token, Pending>,
     tokens: u64,
-    /// Runs begun in this iteration, and until when to pause before the next.
+    /// Runs begun in this iteration, and until when to pause before the next iteration.
     pub(crate) started: usize,
     pub(crate) paused_until: Option<Mono>,
     pub(crate) began: Timestamp,
@@ -80,10 +80,10 @@ pub struct Worker {
     pub(crate) sweep: Option<Box<Sweep>>,
     pub(crate) stranded: Stranded,
     pub(crate) due: Due,
-    /// What delays are counted on, from when the store's own was read.
+    /// The clock that delays are counted on; restored when the store's row of it is read.
     pub(crate) elapsed: Elapsed,
     pub(crate) ages: AgeGuard,
-    /// Its handlers are known to everybody. Before, retention would take what they are about to claim.
+    /// The rows of the handlers are written. Before that, retention would remove events that they are about to claim.
     pub(crate) registered: bool,
     pub(crate) failed: Option<String>,
     now: Now,
@@ -92,11 +92,11 @@ pub struct Worker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Fresh,
-    /// Waits for what it must know before it can work.
+    /// Reads what it must know before it can work (`start.rs`).
     Starting,
     Working,
     Stopping,
-    /// The mark that the session has stopped is on its way.
+    /// The commit that says that the session has stopped is under way.
     Leaving,
     Stopped,
     Failed,
@@ -107,9 +107,9 @@ pub(crate) enum Pending {
     Flight,
     Commit(Box<CommitUnderWay>),
     Reading(Reading),
-    /// The first open claim of this handler, for when it is due.
+    /// Reads the first open claim of this handler, for its due time.
     Due(usize),
-    /// The claims of this handler that lie too far ahead.
+    /// Reads the claims of this handler that end too far ahead.
     Stranded(usize),
     SweepLook,
     SweepCommit,
@@ -120,7 +120,7 @@ pub(crate) enum Pending {
 }
 
 impl Worker {
-    /// `seed` is drawn at random: jitter and the nonces of batches come from it.
+    /// `seed` must be random: jitter and the nonces of batches are derived from it.
     pub fn new(
         config: WorkerConfig,
         identity: WorkerIdentity,
@@ -179,7 +179,7 @@ impl Worker {
         })
     }
 
-    /// Takes one input. Effects gather until they are drained.
+    /// Handles one input. Effects accumulate until they are drained.
     pub fn handle(&mut self, now: Now, input: Input) {
         self.now = now;
         self.ages.tell(now);
@@ -212,7 +212,7 @@ impl Worker {
         std::mem::take(&mut self.effects)
     }
 
-    /// When [`Input::Tick`] must be given at the latest; `None` = not before the next input.
+    /// Returns when [`Input::Tick`] must be given at the latest; `None` = not before the next input.
     pub fn next_deadline(&self) -> Option<Mono> {
         let now = self.now;
         match self.phase {
@@ -254,9 +254,8 @@ impl Worker {
         wakes.into_iter().min()
     }
 
-    /// Nothing runs, nothing is on its way, and the last look at every handler's events found nothing to do now.
-    /// Events that wait for a retry after a failure and fires of schedules may still come; what a conflict repeats is waited
-    /// for.
+    /// Whether nothing runs, nothing is under way, and the last look at every handler's events found nothing to do now.
+    /// Retries after failures and fires of schedules may still come; repeats because of a conflict count as work.
     pub fn is_idle(&self) -> bool {
         let settled = self.repeats_until <= self.now.wall
             && self.runs.is_empty()
@@ -313,7 +312,7 @@ impl Worker {
             Some(Pending::DueMove(by, moving)) => self.due_moved(now, by, moving, &outcome),
             #[cfg(feature = "sabotage")]
             Some(Pending::Apart) => {}
-            // An answer to a look, or to nothing: not a commit of this worker.
+            // The token belongs to a read or is unknown: not a commit of this worker.
             Some(other) => {
                 self.pending.insert(token, other);
             }

@@ -1,4 +1,4 @@
-//! A wall clock that is set back or was wrong: leases and pauses end all the same, and nothing goes before its time.
+//! A wall clock that is set back or was wrong: leases and pauses still end, and nothing happens too early.
 
 mod desk;
 
@@ -30,7 +30,7 @@ fn a_retry_comes_although_the_clock_was_set_back() {
             desk.join("b", config(), vec![handler("m:h", "t")], Vec::new());
         }
         let who = if restarts { "b" } else { "a" };
-        // Seen within a refresh, and then given once more what it was given: 500 ms and up to 100 of jitter.
+        // The claim is seen within a refresh, and then waits for its backoff once more: 500 ms and up to 100 of jitter.
         desk.pass(config().refresh_interval_ms + 700);
         assert_eq!(desk.ok(who).attempt, 2, "restarts: {restarts}");
         assert!(was_stranded(&desk));
@@ -88,7 +88,7 @@ fn nothing_goes_by_age_before_the_clock_has_settled() {
     desk.publish(out("t", "1"));
     desk.ok("a");
     desk.crash("a");
-    // A session starts with a clock that is a month ahead; it is set right soon after.
+    // This session starts with a clock that is a month ahead and is corrected soon after.
     desk.now.wall = desk.now.wall + 31 * DAY;
     desk.now.steady_since = desk.now.mono;
     desk.join("b", keeping, vec![handler("m:h", "t")], Vec::new());
@@ -116,17 +116,17 @@ fn a_clock_that_is_wrong_at_the_start_and_stays_wrong_removes_nothing() {
     desk.now.wall = desk.now.wall + 31 * DAY;
     desk.now.steady_since = desk.now.mono;
     desk.join("b", keeping, vec![handler("m:h", "t")], Vec::new());
-    // An event of the session itself carries the wrong time, which is no reason to believe it.
+    // An event of the session itself carries the wrong time, which is no reason to believe the clock.
     desk.publish(out("t", "2"));
     desk.ok("b");
     desk.pass(CLOCK_SETTLE_MS + 6 * DAY);
     assert_eq!(desk.payloads("t"), ["1", "2"]);
-    // Seven days have passed since the session started, which counts whatever the clock shows.
+    // Seven days have passed since the session started: that counts whatever the clock shows.
     desk.pass(DAY + HOUR);
     assert_eq!(desk.payloads("t"), ["2"]);
 }
 
-/// What a session with a wrong clock writes makes no later session believe that clock.
+/// Events and rows written by a session with a wrong clock do not make a later session believe that clock.
 #[test]
 fn sessions_that_start_again_and_again_with_a_wrong_clock_remove_nothing() {
     let mut desk = Desk::new();

@@ -1,5 +1,5 @@
-//! Cron across clock changes, in every zone of the bundled database: compared with a reference that looks at the clock on
-//! the wall minute by minute and shares no code with the engine.
+//! Cron across clock changes, in every zone of the bundled database: compared with a reference implementation that
+//! looks at the wall clock minute by minute and shares no code with the engine.
 
 mod desk;
 
@@ -35,7 +35,7 @@ const EXPRESSIONS: [&str; 20] = [
     "0 */6 * * *",
 ];
 
-/// One field of an expression: a bit for each value it names.
+/// Parses a field of an expression into a bit for each value it names.
 fn field(text: &str, from: u32, to: u32) -> u64 {
     let number = |text: &str| text.parse::<u32>().expect("a number");
     let mut values = 0;
@@ -53,7 +53,7 @@ fn field(text: &str, from: u32, to: u32) -> u64 {
 
 struct Reference {
     fields: [u64; 5],
-    /// Day of month and weekday are both given: either is enough.
+    /// Both day of month and weekday are given: then either is enough.
     either_day: bool,
     interval: bool,
 }
@@ -79,7 +79,7 @@ impl Reference {
         if self.either_day { day || weekday } else { day && weekday }
     }
 
-    /// Fires in the window, from what the clock on the wall showed minute by minute.
+    /// The fires in the window, by what the wall clock showed minute by minute.
     fn fires(&self, shown: &[Shown]) -> Vec<jiff::Timestamp> {
         let fires = shown.iter().filter(|one| {
             let now = one.local.as_ref().is_some_and(|local| self.matches(local));
@@ -102,7 +102,7 @@ struct Local {
 }
 
 impl Local {
-    /// Nothing for a time within a minute.
+    /// Returns `None` for a time within a minute.
     fn of(local: DateTime) -> Option<Local> {
         let weekday = local.weekday().to_sunday_zero_offset();
         (local.second() == 0).then(|| Local {
@@ -115,17 +115,17 @@ impl Local {
     }
 }
 
-/// A moment and what the clock on the wall shows at it.
+/// A moment, and what the wall clock shows then.
 struct Shown {
     at: jiff::Timestamp,
     local: Option<Local>,
-    /// It has not shown this before.
+    /// The clock has not shown this time before.
     first: bool,
-    /// What it never showed, between the step before and this one.
+    /// Times that the clock never showed, between the previous step and this one.
     skipped: Vec<Local>,
 }
 
-/// What the clock on the wall shows around a change, step by step: in half minutes where an offset has seconds.
+/// The times on the wall clock around a change, step by step: in half minutes where an offset has seconds.
 fn clock_around(zone: &TimeZone, change: jiff::Timestamp) -> Vec<Shown> {
     let (from, to) = (change - SignedDuration::from_hours(26), change + SignedDuration::from_hours(26));
     let odd = |offset: Offset| offset.seconds() % 60 != 0;
@@ -154,12 +154,11 @@ fn wall(at: jiff::Timestamp) -> Timestamp {
     Timestamp(at.as_millisecond() as u64)
 }
 
-/// A change looks like this: the offsets before and after, and the time of day it comes at. Changes that look the same are
-/// compared once per zone, and once over all zones if they lie far back.
+/// The shape of a change: the offsets before and after it, and its time of day. Changes of equal shape are compared
+/// once per zone, and once over all zones if they are from before 2015.
 type Shape = (i32, i32, i64);
 
-/// Changes of every zone since 1970: in each zone the latest of each shape since 2015, and every shape there ever was
-/// anywhere.
+/// Changes of every zone since 1970: in each zone the latest of each shape since 2015, and every older shape once.
 fn changes() -> Vec<(String, TimeZone, jiff::Timestamp)> {
     let database = TimeZoneDatabase::bundled();
     let (end, recent): (jiff::Timestamp, jiff::Timestamp) =
@@ -196,7 +195,8 @@ fn every_zone_fires_as_the_clock_on_the_wall_says() {
         let shown = clock_around(zone, *change);
         let (from, to) = (wall(shown[0].at), wall(shown[shown.len() - 1].at));
         for (cron, reference) in &references {
-            // What is shown first may be the second time, or follow a gap: counting begins after it.
+            // The first time in the window may be one shown for the second time, or follow a gap: comparing begins
+            // after it.
             let expected: Vec<Timestamp> =
                 reference.fires(&shown).into_iter().map(wall).filter(|at| *at > from).collect();
             let times = Times::parse("x", cron, name).expect("a schedule");
@@ -213,10 +213,10 @@ fn every_zone_fires_as_the_clock_on_the_wall_says() {
     assert!(differing.is_empty(), "{} of {}:\n{first}", differing.len(), changes.len() * EXPRESSIONS.len());
 }
 
-/// Seen from just before, at and after each fire, the latest fire is the one the reference names.
+/// Checks that the latest fire is the one of the reference, just before, at and after each fire.
 fn wrong_latest(times: &Times, fires: &[Timestamp], end: Timestamp) -> Option<String> {
     let (first, second) = (*fires.first()?, fires.get(1).copied());
-    // A few of them are enough where there is one every minute.
+    // Some of the fires are enough where there is one every minute.
     let some = fires.iter().step_by(fires.len().div_ceil(12)).flat_map(|at| [at.0 - 1, at.0, at.0 + 59_999]);
     for now in some.map(Timestamp).chain([end]) {
         let expected = fires.iter().rev().find(|at| **at <= now).copied();
@@ -253,7 +253,7 @@ fn a_midnight_that_is_skipped_fires_once_after_it() {
 
 #[test]
 fn a_day_that_was_left_out_ends_no_schedule() {
-    // Samoa went from 29 to 31 December 2011, at 10:00 UTC on the 30th.
+    // Samoa skipped 30 December 2011, from its local midnight at 10:00 UTC on the 30th.
     let noon = times("0 12 * * *", "Pacific/Apia", "2011-12-29T12:00:00Z", 4);
     assert_eq!(noon, ["2011-12-29T22:00", "2011-12-30T10:00", "2011-12-30T22:00", "2011-12-31T22:00"]);
     let hours = times("0 */12 * * *", "Pacific/Apia", "2011-12-29T12:00:00Z", 3);

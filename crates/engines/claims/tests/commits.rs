@@ -1,4 +1,4 @@
-//! Commits of handlers: durable one by one, and a retry doubles nothing.
+//! Commits of handlers: durable one by one, and a retry duplicates nothing.
 
 mod desk;
 

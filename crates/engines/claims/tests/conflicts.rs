@@ -1,4 +1,4 @@
-//! Conditional commits: what was read must still stand, a conflict is no failure, and the last commit ends the event.
+//! Conditional commits: state must be as it was read, a conflict is not a failure, and the last commit ends the event.
 
 mod desk;
 
@@ -10,14 +10,14 @@ fn thing(key: &str) -> Identity {
     Identity::Entity { type_name: "Thing".into(), key: key.into() }
 }
 
-/// The identity as it stands, as a session would have read it.
+/// The identity in its present state, as a session would have read it.
 fn read(desk: &Desk, key: &str) -> Expected {
     let row_key = keys::identity(&Namespace::default(), &thing(key));
     let head = desk.rows(Space::Heads).into_iter().find(|(key, _)| *key == row_key);
     Expected { identity: thing(key), head: head.map(|(_, row)| row.into()) }
 }
 
-/// Sets one entity that was read.
+/// Sets an entity that was read before.
 fn replace(expected: Expected, entity: &str, fields: &str) -> StateChanges {
     StateChanges { expected: vec![expected], ..ensure(entity, fields) }
 }
@@ -36,7 +36,7 @@ fn commit_and_ack(
     desk.answers.pop().expect("an answer")
 }
 
-/// Two runs at once, both of which have read the same.
+/// Two concurrent runs that have read the same state.
 fn two_runs() -> (Desk, Run, Run) {
     two_runs_with(config())
 }
@@ -58,7 +58,7 @@ fn the_second_of_two_that_read_the_same_is_run_again_and_no_attempt_is_counted()
     assert!(desk.commit_run("a", &one, replace(absent.clone(), "x", r#"{"n":1}"#)).is_ok());
     assert_eq!(desk.commit_run("a", &two, replace(absent, "x", r#"{"n":1}"#)), conflict("x"));
     desk.finish("a", &one, Ok(Vec::new()));
-    // Whatever the handler makes of it: the run is over.
+    // The run is over, whatever the handler returns.
     desk.finish("a", &two, Ok(vec![out("u", "never")]));
     desk.pass(100);
     let again = desk.take("a");
@@ -75,10 +75,10 @@ fn the_second_of_two_that_read_the_same_is_run_again_and_no_attempt_is_counted()
     assert!(!desk.notes.iter().any(|note| matches!(note, Note::Failed { .. })));
 }
 
-/// Both clocks are floored to milliseconds, each in its own phase: at the same moment one may be a millisecond behind.
+/// Both clocks are rounded down to milliseconds, at different moments: one may be a millisecond behind the other.
 #[test]
 fn a_worker_whose_event_waits_for_another_run_is_not_idle_by_either_clock() {
-    // Alone, so that no look of a poll makes it busy; a long pause, so that it is above zero whatever is drawn.
+    // `alone`, so that no poll makes the worker busy; a long pause, so that it is above zero whatever is drawn.
     let alone = WorkerConfig { alone: true, conflict_backoff_ms: 100, ..config() };
     let (mut desk, one, two) = two_runs_with(alone);
     let absent = read(&desk, "x");
@@ -152,7 +152,7 @@ fn too_many_conflicts_count_as_a_failure_and_end_in_a_dead_letter() {
         desk.finish("a", &run, failed("conflict"));
         let waits = desk.claims().iter().any(|claim| claim.state == ClaimState::Waiting);
         if waits && !std::mem::replace(&mut crashed, true) {
-            // The count is in the row: another process goes on with it.
+            // The row holds the count: another process continues it.
             desk.crash("a");
             desk.join("a", config.clone(), vec![handler("m:h", "t")], Vec::new());
         }
@@ -173,7 +173,7 @@ fn conflicts_keep_what_was_committed_before_and_do_not_store_its_event_again() {
     let with_event = |payload: &str| StateChanges { event: Some(out("u", payload)), ..ensure("y", "{}") };
     let run = desk.take("a");
     desk.commit_run("a", &run, with_event("first")).unwrap();
-    // A conflict of a commit with an event takes no number: the same commit again is the same event.
+    // A commit that ended in a conflict does not count: the same commit again stores the same event.
     let mut second = with_event("second");
     second.expected.push(never.clone());
     assert_eq!(desk.commit_run("a", &run, second), conflict("x"));
@@ -214,7 +214,7 @@ fn the_last_commit_carries_the_acknowledgement_and_what_was_emitted() {
     assert_eq!(desk.payloads("u"), ["1"]);
     let number = keys::commit_of_event(&Namespace::default(), &desk.events("u")[0].id);
     assert!(desk.rows(Space::Kv).contains(&(number, "1".to_owned())));
-    // What comes afterwards is refused, and how the run ends changes nothing.
+    // Later commits are refused, and the result of the run changes nothing.
     assert_eq!(desk.commit_run("a", &run, ensure("x", "{}")), Err(CommitError::Acknowledged));
     let again = commit_and_ack(&mut desk, &run, StateChanges::default(), Vec::new());
     assert_eq!(again, Err(CommitError::Acknowledged));
@@ -286,7 +286,7 @@ fn the_lease_of_a_run_that_is_acknowledged_is_not_renewed() {
     assert_eq!(desk.stopped, ["a"]);
 }
 
-/// The second event starts out of the queue: when it commits, its row does not say yet that it has started.
+/// The second event starts from the queue: when it commits, its row does not yet say that it has started.
 #[test]
 fn a_last_commit_ends_a_claim_whose_start_was_not_written_yet() {
     let mut desk = Desk::new();

@@ -1,4 +1,4 @@
-//! Delayed events: written by sessions and handlers, moved by whichever session wakes first.
+//! Delayed events: written by sessions and handlers, moved by the session that wakes first.
 
 mod desk;
 
@@ -8,7 +8,7 @@ use millrace_model::*;
 use millrace_store::Store;
 
 const MINUTE_MS: u64 = 60_000;
-/// How late a duration may end, because processes agree on elapsed time to a few milliseconds only.
+/// How late a delay may end, because processes agree on elapsed time only to a few milliseconds.
 const LATE_MS: u64 = 10;
 
 fn after(ms: u64, event: OutEvent) -> OutEvent {
@@ -19,7 +19,7 @@ fn at(at: Timestamp, event: OutEvent) -> OutEvent {
     OutEvent { deliver_at: Some(DeliverAt::At(at)), ..event }
 }
 
-/// Somebody outside of the workers delays an event; they are told as the shell tells them.
+/// Delays an event outside of the workers, and tells them about it as the shell does.
 fn publish(desk: &mut Desk, event: OutEvent) -> Appended {
     publish_as(desk, event, None)
 }
@@ -187,7 +187,7 @@ fn a_step_of_the_wall_clock_moves_no_duration() {
     assert!(desk.payloads("t").is_empty(), "an hour ahead");
     desk.now.wall = desk.now.wall.saturating_sub(3 * 3_600_000);
     desk.pass(MINUTE_MS);
-    // The session before wrote down how the clocks stand, so the next one is not deceived either.
+    // The previous session stored how the clocks relate, so the next one is not misled either.
     desk.crash("a");
     desk.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     desk.pass(7 * MINUTE_MS - 1000);
@@ -224,7 +224,7 @@ fn an_event_too_far_ahead_is_refused() {
     assert_eq!(refusal(after(far, out("t", "1"))), refused);
     assert_eq!(refusal(at(desk.now.wall + far, out("t", "1"))), refused);
     assert_eq!(refusal(after(limit, out("t", "1"))), Ok(()));
-    // A payload is quoted once more in the row of an event that waits.
+    // In the row of a delayed event, the payload's quotes are escaped once more.
     let quotes = OutEvent::new(name("t"), JsonText::from_value(&"\"".repeat(5 << 20)).unwrap());
     assert!(refusal(quotes.clone()).is_ok());
     assert!(matches!(refusal(after(5, quotes)), Err(CommitError::TooLarge { .. })));

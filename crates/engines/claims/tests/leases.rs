@@ -1,4 +1,4 @@
-//! Leases: who holds an event, until when, and what a loser may still do (nothing).
+//! Leases: which session holds an event, until when, and that a session which lost it can write nothing.
 
 mod desk;
 
@@ -94,12 +94,12 @@ fn a_worker_that_reuses_its_id_does_not_inherit_leases() {
     desk.publish(out("t", "1"));
     let old = desk.take("a");
     let ghost = desk.workers.remove("a").unwrap();
-    // The same session id again, the same seed, and the lease of the first has run out.
+    // A worker with the same session id and seed, after the lease of the first has expired.
     desk.now.wall = desk.now.wall + 30_000;
     desk.join("a", config(), vec![handler("m:h", "t")], Vec::new());
     let new = desk.take("a");
     assert_eq!((&new.event.id, new.attempt), (&old.event.id, 1));
-    // The first one is still alive, its clock is slow, and it acks.
+    // The first worker is still alive with a clock that is behind, and acknowledges.
     let newer = desk.workers.insert("a", ghost).unwrap();
     desk.now.wall = Timestamp(desk.now.wall.0 - 20_000);
     desk.finish("a", &old, Ok(vec![out("u", "ghost")]));

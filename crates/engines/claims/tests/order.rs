@@ -1,4 +1,5 @@
-//! Order of keys: events of one key one at a time and in the order of the log, over workers, crashes and failures.
+//! Order of keys: events of one key run one at a time and in the order of the log, across workers, crashes and
+//! failures.
 
 mod desk;
 
@@ -24,7 +25,7 @@ fn payload(run: &Run) -> String {
     run.event.body.payload.as_str().trim_matches('"').to_owned()
 }
 
-/// Eight places, and these events: the key of each is its first letter.
+/// A worker with room for eight runs, and these events: the key of each is its first letter.
 fn desk(texts: &[&str]) -> Desk {
     let mut desk = Desk::new();
     desk.join("a", wide(), vec![ordered()], Vec::new());
@@ -96,7 +97,7 @@ fn a_second_session_gets_other_keys_and_takes_over_only_what_was_lost() {
     desk.join("b", wide(), vec![ordered()], Vec::new());
     desk.publish(keyed("a", "a3"));
     desk.publish(keyed("c", "c1"));
-    // Whoever was told first.
+    // Which of the two workers got an event depends on which was told first.
     assert_eq!(running(&desk, "a").len() + running(&desk, "b").len(), 3);
     desk.pass(1000);
     desk.crash("a");
@@ -121,7 +122,7 @@ fn a_session_that_stops_leaves_its_keys_to_others() {
     desk.input("a", Input::Stop);
     desk.finish("a", &run, Ok(Vec::new()));
     assert_eq!((desk.stopped.clone(), running(&desk, "b")), (vec!["a"], vec![]));
-    // Nobody tells it of an end elsewhere: it looks within its interval.
+    // The worker is not told of an end in another session: it polls.
     desk.pass(1000);
     assert_eq!(running(&desk, "b"), ["a2"]);
 }
@@ -185,7 +186,7 @@ fn configuration_switches_the_order_of_a_handler_with_open_claims() {
     };
     desk.join("a", config, vec![ordered()], Vec::new());
     assert_eq!(running(&desk, "a"), ["a1", "a2"], "the configuration wins");
-    // A newer program beside it keeps the order, and waits for what is running.
+    // A newer program beside it keeps the order, and waits for the events that are running.
     desk.join("b", wide(), vec![ordered()], Vec::new());
     desk.crash("a");
     desk.pass(3900);
@@ -205,7 +206,7 @@ fn waiting_behind_a_key_keeps_nobody_awake() {
     let (run, before) = (take(&mut desk, "a", "b1"), desk.commits);
     desk.finish("a", &run, Err(RunError::RetryAfter { after_ms: 50_000, error: "busy".into() }));
     desk.pass(3000);
-    // Looks of two sessions at their intervals, heartbeats, and the mark of the run.
+    // The commits are polls of two sessions, heartbeats, and the mark of the run.
     assert!(desk.commits - before < 12, "{} commits", desk.commits - before);
 }
 
@@ -218,7 +219,8 @@ fn handlers_without_order_write_no_keys() {
     assert!(rows.len() == 2 && rows.iter().all(|(_, row)| !row.contains("order_key")), "{rows:?}");
 }
 
-/// Random ends, crashes and new events at three workers: whenever a run begins, every earlier event of its key has ended.
+/// Random endings, crashes and new events at three workers: whenever a run begins, all earlier events of its key have
+/// ended.
 #[test]
 fn any_history_keeps_the_order_of_keys() {
     for seed in 0..25u64 {
@@ -274,7 +276,7 @@ fn any_history_keeps_the_order_of_keys() {
     }
 }
 
-/// Looks at every run that waits at a worker.
+/// Checks every run that is open at a worker.
 fn in_order(desk: &Desk, seed: u64, step: usize) {
     let ended: Vec<String> = desk.rows(Space::Finished).into_iter().map(|(key, _)| key).collect();
     let events = desk.events("t");

@@ -1,4 +1,4 @@
-//! What a handler may say besides success and failure, and what becomes of its event.
+//! The results of a handler besides success and failure, and what follows for its event.
 
 mod desk;
 
@@ -61,7 +61,7 @@ fn a_snooze_counts_no_attempt_and_loses_no_step() {
     assert_eq!((desk.payloads("u"), desk.endings()), (vec!["once".to_owned()], vec![Ending::Acked]));
 }
 
-/// Snoozing for ever is bounded: from `event_max_snoozes` on it counts, and ends.
+/// Snoozing is bounded: from `event_max_snoozes` on it counts as an attempt, and the event ends.
 #[test]
 fn an_event_that_is_only_ever_snoozed_ends_in_a_dead_letter() {
     let mut desk = Desk::new();
@@ -114,7 +114,7 @@ fn a_discarded_event_is_finished_recorded_and_counted() {
     assert_eq!(counts, RunCounts { discarded: 1, ..RunCounts::default() });
 }
 
-/// Rows that an older version wrote say nothing of snoozes, pauses and hanging handlers.
+/// Rows of older versions have no fields about snoozes, pauses and hanging handlers.
 #[test]
 fn rows_of_older_versions_are_read() {
     let claim = r#"{"generation":1,"state":"waiting","due":5,"session":null,"claimed_at":1,"attempts":2,"priority":100,"ts":1}"#;

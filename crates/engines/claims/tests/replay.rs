@@ -1,4 +1,4 @@
-//! Replaying a dead letter: the handler that gave up has the same event before it again, and nobody else notices.
+//! Replaying a dead letter: the handler that gave up gets the same event again, and no other handler notices.
 
 mod desk;
 
@@ -11,7 +11,7 @@ fn giving_up() -> WorkerConfig {
     WorkerConfig { event_max_attempts: 1, ..config() }
 }
 
-/// One event, acked by `m:good` and given up by `m:charge`.
+/// An event that `m:good` has acknowledged and `m:charge` has given up.
 fn given_up() -> (Desk, EventId) {
     let mut desk = Desk::new();
     desk.join("a", giving_up(), vec![handler("m:charge", "t"), handler("m:good", "t")], Vec::new());
@@ -37,7 +37,7 @@ fn its_handler_gets_the_same_event_again_and_no_other_handler_does() {
     let batch = replay(&desk.letter(), 77).unwrap();
     desk.store.commit(&[batch]).unwrap();
     assert_eq!(desk.endings(), [Ending::Acked], "it is open for the other one");
-    // Nobody tells the session: it looks by itself.
+    // The session is not told of the replay: it polls.
     desk.pass(giving_up().event_poll_interval_ms);
     let run = desk.ok("a");
     assert_eq!((run.handler, &run.event.id, run.attempt), (0, &id, 1));
@@ -76,7 +76,7 @@ fn a_second_failure_makes_a_second_letter_that_is_told_of() {
     assert_eq!(desk.endings(), [Ending::Acked; 2]);
 }
 
-/// What the handler committed before it gave up is not stored again, however much later the replay comes.
+/// Events that the handler committed before it gave up are not stored again, however late the replay comes.
 #[test]
 fn events_of_earlier_commits_are_not_stored_again() {
     let mut desk = Desk::new();
@@ -101,7 +101,7 @@ fn letter_at(desk: &Desk, nonce: u64) -> Batch {
     desk.letter().replay(&Namespace::default(), desk.now.wall, nonce).expect("a letter that can be replayed")
 }
 
-/// A holder from before the letter cannot end the event that was opened again.
+/// A session that held the event before the dead letter cannot end the reopened claim.
 #[test]
 fn tickets_from_before_are_worth_nothing() {
     let mut desk = Desk::new();
@@ -146,7 +146,7 @@ fn what_cannot_be_replayed_says_why() {
     assert!(finished.contains("has finished event"), "{finished}");
 }
 
-/// The handler was forgotten, or registered anew, between the look and the commit.
+/// The handler was forgotten between reading and the commit.
 #[test]
 fn a_replay_beside_a_forgotten_handler_is_refused() {
     let (desk, _) = given_up();
@@ -160,7 +160,7 @@ fn a_replay_beside_a_forgotten_handler_is_refused() {
     assert_eq!(desk.rows(Space::DeadLetters).len(), 1);
 }
 
-/// Retention that looked at the claims before the replay must not take the event.
+/// A sweep of retention that read the claims before the replay must not remove the event.
 #[test]
 fn retention_under_way_looks_again() {
     let (mut desk, _) = given_up();
@@ -194,7 +194,8 @@ fn retention_under_way_looks_again() {
     assert_eq!((refusals, desk.payloads("t").len()), (1, 1));
 }
 
-/// The topic's own retention does not ask handlers. The letter's copy must outlive the event while the replay is open.
+/// A topic's own retention does not wait for handlers. The dead letter's copy must outlive the event while the replay
+/// is open.
 #[test]
 fn a_replayed_event_that_the_log_loses_leaves_its_letter() {
     let (mut desk, id) = given_up();

@@ -1,4 +1,4 @@
-//! Failures: backoff, dead letters, chains, and that nothing is stranded.
+//! Failures: backoff, dead letters, chains, and that no event is stranded.
 
 mod desk;
 
@@ -83,7 +83,8 @@ fn a_crash_loop_ends_in_a_dead_letter() {
     let mut desk = Desk::new();
     let short = WorkerConfig { event_max_attempts: 3, ..config() };
     desk.publish(out("t", "1"));
-    // The first run was marked by its claim only: whether the handler was called is not known, so it costs nothing.
+    // The first run was marked only by its claim: it is not known whether the handler was called, so no attempt is
+    // counted.
     for attempt in [1, 1, 2, 3] {
         desk.join("a", short.clone(), vec![handler("m:h", "t")], Vec::new());
         assert_eq!(desk.take("a").attempt, attempt);

@@ -1,4 +1,4 @@
-//! Schedules: on time, once over many sessions, and what becomes of missed fires.
+//! Schedules: on time, once across many sessions, and the handling of missed fires.
 
 mod desk;
 
@@ -24,7 +24,7 @@ fn fires(desk: &Desk) -> Vec<u64> {
     desk.events("tick").iter().map(|event| (event.ts.0 - START.0) / 1000).collect()
 }
 
-/// Seconds from the start to the moments the fires were planned for.
+/// The planned times of the fires, in seconds from the start.
 fn planned(desk: &Desk) -> Vec<u64> {
     let planned = |event: &std::sync::Arc<Event>| {
         let headers = event.body.headers.as_ref().expect("headers").to_map();
@@ -189,7 +189,7 @@ fn the_29th_of_february_is_found_over_2100() {
 
 #[test]
 fn day_of_month_or_weekday_is_enough() {
-    // 13 of the month, or Friday.
+    // The 13th of the month, or a Friday.
     let fires = times("0 0 13 * 5", "UTC", "2026-10-01T00:00:00Z", 4);
     assert_eq!(fires, ["2026-10-02T00:00", "2026-10-09T00:00", "2026-10-13T00:00", "2026-10-16T00:00"]);
 }
@@ -208,7 +208,7 @@ fn nicknames_are_known() {
 #[test]
 fn an_interval_fires_on_a_grid_that_all_sessions_share() {
     let mut desk = Desk::new();
-    // The grid begins with 1970, and so do whole days: 08:00 is a multiple of 90 seconds.
+    // The grid begins at midnight in 1970: 08:00 is a multiple of 90 seconds.
     desk.pass(40_000);
     desk.join("a", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
     desk.pass(25_000);

@@ -1,4 +1,4 @@
-//! Settings of single handlers: which of them win, what they bound, and what is refused.
+//! Settings of single handlers: which of them win, what they limit, and what is refused.
 
 mod desk;
 
@@ -92,14 +92,14 @@ fn runs_begin_no_faster_than_the_rate() {
     assert_eq!(desk.pass_working(1), 1);
     assert_eq!(desk.pass_working(1500), 3);
     assert_eq!(desk.endings(), [Ending::Acked; 5]);
-    // What was slow without a reason is not made up for.
+    // Unused time is not made up for.
     desk.pass(60_000);
     desk.publish(out("t", "6"));
     desk.publish(out("t", "7"));
     assert_eq!((desk.pass_working(499), desk.pass_working(1)), (1, 1));
 }
 
-/// More than it can begin within its lease is left to others, and no attempt is lost over it.
+/// The handler leaves events that it cannot begin within its lease to other sessions, and no attempt is lost.
 #[test]
 fn a_slow_rate_does_not_hoard_events() {
     let mut desk = Desk::new();
@@ -139,7 +139,7 @@ fn a_paused_handler_claims_nothing_loses_nothing_and_holds_up_nobody() {
         (0, [1, 0]),
         "kept for the one that is paused, and for nobody else"
     );
-    // The next version of the program does not pause it.
+    // The next version of the program does not pause the handler.
     desk.crash("a");
     desk.join("b", retaining, [&[with(settings())], &others[..]].concat(), Vec::new());
     assert_eq!(desk.ok("b").handler, 0);
@@ -173,7 +173,7 @@ fn a_handler_is_paused_from_outside_and_gives_back_what_it_has_not_begun() {
 
 #[test]
 fn a_lease_covers_the_timeout() {
-    // Without a lease of its own it is made long enough that a queued event has all of its time as well.
+    // Without a `lease_ms` of its own, the lease is long enough for an event that waited in the queue, too.
     let mut desk = Desk::new();
     let long = HandlerSettings { timeout_ms: Some(60_000), ..settings() };
     desk.join("a", config(), vec![with(long.clone())], Vec::new());

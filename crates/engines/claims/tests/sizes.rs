@@ -1,5 +1,5 @@
-//! Sizes: whatever events, schedules and settings are like, every batch fits a store, and what is too large ends where
-//! somebody sees it. The desk refuses batches that do not fit.
+//! Sizes: whatever events, schedules and settings are like, every batch fits into a store, and a too large one is
+//! reported. The harness checks the size of every batch.
 
 mod desk;
 
@@ -8,7 +8,7 @@ use millrace_claims::*;
 use millrace_model::*;
 use millrace_store::Store;
 
-/// Every character doubles when it is put into JSON as text, and again.
+/// Every character doubles when it is put into JSON as text, and again each further time.
 fn quotes(bytes: usize) -> String {
     JsonText::from_value(&"\"".repeat(bytes / 2)).expect("a sound text").as_str().to_owned()
 }
@@ -77,7 +77,7 @@ fn an_event_beyond_the_largest_is_refused_to_whoever_sends_it() {
     assert!(desk.claims()[0].error.as_deref().is_some_and(|error| error.contains("bytes")), "it failed");
 }
 
-/// Events of that size cannot be sent any more; older versions could.
+/// Events of this size can no longer be sent, but older versions could send them.
 #[test]
 fn an_event_too_large_for_a_letter_is_pointed_at() {
     let mut desk = Desk::with(vec![handler("m:h", "t")]);
@@ -167,7 +167,7 @@ fn a_commit_fits_together_with_the_claim_it_moves_on() {
     let mut desk = Desk::with(vec![handler("m:h", "t")]);
     desk.publish(out("t", "1"));
     let run = desk.take("a");
-    // The claim remembers the error, which is six times as long in JSON.
+    // The claim stores the error, which is six times as long in JSON.
     desk.finish("a", &run, failed(&"\0".repeat(4096)));
     desk.pass(1000);
     let run = desk.take("a");
@@ -215,7 +215,7 @@ fn appends_to_u(batch: &Batch) -> bool {
     batch.ops.iter().any(|op| matches!(op, Op::Append(append) if append.stream.topic == key("u")))
 }
 
-/// A store with a bound of its own says so, and nothing was written: whoever is concerned hears of it.
+/// A store with a lower limit refuses a batch, nothing of which is written: those concerned are told.
 #[test]
 fn what_a_store_finds_too_large_harms_nobody_else() {
     let mut desk = Desk::new();
@@ -227,7 +227,7 @@ fn what_a_store_finds_too_large_harms_nobody_else() {
     let changes = StateChanges { event: Some(out("u", "1")), ..StateChanges::default() };
     let refused = desk.commit_run("a", &run, changes);
     assert!(matches!(refused, Err(CommitError::TooLarge { limit: 7, .. })), "{refused:?}");
-    // Both leave together, with whatever else there is.
+    // Both acknowledgements leave in one flight, with whatever else there is.
     desk.finish("a", &run, Ok(vec![out("u", "2")]));
     desk.finish("a", &other, Ok(Vec::new()));
     desk.publish(out("t", "2"));
@@ -235,7 +235,7 @@ fn what_a_store_finds_too_large_harms_nobody_else() {
     assert_eq!(desk.endings(), [Ending::Acked], "the other one's");
     assert!(matches!(&desk.notes[0], Note::TooLarge { what, .. } if what.contains("acknowledgement")));
     assert_eq!(desk.pass_working(10), 2, "the next event");
-    // The first lease that ran out was marked by its claim only; from then on each counts.
+    // The first lease that expired was marked only by its claim; from then on each costs an attempt.
     for attempt in [1, 2] {
         desk.pass(31_000);
         let again = desk.take("a");

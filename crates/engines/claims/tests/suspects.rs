@@ -1,4 +1,4 @@
-//! Processes that end in the middle: only runs that started cost attempts, and an event that ends its process costs its
+//! Processes that crash during runs: only runs that started cost attempts, and an event that ends its process costs its
 //! neighbours next to nothing.
 
 mod desk;
@@ -21,8 +21,8 @@ fn payload(run: &Run) -> &str {
     run.event.body.payload.as_str().trim_matches('"')
 }
 
-/// One process after the other: each runs what it is given until it is given the poison, which ends it. Says how often
-/// that happened.
+/// Runs one process after the other: each runs the events it gets until it gets the poison, which ends the process.
+/// Returns the number of crashes.
 fn crash_loop(desk: &mut Desk, concurrency: usize) -> usize {
     for crashes in 0.. {
         desk.join("a", wide(concurrency), both(), Vec::new());
@@ -131,7 +131,7 @@ fn a_handlers_commit_marks_its_run() {
     desk.publish(out("t", "2"));
     desk.ok("a");
     let run = desk.take("a");
-    // The acknowledgement of the first may still wait for a commit to ride with.
+    // The acknowledgement of the first event may still wait to share a commit.
     let marks = |desk: &Desk| desk.claims().iter().map(|claim| claim.run).collect::<Vec<_>>();
     assert_eq!(marks(&desk).last(), Some(&RunMark::Unknown));
     desk.commit_run("a", &run, ensure("x", r#"{"a":1}"#)).unwrap();
@@ -142,7 +142,7 @@ fn a_handlers_commit_marks_its_run() {
     assert_eq!(desk.endings(), [Ending::Acked; 2]);
 }
 
-/// While the mark of a run is on its way, what the handler says waits for it.
+/// While the mark of a run is being written, what the handler does waits.
 #[test]
 fn a_run_that_ends_while_its_mark_is_written_is_acked_after_it() {
     let mut desk = Desk::with(vec![handler("m:h", "t")]);
@@ -159,7 +159,8 @@ fn a_run_that_ends_while_its_mark_is_written_is_acked_after_it() {
     assert_eq!((desk.endings(), desk.payloads("u")), (vec![Ending::Acked; 2], vec!["1".to_owned()]));
 }
 
-/// The lease of a slow handler runs out while its session lives: an attempt, but no reason to run it alone elsewhere.
+/// The lease of a slow handler expires while its session lives: that costs an attempt, but is no reason to run the
+/// event alone.
 #[test]
 fn a_slow_handler_is_not_suspected() {
     let mut desk = Desk::with(vec![handler("m:h", "t")]);
@@ -174,7 +175,7 @@ fn a_slow_handler_is_not_suspected() {
     assert_eq!(payload(&desk.take("b")), "next", "beside it");
 }
 
-/// A desk whose worker `b` has taken over what `a` ran when it died.
+/// A harness whose worker `b` has taken over the events that `a` ran when it died.
 fn taken_over(started: usize) -> Desk {
     let mut desk = Desk::new();
     for n in 0..started {
@@ -206,7 +207,7 @@ fn suspects_run_one_at_a_time_and_nothing_starts_beside_them() {
     assert_eq!(desk.waiting("b"), 0, "not before its ending is durable");
     desk.let_go();
     assert_eq!(payload(&desk.take("b")), "1", "the next suspect");
-    // One that takes its time has others beside it after a while, but no other suspect.
+    // After a while, others run beside a suspect that takes long, but no other suspect does.
     desk.pass(999);
     assert_eq!(desk.waiting("b"), 0);
     desk.pass(10);
@@ -271,7 +272,7 @@ fn a_suspect_whose_mark_is_on_its_way_is_given_back_when_the_session_stops() {
     assert_eq!((claims[0].run, claims[0].suspicion), (RunMark::Unknown, Suspicion::Likely));
 }
 
-/// A store from before there were marks: leases that ended then count nothing, and nothing loops for ever.
+/// Rows from before there were marks: leases that ended under them cost no attempt, and no event loops for ever.
 #[test]
 fn rows_without_marks_cost_no_attempt() {
     let mut desk = Desk::with(vec![handler("m:h", "t")]);
@@ -284,7 +285,8 @@ fn rows_without_marks_cost_no_attempt() {
     let ops = vec![Op::Put { space: Space::Claims, key, value: old.into_bytes().into() }];
     millrace_store::Store::commit(&desk.store, &[Batch { ops, ..Batch::default() }]).unwrap();
     desk.pass(30_000);
-    // Without a mark: possible. To start with its claim: likely. From then on its start is durable before it runs.
+    // After a lease without a mark the suspicion is `Possible`; after one marked by its claim, `Likely`. From then on
+    // the start of the run is durable before it runs.
     for attempt in [1, 1, 2] {
         desk.join("b", config(), vec![handler("m:h", "t")], Vec::new());
         assert_eq!(desk.take("b").attempt, attempt);

@@ -1,5 +1,5 @@
-//! Runs that do not end: cut off in time, fenced from then on, their places replaced up to a bound; a stop does not wait
-//! for them for ever.
+//! Runs that do not end: cut off in time, fenced from then on, their places replaced up to a limit; a stop does not
+//! wait for them for ever.
 
 mod desk;
 
@@ -35,7 +35,7 @@ fn a_run_that_does_not_answer_has_failed_and_is_tried_again_without_it() {
     assert!(
         desk.notes.iter().any(|note| matches!(note, Note::TimedOut { timeout_ms: 1000, replaced: true, .. }))
     );
-    // With the only place of the session: it has been replaced.
+    // The retry gets the only place of the session: the place has been replaced.
     desk.pass(1000);
     assert_eq!(desk.ok("a").attempt, 2);
     assert_eq!(desk.endings(), [Ending::Acked]);
@@ -63,7 +63,7 @@ fn what_a_run_says_after_its_timeout_changes_nothing() {
     }
 }
 
-/// The clock says that it is too late before the engine has been woken for it.
+/// The timeout is over, but the engine has not been woken for it yet.
 #[test]
 fn an_answer_in_the_moment_of_the_timeout_is_too_late() {
     let mut desk = Desk::with(vec![limited("m:h", "t", 1000)]);
@@ -85,7 +85,7 @@ fn an_event_whose_handler_never_answers_ends_in_a_dead_letter_and_the_others_are
     let mut tries = 0;
     for _ in 0..10 {
         while desk.waiting("a") > 0 {
-            // Nobody ever answers for this one.
+            // The runs of `m:hangs` are never finished.
             tries += u32::from(desk.take("a").handler == 0);
         }
         desk.pass(2000);
@@ -93,7 +93,7 @@ fn an_event_whose_handler_never_answers_ends_in_a_dead_letter_and_the_others_are
     assert_eq!((tries, desk.endings()), (3, vec![Ending::DeadLettered]));
     let (_, letter) = desk.rows(Space::DeadLetters).remove(0);
     assert!(letter.contains("no answer within 1000 ms"), "{letter}");
-    // Three hang, two of them were replaced: the only place is taken now, and that is said.
+    // Three runs hang and two of them were replaced: the only place is taken now, and a note says so.
     assert!(desk.notes.iter().any(|note| matches!(note, Note::TimedOut { replaced: false, .. })));
     desk.publish(out("u", "1"));
     assert_eq!(desk.waiting("a"), 0);
@@ -137,8 +137,8 @@ fn a_timeout_waits_for_the_commit_that_is_under_way() {
     assert_eq!(again, Err(CommitError::TimedOut { timeout_ms: 1000 }));
 }
 
-/// A handler is never left waiting for an answer: also not one that commits while its lease is being renewed and its time
-/// runs out.
+/// A handler is never left waiting for an answer, not even if it commits while its lease is being renewed and then its
+/// timeout ends.
 #[test]
 fn a_commit_after_the_cut_is_answered_while_the_row_is_still_being_changed() {
     let mut desk = Desk::new();
@@ -178,7 +178,7 @@ fn a_stop_waits_for_its_grace_time_and_gives_back_what_still_runs_without_an_att
     assert!(desk.notes.iter().any(|note| matches!(note, Note::CutByStop { .. })));
     let left = session(&desk);
     assert!(left.stopped.is_some() && left.hanging.len() == 1, "{left:?}");
-    // Another session has it at once.
+    // Another session gets the event at once.
     desk.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     assert_eq!(desk.ok("b").attempt, 1);
 }

@@ -1,4 +1,4 @@
-//! The loop: whose turn it is, how much one iteration does, and that nobody sleeps over work.
+//! The loop: whose turn it is, how much one iteration does, and that no worker sleeps while there is work.
 
 mod desk;
 
@@ -145,7 +145,7 @@ fn a_new_handler_sees_the_backlog_unless_it_says_now() {
     assert_eq!(desk.waiting("a"), 0);
     desk.publish(OutEvent { priority: Priority(300), ..out("t", "3") });
     assert_eq!(order_of(&mut desk, 2).iter().filter(|(_, payload)| payload == "3").count(), 2);
-    // Known by now: after a restart it goes on where it was.
+    // The handler is known by now: after a restart it continues where it was.
     desk.crash("a");
     desk.publish(out("t", "4"));
     desk.join("b", config(), vec![now], Vec::new());

@@ -1,4 +1,4 @@
-//! Retention, and what people do by hand.
+//! Retention, and manual operations.
 
 mod desk;
 
@@ -43,7 +43,7 @@ fn nothing_goes_that_a_handler_has_not_finished() {
     desk.join("b", keeping(), vec![], Vec::new());
     desk.pass(20 * DAY);
     assert_eq!(desk.payloads("t"), ["2", "3"]);
-    // A handler that has not looked yet needs everything.
+    // A handler that has not looked at a stream yet needs all of it.
     let (other, batch) = (HandlerId::new("m:gone").unwrap(), Batch::default());
     let row = HandlerRow { topic: "u".into(), registered: START, paused: false };
     let key = keys::handler(&Namespace::default(), &other);
@@ -73,7 +73,7 @@ fn a_claim_that_moves_while_retention_looks_keeps_its_event() {
     desk.publish(out("t", "1"));
     desk.publish(out("t", "2"));
     desk.pass(60_000);
-    // Both were claimed. The first one's lease is the longer one, so it stands behind in the table.
+    // Both events are claimed. The first one's lease ends later, so its claim comes second in the table.
     let (id, stream) = (HandlerId::new("m:h").unwrap(), key("t").stream(Partition(0)));
     let claim = |due: u64, offset: u64| {
         let row = ClaimRow { due: Timestamp(due), ..ClaimRow::default() };
@@ -98,7 +98,7 @@ fn a_claim_that_moves_while_retention_looks_keeps_its_event() {
         match sweep.step() {
             SweepStep::Look(look) => {
                 sweep.seen(desk.look(&look));
-                // It is released before a look comes to it, and now stands before the other one.
+                // The claim is released before it is read, and now comes before the other one.
                 let claims = matches!(look, Look::Rows { space: Space::Claims, .. });
                 if claims && !std::mem::replace(&mut moved, true) {
                     let ops = vec![claim(200, 1).delete(), claim(50, 1).put()];
@@ -150,7 +150,8 @@ fn a_handler_with_too_many_open_claims_keeps_everything() {
     desk.publish(out("t", "1"));
     desk.ok("a");
     desk.pass(60_000);
-    // Of a topic it used to take: nothing of it says anything about this one, but who knows what the next row would say.
+    // These claims are on a topic that the handler took before. They say nothing about this one, but the next row,
+    // which is not read, might.
     let (id, stream) = (HandlerId::new("m:h").unwrap(), key("u").stream(Partition(0)));
     let claim = |offset| Ticket {
         handler: id.clone(),
@@ -168,7 +169,7 @@ fn a_handler_with_too_many_open_claims_keeps_everything() {
     assert_eq!(desk.payloads("t"), [""; 0]);
 }
 
-/// A whole sweep, undisturbed.
+/// A whole sweep, without anything else happening.
 fn swept(desk: &Desk) -> Swept {
     let mut sweep = sweep_of(desk, 1000);
     loop {
@@ -209,7 +210,7 @@ fn what_nobody_has_asked_for_waits_for_its_handler() {
     assert_eq!(desk.payloads("t"), [""; 0], "and then it goes");
 }
 
-/// They are written whenever a handler gives up, and most programs have no handler for them.
+/// Reports of dead letters are written whenever a handler gives up, and most programs have no handler for them.
 #[test]
 fn events_about_dead_letters_are_not_kept_for_a_handler_that_never_comes() {
     let mut desk = Desk::new();

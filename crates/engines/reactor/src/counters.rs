@@ -1,4 +1,4 @@
-//! What a loop has done since it was opened, and what it holds now.
+//! Counters since a loop was opened, and gauges of its present state.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -6,7 +6,7 @@ pub struct Counters {
     pub requests: u64,
     /// Requests and malformed frames that were answered with an error frame.
     pub errors: u64,
-    /// Writes that were refused because their answer had no room.
+    /// Writes that were refused because there was no room for the answer, or because a POLL was waiting.
     pub refused_writes: u64,
     /// Writes whose bytes could not be cut into frames.
     pub malformed_writes: u64,
@@ -17,7 +17,7 @@ pub struct Counters {
     pub watches_examined: u64,
 }
 
-/// What there is now.
+/// The present state of a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     pub watches: usize,

@@ -1,8 +1,8 @@
-//! The handle table of one guest: which number stands for what, and which number the next handle gets.
+//! The handle table of one guest: the value behind each handle number, and the choice of the next number.
 //!
-//! Numbers rise and are used again only after all higher ones were used, so that a number which a guest kept by mistake
-//! does not soon stand for another handle. A number that is still watched is not given out at all: the watch of an ended
-//! handle stays installed until UNWATCH and must not report its successor.
+//! Numbers rise and are reused only after all higher ones were used, so that a number which a guest kept by mistake
+//! does not soon stand for another handle. A number that is still watched is not reused at all: the watch of an ended
+//! handle stays installed until UNWATCH, and must not report the handle's successor.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandleNumber(u32);
 
-/// 0, 1 and 2 are standard input, output and error; the embedding program provides them.
+/// The numbers 0, 1 and 2 are standard input, output and error; the embedding program provides them.
 pub const FIRST_HANDLE: HandleNumber = HandleNumber(3);
 
 const LAST_HANDLE: HandleNumber = HandleNumber(i32::MAX as u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleLimits {
-    /// Handles open at once: [`HandlesFull`].
+    /// Handles open at once. Beyond it: [`HandlesFull`].
     pub handles_max: usize,
-    /// The highest number given out. Lower values keep numbers small and make them return sooner.
+    /// The highest number given out. Lower values keep numbers small and make them be reused sooner.
     pub number_max: HandleNumber,
 }
 
-/// Every handle that the guest may hold is open. The guest must end one first.
+/// The guest holds as many handles as it may, or every number is open or watched. The guest must end a handle first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the guest holds {open} handles and no number is free")]
 pub struct HandlesFull {
@@ -40,7 +40,7 @@ pub struct HandleTable<T> {
 }
 
 impl HandleNumber {
-    /// Returns the handle with this number; `None` for numbers that are negative as `i32`.
+    /// Returns the handle number; `None` for numbers that are negative as `i32`.
     pub fn new(number: u32) -> Option<HandleNumber> {
         (number <= LAST_HANDLE.0).then_some(HandleNumber(number))
     }
@@ -108,8 +108,8 @@ impl<T> HandleTable<T> {
         self.open.iter().map(|(number, value)| (*number, value))
     }
 
-    /// Every number once, beginning with the next. The search ends early: only open and watched numbers are passed over,
-    /// and both are bounded.
+    /// Every number once, beginning with `next`. A search through them ends early: it passes only over open and watched
+    /// numbers, and both are bounded.
     fn numbers_from_next(&self) -> impl Iterator<Item = HandleNumber> + use<T> {
         let (first, next, last) = (FIRST_HANDLE.0, self.next.0, self.limits.number_max.0);
         (next..=last).chain(first..next).map(HandleNumber)

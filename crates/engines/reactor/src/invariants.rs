@@ -1,4 +1,5 @@
-//! What must hold between two calls of the engine. For tests and simulation: a check reads every watch and every timer.
+//! Invariants that hold between two calls of the engine. For tests and simulation: a check reads every watch and every
+//! timer.
 
 use thiserror::Error;
 

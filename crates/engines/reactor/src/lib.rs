@@ -1,16 +1,18 @@
-//! The engine of `sys/loop`: one wait for everything that a guest of zABI 2.5 waits for.
+//! The engine of `sys/loop`: the event loop of a zABI 2.5 guest, a single wait for everything that the guest waits for.
 //!
-//! A guest opens a loop, watches handles, arms timers, and blocks in one place, POLL. This crate holds the bookkeeping:
-//! the frames of the protocol ([`zcl1`], [`messages`]), the handle table ([`HandleTable`]), watches, timers, and which
-//! events a POLL reports ([`SysLoop`]).
+//! A guest opens a loop, watches handles, arms timers, and blocks in one place: POLL. This crate holds the bookkeeping:
+//! the frames of the protocol ([`zcl1`], [`messages`]), the handle table ([`HandleTable`]), watches, timers, and the
+//! choice of the events that a POLL reports ([`SysLoop`]). "The reference" in comments is the reference host of zABI,
+//! whose bytes are recorded in `tests/vectors/zcl1.json`.
 //!
-//! The engine does not ask the operating system anything and never waits. It has no clock, socket, file, thread or
-//! randomness: it is told the time in nanoseconds, and it is told which handles are ready. It asks its surroundings for
-//! reports about a handle through one small port, [`Poller`].
+//! The engine makes no system calls and never waits; it has no clock, socket, file, thread or randomness: the shell
+//! tells it the time in nanoseconds, and which handles are ready. The engine registers the handles that it wants
+//! reports about through a small trait, [`Poller`].
 //!
 //! Start with [`SysLoop`]. The loop of a shell, for one `zi_write` of the guest:
 //!
-//! 1. [`SysLoop::write`] executes the requests in the bytes. It returns what `zi_write` returns, or [`Written::Waiting`].
+//! 1. [`SysLoop::write`] executes the requests in the bytes, and returns the result of `zi_write` or
+//!    [`Written::Waiting`].
 //! 2. While a POLL waits: ask the operating system what is ready, but not beyond [`SysLoop::next_deadline`]; hand the
 //!    findings to [`SysLoop::observe`] (and states that capabilities compute to [`SysLoop::set_readiness`]); call
 //!    [`SysLoop::resume`] with the time and the same bytes.

@@ -1,4 +1,4 @@
-//! The messages of `sys/loop@v1`: typed requests, replies and events, and their payloads to the byte.
+//! The messages of `sys/loop@v1`: typed requests, replies and events, and the byte layout of their payloads.
 
 mod error;
 mod reply;

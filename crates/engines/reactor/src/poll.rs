@@ -1,4 +1,4 @@
-//! A POLL that is being answered: how long it waits, and which of the pending events its reply has room for.
+//! A POLL that is being answered: how long it waits, and how the pending events share the room in its reply.
 
 use std::num::NonZeroU32;
 
@@ -20,8 +20,9 @@ pub(crate) struct OpenPoll {
 
 /// How the slots of a reply are shared between watches and timers.
 ///
-/// If all pending events fit, all are delivered. Else timers have half of the slots for themselves, watches the other
-/// half, and each side takes what the other does not need. With a single slot the two sides take turns.
+/// If all pending events fit, all are delivered. Otherwise timers are guaranteed half of the slots and watches the
+/// other half, and each side also gets the slots that the other does not need. With a single slot the two sides take
+/// turns.
 #[derive(Debug, Default)]
 pub(crate) struct Sharing {
     /// The single slot of the last POLL went to a timer while a watch was waiting for it.
@@ -29,11 +30,11 @@ pub(crate) struct Sharing {
     sabotage: Chosen,
 }
 
-/// Returns the number of POLLs after which a watch is reported at the latest, if it and `ready - 1` other watches stay
+/// Returns the number of POLLs within which a watch is reported at the latest, if it and `ready - 1` other watches stay
 /// ready and each POLL has room for `max_events` events, whatever timers are due.
 ///
-/// Each POLL with two or more slots reports at least `max_events - max_events / 2` watches, oldest first; of POLLs with
-/// one slot every second one does.
+/// Each POLL with two or more slots reports at least `max_events - max_events / 2` watches, oldest first; of the POLLs
+/// with one slot, at least every second one reports a watch.
 pub fn polls_until_reported_max(ready: usize, max_events: usize) -> usize {
     match max_events {
         0 | 1 => ready * 2,
@@ -50,7 +51,7 @@ impl OpenPoll {
         OpenPoll { rid, max_events, deadline }
     }
 
-    /// Returns how many events the reply may have if it may be `room` bytes long.
+    /// Returns how many events a reply of at most `room` bytes may have.
     pub(crate) fn slots(&self, room: usize) -> usize {
         let events = room.saturating_sub(HEADER_BYTES + POLL_REPLY_HEAD_BYTES) / EVENT_BYTES;
         events.min(self.max_events.get() as usize)
@@ -63,7 +64,7 @@ impl Sharing {
     }
 
     /// Takes pending events for a reply with `slots` slots: watches first, then timers, each in the order in which they
-    /// became ready or due. What does not fit stays where it is.
+    /// became ready or due. Events that do not fit stay pending.
     pub(crate) fn take(
         &mut self,
         slots: usize,
@@ -75,8 +76,8 @@ impl Sharing {
         let due = timers.count_due(now, slots);
         let (of_watches, of_timers) = self.split(slots, ready, due);
         let mut events = Vec::with_capacity(of_watches + of_timers);
-        // A watch on a handle with computed readiness enters the queue again at once, behind the others: the count taken
-        // above keeps it from being reported twice.
+        // A watch on a handle with computed readiness is queued again at once, behind the others: `of_watches`, counted
+        // before, keeps it from being reported twice.
         match self.sabotage.is(Sabotage::FirstWatchFirst) {
             true => events.extend(watches.take_lowest(of_watches)),
             false => events.extend((0..of_watches).map_while(|_| watches.take_ready())),

@@ -1,8 +1,9 @@
-//! The port to whoever knows readiness: the operating system's poller, and capabilities that compute theirs.
+//! The trait for sources of readiness: the operating system's poller, and capabilities that compute the readiness of
+//! their handles.
 //!
-//! The loop tells the poller in which handles it is interested; the shell tells the loop what is ready
-//! ([`crate::SysLoop::observe`], [`crate::SysLoop::set_readiness`]). [`crate::ScriptedPoller`] is the implementation for
-//! tests; the one over epoll and kqueue belongs to the shell.
+//! The loop tells the poller which handles it is interested in; the shell tells the loop what is ready
+//! ([`crate::SysLoop::observe`], [`crate::SysLoop::set_readiness`]). [`crate::ScriptedPoller`] is the implementation
+//! for tests; the one over epoll and kqueue belongs to the shell.
 
 use thiserror::Error;
 
@@ -10,27 +11,27 @@ use crate::handles::HandleNumber;
 use crate::readiness::Readiness;
 use crate::slab::SlabKey;
 
-/// Names one registration of a handle. Each has its own token (a slot's 2^32 registrations apart), so a late report about
-/// a handle that is no longer watched is recognised and dropped. Fits the 64-bit keys of epoll and kqueue.
+/// Identifies one registration of a handle. A token is reused only after 2^32 registrations in the same slot, so a late
+/// report about a handle that is no longer watched is recognised and dropped. Fits the 64-bit keys of epoll and kqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceToken(pub u64);
 
-/// Who knows the readiness of a handle.
+/// Where the readiness of a handle comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
     /// The operating system: the handle is reported in rounds ([`Coverage`]), level-triggered.
     Polled,
-    /// A capability: `now` is the handle's state, and each change is told with [`crate::SysLoop::set_readiness`].
+    /// A capability: `now` is the handle's state, and [`crate::SysLoop::set_readiness`] tells each change.
     Computed { now: Readiness },
 }
 
 /// When the operating system reports a handle again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// In every round, as long as it is ready.
+    /// In every round, as long as the handle is ready.
     Level,
-    /// Once after each change of its state (`EPOLLET`, `EV_CLEAR`). For a handle in a state that no watch asks for, which
-    /// would otherwise end every wait at once.
+    /// Once after each change of the handle's state (`EPOLLET`, `EV_CLEAR`). For a handle in a state that no watch asks
+    /// for, which would otherwise end every wait at once.
     Edge,
 }
 
@@ -39,14 +40,15 @@ pub enum Trigger {
 #[error("the handle cannot be watched")]
 pub struct NotWatchable;
 
-/// A loop registers a handle once, with everything that its watches on the handle ask for.
+/// Where a loop registers handles: each handle once, with the combined interest of its watches.
 pub trait Poller {
-    /// Begins to report a handle, level-triggered. Hup and error are reported whether `interest` has them or not. A poller
-    /// that cannot be asked for exactly this may report other states too, once after each change of the registration.
+    /// Begins to report a handle, level-triggered. Hup and error are reported whether or not `interest` has them. A
+    /// poller that cannot report exactly these states may report others too, once after each change of the
+    /// registration.
     ///
     /// # Errors
     ///
-    /// [`NotWatchable`]; the handle is not registered then.
+    /// [`NotWatchable`]: the handle is not registered.
     fn register(
         &mut self,
         handle: HandleNumber,
@@ -55,11 +57,11 @@ pub trait Poller {
     ) -> Result<Registration, NotWatchable>;
 
     /// Replaces the interest of a registered handle. The next round reports the handle if it is ready, whatever the
-    /// trigger. Handles of computed readiness are always told `Trigger::Level`.
+    /// trigger. For handles with computed readiness the trigger is always `Trigger::Level`.
     ///
     /// # Errors
     ///
-    /// [`NotWatchable`]; the registration is the one before then.
+    /// [`NotWatchable`]: the previous registration stays in force.
     fn modify(
         &mut self,
         handle: HandleNumber,
@@ -72,19 +74,19 @@ pub trait Poller {
     fn deregister(&mut self, handle: HandleNumber, token: SourceToken);
 }
 
-/// One line of a round: the operating system found this handle in this state.
+/// An entry of a round: the operating system found the handle in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     pub token: SourceToken,
     pub state: Readiness,
 }
 
-/// Whether a round named every polled handle that is ready.
+/// Whether a round reported every polled handle that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// The poller had room for more reports: a polled handle that is not named is not ready.
+    /// The poller had room for more reports: a polled handle that is not among them is not ready.
     All,
-    /// The poller's buffer was full: nothing is known about handles that are not named.
+    /// The poller's buffer was full: nothing is known about handles that are not among the reports.
     Partial,
 }
 

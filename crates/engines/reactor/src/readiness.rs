@@ -1,8 +1,8 @@
-//! Readiness bits, and the only place that decides what hup and error mean to a watch.
+//! Readiness bits, and the only place that decides how a watch sees hup and error.
 
 use std::ops::{BitAnd, BitOr};
 
-/// A set of readiness bits: a state of a handle, or the interest of a watch.
+/// A set of readiness bits: the state of a handle, or the interest of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Readiness(u8);
 
@@ -11,9 +11,9 @@ pub struct Readiness(u8);
 pub struct OsReadiness {
     pub readable: bool,
     pub writable: bool,
-    /// The peer sends no more: FIN on a socket, the last writer of a pipe gone.
+    /// The peer sends nothing more: FIN on a socket, or the last writer of a pipe is gone.
     pub read_closed: bool,
-    /// The peer takes no more.
+    /// The peer reads nothing more.
     pub write_closed: bool,
     pub error: bool,
 }
@@ -30,8 +30,8 @@ impl Readiness {
     pub const BITS: [Readiness; 4] =
         [Readiness::READABLE, Readiness::WRITABLE, Readiness::HUP, Readiness::ERROR];
 
-    /// Returns the set with these bits; `None` if a bit is not defined. The reference accepts unknown bits and never
-    /// reports them.
+    /// Returns the set with these bits; `None` if a bit is not defined. (The reference accepts unknown bits and never
+    /// reports them.)
     pub fn from_bits(bits: u32) -> Option<Readiness> {
         u8::try_from(bits).ok().filter(|bits| *bits <= Readiness::ALL.0).map(Readiness)
     }
@@ -49,7 +49,8 @@ impl Readiness {
         self & other == other
     }
 
-    /// Returns what a watch with this interest is told about a handle in state `self`: always a subset of the interest.
+    /// Returns the readiness reported to a watch with this interest for a handle in state `self`: always a subset of
+    /// the interest.
     ///
     /// - Hup counts as readable: the next read returns 0. A guest that asked for readable alone would otherwise never
     ///   learn that its peer is gone.
@@ -68,8 +69,8 @@ impl Readiness {
     }
 }
 
-/// A peer that only ended its own direction (FIN) makes a handle readable and is no hup; hup means that both directions
-/// are closed. Linux behaves so by itself; kqueue reports the end of each direction apart.
+/// A peer that only closed its sending direction (FIN) makes a handle readable, but is not a hup: hup means that both
+/// directions are closed. Linux reports it so by itself; kqueue reports the end of each direction separately.
 impl From<OsReadiness> for Readiness {
     fn from(os: OsReadiness) -> Readiness {
         let bit = |is_set, bit| if is_set { bit } else { Readiness::NONE };

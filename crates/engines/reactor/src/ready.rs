@@ -1,15 +1,16 @@
-//! The watches that have something to report, first come, first served.
+//! The queue of watches that have something to report: first come, first served.
 
 use std::collections::BTreeMap;
 
 use crate::slab::SlabKey;
 
-/// The place of a watch in the queue. Rises with every entry; never used twice.
+/// The position of a watch in the queue. Rises with every entry; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
-/// A watch that was reported enters again behind all others, so the start rotates by itself: a watch waits for at most
-/// every other ready watch once. Ordered by ticket, so that a watch can leave from the middle.
+/// A reported watch enters again behind all others, so the queue rotates by itself: before its next report a watch
+/// waits for every other ready watch at most once. Ordered by ticket, so that a watch can also be removed from the
+/// middle.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyQueue {
     queue: BTreeMap<Ticket, SlabKey>,

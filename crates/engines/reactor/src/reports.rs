@@ -1,5 +1,5 @@
-//! What changes the readiness of sources: rounds of the operating system's poller, states that capabilities compute,
-//! handles that end.
+//! Everything that changes the readiness of sources: rounds of the operating system's poller, states computed by
+//! capabilities, handles that end.
 
 use std::mem;
 
@@ -12,8 +12,8 @@ use crate::sources::SourceKind;
 use crate::watches::WatchTable;
 
 impl WatchTable {
-    /// Takes the reports of one round. After a round with [`Coverage::All`] every polled source is ready exactly if the
-    /// round said so.
+    /// Applies the reports of one round. After a round with [`Coverage::All`], exactly the polled sources that it
+    /// reported are ready.
     pub(crate) fn observe(&mut self, reports: &[Report], coverage: Coverage, poller: &mut impl Poller) {
         self.round += 1;
         self.retry_refused(poller);
@@ -26,7 +26,7 @@ impl WatchTable {
         }
     }
 
-    /// Takes the state of a source whose capability computes it.
+    /// Applies a state that a capability has computed for its source.
     pub(crate) fn set_readiness(&mut self, token: SourceToken, state: Readiness) {
         let key = token.key();
         if self.sources.get(key).is_some_and(|source| source.kind == SourceKind::Computed) {
@@ -34,7 +34,7 @@ impl WatchTable {
         }
     }
 
-    /// The handle has ended: its watches stay and report nothing any more.
+    /// The handle has ended: its watches stay, but report nothing any more.
     pub(crate) fn end_handle(&mut self, handle: HandleNumber, poller: &mut impl Poller) {
         if self.sabotage.is(Sabotage::KeepEndedHandle) {
             return;
@@ -48,7 +48,7 @@ impl WatchTable {
         }
     }
 
-    /// Reports about sources that are gone are late and change nothing.
+    /// Applies one report. A late report about a source that is gone changes nothing.
     fn observe_one(&mut self, key: SlabKey, state: Readiness, poller: &mut impl Poller) {
         let Some(source) = self.sources.get_mut(key) else { return };
         if !matches!(source.kind, SourceKind::Polled | SourceKind::EdgePolled) {
@@ -79,8 +79,8 @@ impl WatchTable {
         }
     }
 
-    /// Sources that were reported by an earlier round and not by this one are not ready any more. Costs one step for
-    /// each source that a round has named since the last time.
+    /// Sources that an earlier round reported and this one did not are no longer ready. Takes one step for each source
+    /// reported since the last complete round.
     fn forget_unreported(&mut self) {
         let mut reported = mem::take(&mut self.reported);
         reported.retain(|key| {
@@ -95,7 +95,7 @@ impl WatchTable {
         self.reported = reported;
     }
 
-    /// Keeps the list of reported sources within twice the number of sources, even if no round covers all.
+    /// Keeps the list of reported sources within about twice the number of sources, even if no round covers all.
     fn compact_reported(&mut self) {
         if self.reported.len() > 2 * self.sources.len() + 64 {
             self.reported.retain(|key| self.sources.get(*key).is_some());

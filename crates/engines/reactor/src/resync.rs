@@ -1,18 +1,18 @@
-//! Finding the next request after a frame that never became complete.
+//! Finds the next request after a frame that was never completed.
 //!
-//! A guest may write a frame in pieces, so missing bytes are no error. But a guest that wrote a truncated frame, or a
-//! length that is too large, would lose its next requests to it: their bytes would be taken for the missing ones. The
-//! requests of `sys/loop` are so short and so regular that the two cases can be told apart at the beginning of a write.
+//! A guest may write a frame in pieces, so missing bytes are not an error. But a guest that wrote a truncated frame, or
+//! a length that is too large, would lose its next requests: their bytes would be taken for the missing ones. The
+//! requests of `sys/loop` are so short and regular that the two cases can be told apart at the beginning of a write.
 
 use crate::messages::Request;
 use crate::zcl1::{Frame, FrameReader, HEADER_BYTES, Header, MAGIC};
 
 /// Returns whether `input`, a new write, begins with a request of its own although the frame before it is incomplete.
 ///
-/// The input does so if it begins with a whole, well-formed request. If the frame before it was refused already, nothing
-/// else counts. If not, the input must not be the rest of that frame: bytes that complete the frame and end there, or go
-/// on with another frame. The rest of a well-formed request is never mistaken for a request: it is at most 28 bytes of
-/// payload, the shortest request has 32, and a header that is continued by the magic is wrong.
+/// The input does so if it begins with a whole, well-formed request. If the previous frame was refused already, nothing
+/// else counts. Otherwise the input must also not be the rest of the previous frame: bytes that complete that frame and
+/// end there, or go on with another frame. The rest of a well-formed request is never mistaken for a request: it is at
+/// most 28 bytes of payload while the shortest request has 32, and a header that is continued by the magic is invalid.
 pub(crate) fn starts_over(reader: &FrameReader, input: &[u8]) -> bool {
     if reader.discard_bytes() > 0 {
         return begins_with_request(input);
@@ -20,10 +20,10 @@ pub(crate) fn starts_over(reader: &FrameReader, input: &[u8]) -> bool {
     !reader.held().is_empty() && begins_with_request(input) && !completes_frame(reader, input)
 }
 
-/// Returns op and rid of the frame in hand, as far as it has them.
+/// Returns op and rid of the incomplete frame; zeros if they are not complete.
 pub(crate) fn op_and_rid(held: &[u8]) -> (u16, u32) {
     let mut bytes = [0; HEADER_BYTES];
-    // Op and rid end at byte 12; a part of them would be misleading.
+    // Op and rid end at byte 12; half of a field would be misleading.
     if held.len() >= 12 {
         bytes.iter_mut().zip(held).for_each(|(to, from)| *to = *from);
     }

@@ -1,9 +1,9 @@
-//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers bite.
+//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers find them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(not(feature = "sabotage"), allow(unreachable_pub))]
 pub enum Sabotage {
-    /// A POLL looks for ready watches from the first one on, every time.
+    /// Every POLL looks for ready watches from the lowest slot on.
     FirstWatchFirst,
     /// Watches take every slot of a reply that they can fill.
     WatchesBeforeTimers,
@@ -29,15 +29,15 @@ pub enum Sabotage {
     NeverLevelAgain,
     /// A one-shot is armed again, a millisecond later.
     OneShotTwice,
-    /// Of timers with equal due times the one that was armed last is the first.
+    /// Of timers with equal due times, the one that was armed last fires first.
     LatestArmedFirst,
-    /// The shell is not told when the next timer is due.
+    /// The time at which the next timer is due is missing from `next_deadline`.
     SleepThroughTimers,
     /// A reply may have one event more than the guest has room for.
     OneEventTooMany,
 }
 
-/// The sabotage of one loop: none, unless the feature is on and the limits name one.
+/// The deliberate bug of one loop: none, unless the feature is on and the limits name one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chosen {
     #[cfg(feature = "sabotage")]

@@ -1,5 +1,5 @@
-//! A poller for tests and simulation: handles whose readiness the test sets, reported the way a level-triggered poller of
-//! an operating system does.
+//! A poller for tests and simulation: the test sets the readiness of handles, and the poller reports them like a
+//! level-triggered poller of an operating system.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,12 @@ pub enum PollerCall {
 pub struct ScriptedPoller {
     handles: BTreeMap<HandleNumber, ScriptedHandle>,
     registered: BTreeMap<SourceToken, ScriptedSource>,
-    /// Where the next round begins: an operating system reports the handles that did not fit first.
+    /// Where the next round begins: like an operating system, it first reports the handles that did not fit into the
+    /// last one.
     next: Option<SourceToken>,
     /// Every call that was not refused, in order.
     pub calls: Vec<PollerCall>,
-    /// Refuse every registration and change, as an operating system without resources does.
+    /// Refuse every registration and change, like an operating system that has run out of resources.
     pub is_failing: bool,
 }
 
@@ -38,7 +39,7 @@ struct ScriptedSource {
     handle: HandleNumber,
     interest: Readiness,
     trigger: Trigger,
-    /// The state that the last round with this handle in it found.
+    /// The state that the last round found, to detect edges.
     last: Readiness,
 }
 
@@ -53,13 +54,13 @@ impl ScriptedPoller {
         self.handles.insert(handle, ScriptedHandle { state, is_computed: true });
     }
 
-    /// Removes a handle that was ended; tell the loop with [`crate::SysLoop::end_handle`].
+    /// Removes a handle that has ended. The test must also tell the loop, with [`crate::SysLoop::end_handle`].
     pub fn remove(&mut self, handle: HandleNumber) {
         self.handles.remove(&handle);
     }
 
-    /// Changes the state of a handle. Returns the token to hand to [`crate::SysLoop::set_readiness`] if the handle is
-    /// registered and computes its readiness; a polled handle is found by the next round.
+    /// Changes the state of a handle. Returns the token for [`crate::SysLoop::set_readiness`] if the handle is
+    /// registered and has computed readiness; the next round finds a polled handle by itself.
     pub fn set(&mut self, handle: HandleNumber, state: Readiness) -> Option<SourceToken> {
         let entry = self.handles.get_mut(&handle)?;
         entry.state = state;
@@ -68,17 +69,17 @@ impl ScriptedPoller {
         registered.next().filter(|_| is_computed).map(|(token, _)| *token)
     }
 
-    /// Returns what the handle is registered for; `None` if it is not.
+    /// Returns the interest that the handle is registered with; `None` if it is not registered.
     pub fn interest(&self, handle: HandleNumber) -> Option<Readiness> {
         self.source(handle).map(|source| source.interest)
     }
 
-    /// Returns how the handle is triggered; `None` if it is not registered.
+    /// Returns the handle's trigger; `None` if the handle is not registered.
     pub fn trigger(&self, handle: HandleNumber) -> Option<Trigger> {
         self.source(handle).map(|source| source.trigger)
     }
 
-    /// Returns the number of handles that are registered.
+    /// Returns the number of registered handles.
     pub fn len(&self) -> usize {
         self.registered.len()
     }
@@ -87,7 +88,7 @@ impl ScriptedPoller {
         self.registered.is_empty()
     }
 
-    /// Reports at most `reports_max` polled handles that are ready, beginning after the last one of the round before.
+    /// Reports at most `reports_max` polled handles that are ready, beginning after the last one of the previous round.
     pub fn round(&mut self, reports_max: usize) -> (Vec<Report>, Coverage) {
         let first = self.next.take();
         let handles = &self.handles;
@@ -103,7 +104,7 @@ impl ScriptedPoller {
         ready.rotate_left(before_first);
         let left_out = ready.split_off(ready.len().min(reports_max));
         for report in &left_out {
-            // An edge that did not fit is reported by the next round.
+            // An edge that did not fit into this round is reported by the next.
             self.registered.entry(report.token).and_modify(|source| source.last = Readiness::NONE);
         }
         self.next = left_out.first().map(|report| report.token);

@@ -1,7 +1,7 @@
-//! Values found by slot: a lookup costs the same whatever the number of values.
+//! A slab: values indexed by slot. The cost of a lookup does not depend on the number of values.
 
-/// Slots are reused, newest free slot first. The generation of a slot rises when its value is removed, so that a key of
-/// a removed value finds nothing.
+/// Slots are reused, the last freed one first. The generation of a slot rises when its value is removed, so that the
+/// key of a removed value finds nothing.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -25,7 +25,7 @@ impl<T> Slab<T> {
         Slab { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// The caller bounds the number of values, which fits into 32 bits.
+    /// The caller keeps the number of values below 2^32.
     pub(crate) fn insert(&mut self, value: T) -> SlabKey {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, value: None });

@@ -1,4 +1,4 @@
-//! Sources: the handles that watches are on, each registered with the poller once.
+//! Sources: handles with at least one watch, each registered with the poller once.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -13,11 +13,11 @@ use crate::watches::WatchTable;
 pub(crate) struct Source {
     pub(crate) handle: HandleNumber,
     pub(crate) kind: SourceKind,
-    /// The last state that was told. Of a polled source it is as old as its round.
+    /// The last reported state. For a polled source, it is as old as the round in `round`.
     pub(crate) state: Readiness,
     /// The last round that reported this source.
     pub(crate) round: u64,
-    /// Whether the source is in the list of reported ones.
+    /// Whether the source is in [`WatchTable::reported`].
     pub(crate) is_listed: bool,
     pub(crate) watches: BTreeSet<SlabKey>,
     /// How many watches ask for each bit, in the order of [`Readiness::BITS`].
@@ -28,7 +28,7 @@ pub(crate) struct Source {
 pub(crate) enum SourceKind {
     Polled,
     /// Polled, but edge-triggered: the handle is in a state (hup, error) that no watch asks for and that the operating
-    /// system would report without end. Level-triggered again when the handle or the interest changes.
+    /// system would report without end. Becomes level-triggered again when the handle's state or the interest changes.
     EdgePolled,
     Computed,
     /// The handle has ended. Its watches stay until UNWATCH and report nothing.
@@ -39,7 +39,7 @@ impl Source {
     fn new(handle: HandleNumber) -> Source {
         Source {
             handle,
-            // Until the poller has taken the handle.
+            // `registered` sets the kind once the poller has accepted the handle.
             kind: SourceKind::Ended,
             state: Readiness::NONE,
             round: 0,
@@ -49,7 +49,7 @@ impl Source {
         }
     }
 
-    /// Returns everything that the watches on this handle ask for.
+    /// Returns the combined interest of the watches on this handle.
     pub(crate) fn interest(&self) -> Readiness {
         let asked = Readiness::BITS.into_iter().zip(self.interest_counts).filter(|(_, count)| *count > 0);
         asked.fold(Readiness::NONE, |all, (bit, _)| all | bit)
@@ -65,7 +65,7 @@ impl Source {
 }
 
 impl WatchTable {
-    /// Returns the source of a handle, registered with what its watches ask for and with `interest`.
+    /// Returns the source of a handle, registered with the interest of its watches and with `interest`.
     pub(crate) fn source_with(
         &mut self,
         handle: HandleNumber,
@@ -110,8 +110,9 @@ impl WatchTable {
         Ok(())
     }
 
-    /// Has a polled source reported only when its state changes, or again in every round. A poller that refuses leaves it
-    /// as it was. If that is edge-triggered, the next round asks again: no other round would report the source.
+    /// Makes the poller report a polled source in every round (level) or only when its state changes (edge). If the
+    /// poller refuses, the trigger stays as it was. A source that stays edge-triggered is tried again at the next
+    /// round, because otherwise no round would report it.
     pub(crate) fn change_trigger(&mut self, key: SlabKey, trigger: Trigger, poller: &mut impl Poller) {
         let Some(source) = self.sources.get_mut(key) else { return };
         let kind = match trigger {
@@ -130,7 +131,7 @@ impl WatchTable {
         }
     }
 
-    /// Asks the poller again for what it has refused.
+    /// Repeats the changes of registration that the poller has refused.
     pub(crate) fn retry_refused(&mut self, poller: &mut impl Poller) {
         for key in mem::take(&mut self.refused) {
             let Some(interest) = self.sources.get(key).map(Source::interest) else { continue };
@@ -140,7 +141,7 @@ impl WatchTable {
         }
     }
 
-    /// Removes a source that has no watch any more.
+    /// Removes a source without watches.
     pub(crate) fn drop_source(&mut self, key: SlabKey, poller: &mut impl Poller) {
         self.deregister(key, poller);
         let Some(source) = self.sources.remove(key) else { return };
@@ -156,7 +157,7 @@ impl WatchTable {
         }
     }
 
-    /// Tells the poller to forget a source. What the source is from now on is the caller's to say.
+    /// Tells the poller to forget a source. The caller removes the source or sets its kind.
     pub(crate) fn deregister(&mut self, key: SlabKey, poller: &mut impl Poller) {
         let Some(source) = self.sources.get(key) else { return };
         match source.kind {

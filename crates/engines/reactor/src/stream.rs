@@ -1,4 +1,4 @@
-//! The loop's handle as a stream: `zi_write` brings requests, `zi_read` takes replies.
+//! The loop's handle as a byte stream: `zi_write` brings requests, `zi_read` takes replies.
 
 use crate::error_code::ErrorCode;
 use crate::messages::{OP_POLL, Request, RequestError};
@@ -9,22 +9,22 @@ use crate::sys_loop::SysLoop;
 use crate::time::MonoNs;
 use crate::zcl1::{Header, NotAFrame};
 
-/// Room that a request needs in the queue of replies before it is executed: the longest error frame, and a reply of POLL
-/// with one event, are not longer.
+/// Room that a request needs in the queue of replies before it is executed: at least that of the longest error frame,
+/// and of a reply of POLL with one event.
 pub const ANSWER_BYTES_MAX: usize = 96;
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// `zi_write` returns this: the number of bytes consumed, or the error. Fewer bytes than were given means that the
-    /// next request has no room for its answer.
+    /// The result of `zi_write`: the number of bytes consumed, or the error. Fewer bytes than were given mean that
+    /// there is no room for the answer of the next request.
     Returned(Result<usize, ErrorCode>),
-    /// A POLL waits. The shell asks the poller, but not beyond [`SysLoop::next_deadline`], tells what is ready, and calls
-    /// [`SysLoop::resume`].
+    /// A POLL waits. The shell asks the operating system's poller, but not beyond [`SysLoop::next_deadline`], reports
+    /// what is ready, and calls [`SysLoop::resume`].
     Waiting,
 }
 
-/// What became of the next bytes of a write.
+/// The result of parsing the next bytes of a write.
 enum Step {
     Consumed(usize),
     NoRoom,
@@ -32,11 +32,12 @@ enum Step {
 }
 
 impl SysLoop {
-    /// The guest writes to the handle. Requests are executed in order, each once its last byte is there.
+    /// The guest writes to the handle. Requests are executed in order, each as soon as its last byte has arrived.
     ///
-    /// Bytes that are not a frame drop the input that is buffered: [`ErrorCode::Invalid`] for a wrong magic,
+    /// Bytes that are not a frame make the loop drop its buffered input: [`ErrorCode::Invalid`] for a wrong magic,
     /// [`ErrorCode::Bounds`] for a length above the limit. Requests before them have been executed.
-    /// [`ErrorCode::Again`]: the answer of the first request has no room, nothing is consumed; read, then write again.
+    /// [`ErrorCode::Again`]: there is no room for the answer of the first request, or a POLL is waiting; nothing is
+    /// consumed. Read, then write again.
     pub fn write(&mut self, now: MonoNs, input: &[u8], poller: &mut impl Poller) -> Written {
         self.see(now);
         if self.open_poll.is_some() {
@@ -54,7 +55,7 @@ impl SysLoop {
         self.consume(input, poller)
     }
 
-    /// Goes on with a write that is [`Written::Waiting`]; `input` is that of the write.
+    /// Continues a write that is [`Written::Waiting`]; `input` is the input of that write.
     pub fn resume(&mut self, now: MonoNs, input: &[u8], poller: &mut impl Poller) -> Written {
         self.see(now);
         match self.try_answer_poll() {
@@ -102,13 +103,13 @@ impl SysLoop {
         }
     }
 
-    /// A POLL looks at polled handles before it is answered, even if other events are pending: it must not report what
-    /// is no longer so. Without polled handles nobody needs to be asked.
+    /// Answers a POLL without a round of the poller, if there are no polled handles. With polled handles, even a POLL
+    /// with pending events needs a round first: it must not report a state that is outdated.
     fn answer_poll_at_once(&mut self) -> bool {
         self.watches.polled == 0 && self.try_answer_poll()
     }
 
-    /// Consumes bytes up to the end of the next frame, and answers it. `input` is not empty.
+    /// Consumes bytes up to the end of the next frame, and answers that frame. `input` is not empty.
     fn step(&mut self, input: &[u8], poller: &mut impl Poller) -> Step {
         if self.reader.discard_bytes() > 0 {
             return Step::Consumed(self.reader.discard(input));
@@ -121,7 +122,8 @@ impl SysLoop {
         };
         let checked = check(&header);
         let end = self.reader.bytes_to_finish(&header);
-        // An unknown op may have a payload of any length; the others are refused as soon as their header is known.
+        // An unknown op may have a payload of any length; other wrong frames are refused as soon as their header is
+        // complete.
         if input.len() < end && matches!(checked, Ok(()) | Err(RequestError::UnknownOp)) {
             return self.hold(input);
         }
@@ -147,8 +149,8 @@ impl SysLoop {
         Step::Consumed(input.len())
     }
 
-    /// Drops a frame that will not be completed and answers it, unless that was done when it was refused. Returns false
-    /// if the answer has no room.
+    /// Drops a frame that will not be completed, and answers it with an error unless it was already refused. Returns
+    /// false if there is no room for the answer.
     fn abandon_frame(&mut self) -> bool {
         if self.reader.discard_bytes() == 0 {
             if self.output.room() < ANSWER_BYTES_MAX {
@@ -166,13 +168,13 @@ impl SysLoop {
         Written::Returned(Err(ErrorCode::Again))
     }
 
-    /// Callers read their clocks at different moments; the engine goes by the latest of them.
+    /// Callers read their clocks at different moments; the engine uses the latest time.
     fn see(&mut self, now: MonoNs) {
         self.now = self.now.max(now);
     }
 }
 
-/// Checks what the header alone tells.
+/// Checks as much of a request as its header tells.
 fn check(header: &Header) -> Result<(), RequestError> {
     header.check_request()?;
     Request::check_length(header.op, header.payload_bytes)

@@ -1,4 +1,4 @@
-//! The engine's face: one `SysLoop` is one open handle of `sys/loop`.
+//! The engine's public interface: a `SysLoop` is one open handle of `sys/loop`.
 
 use crate::counters::{Counters, Gauges};
 use crate::handles::HandleNumber;
@@ -13,7 +13,7 @@ use crate::timers::Timers;
 use crate::watches::WatchTable;
 use crate::zcl1::{FrameClass, FrameQueue, FrameReader, Header};
 
-/// See the crate's documentation. `stream.rs` holds what the guest writes and reads.
+/// See the crate's documentation. The methods for the guest's reads and writes are in `stream.rs`.
 #[derive(Debug)]
 pub struct SysLoop {
     pub(crate) limits: LoopLimits,
@@ -22,13 +22,13 @@ pub struct SysLoop {
     pub(crate) watches: WatchTable,
     pub(crate) timers: Timers,
     sharing: Sharing,
-    /// The latest moment the engine was told: time never falls.
+    /// The latest time the engine was given: its time never goes back.
     pub(crate) now: MonoNs,
     pub(crate) open_poll: Option<OpenPoll>,
     interrupted: bool,
-    /// Bytes of the current write that are consumed.
+    /// Bytes of the current write consumed so far.
     pub(crate) consumed: usize,
-    /// Scratch for payloads of replies.
+    /// A reused buffer for the payloads of replies.
     payload: Vec<u8>,
     pub(crate) counters: Counters,
     pub(crate) sabotage: Chosen,
@@ -54,33 +54,33 @@ impl SysLoop {
         }
     }
 
-    /// Takes what one call of the operating system's poller found.
+    /// Applies the reports of one call of the operating system's poller.
     pub fn observe(&mut self, reports: &[Report], coverage: Coverage, poller: &mut impl Poller) {
         self.watches.observe(reports, coverage, poller);
     }
 
-    /// Takes the state of a handle whose capability computes it. Ignored if the handle is no longer watched.
+    /// Applies a state that a capability has computed for its handle. Ignored if the handle is no longer watched.
     pub fn set_readiness(&mut self, token: SourceToken, state: Readiness) {
         self.watches.set_readiness(token, state);
     }
 
-    /// The guest has ended a handle. Watches on it stay until UNWATCH and report nothing, even if the number comes to
-    /// stand for another handle.
+    /// The guest has ended a handle. Watches on it stay until UNWATCH and report nothing, even if another handle gets
+    /// the same number.
     pub fn end_handle(&mut self, handle: HandleNumber, poller: &mut impl Poller) {
         self.watches.end_handle(handle, poller);
     }
 
-    /// Whether a watch is installed on this number: the handle table must not give it out again before UNWATCH.
+    /// Whether a watch is installed on this number: the handle table must not reuse the number before UNWATCH.
     pub fn watches_handle(&self, handle: HandleNumber) -> bool {
         self.watches.watches_handle(handle)
     }
 
-    /// Ends the POLL that is waiting, or the next one, with the events that are pending: none if there are none.
+    /// Ends the waiting POLL, or the next one, with the events that are pending at that time, even if there are none.
     pub fn interrupt(&mut self) {
         self.interrupted = true;
     }
 
-    /// The guest has ended the loop: deregisters every handle and drops every watch, timer, request and reply.
+    /// The guest has closed the loop: deregisters every handle and drops every watch, timer, request and reply.
     pub fn close(&mut self, poller: &mut impl Poller) {
         self.watches.clear(poller);
         self.timers.clear();
@@ -90,9 +90,9 @@ impl SysLoop {
         self.interrupted = false;
     }
 
-    /// When the shell is to call [`SysLoop::resume`] at the latest: the moment a waiting POLL has a due timer or its
-    /// timeout. A moment that is not in the future means: look what is ready, but do not wait. `None`: there is no POLL
-    /// that waits, or it waits for readiness alone.
+    /// Returns when the shell must call [`SysLoop::resume`] at the latest: when a timer is due or the waiting POLL
+    /// times out. A time that is not in the future means: look what is ready, but do not wait. `None`: no POLL is
+    /// waiting, or it waits for readiness alone.
     pub fn next_deadline(&self) -> Option<MonoNs> {
         let poll = self.open_poll.as_ref()?;
         if self.interrupted || !self.watches.ready.is_empty() {
@@ -116,7 +116,8 @@ impl SysLoop {
         }
     }
 
-    /// Executes a request. The caller has made sure that its answer can be queued. A POLL is only opened.
+    /// Executes a request. The caller has made sure that its answer can be queued. A POLL is only opened;
+    /// `try_answer_poll` answers it.
     pub(crate) fn execute(&mut self, rid: u32, request: Request, poller: &mut impl Poller) {
         self.counters.requests += 1;
         let done = match request {
@@ -152,7 +153,8 @@ impl SysLoop {
         }
     }
 
-    /// Queues the reply of the POLL that is open, if there is something to reply. Returns whether no POLL is open now.
+    /// Queues the reply of the open POLL, if it has events or its wait is over. Returns whether no POLL is open any
+    /// more.
     pub(crate) fn try_answer_poll(&mut self) -> bool {
         let Some(poll) = self.open_poll else { return true };
         let has_events = !self.watches.ready.is_empty() || self.timers.is_due(self.now);
@@ -183,7 +185,7 @@ impl SysLoop {
         self.reply(Header::error(op, rid), &payload);
     }
 
-    /// The room was checked before the request was executed, so the queue takes the frame.
+    /// The queue has room for the frame: that was checked before the request was executed.
     fn reply(&mut self, header: Header, payload: &[u8]) {
         let queued = self.output.push(FrameClass::Reply, header, payload);
         debug_assert!(queued.is_ok(), "the room for an answer was checked before: {queued:?}");

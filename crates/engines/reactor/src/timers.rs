@@ -7,7 +7,7 @@ use crate::messages::TimerId;
 use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 
-/// Equal due times are delivered in the order in which the timers were armed.
+/// Timers with equal due times are delivered in the order in which they were armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueueKey {
     due: MonoNs,
@@ -34,7 +34,7 @@ impl Timers {
         Timers { sabotage, ..Timers::default() }
     }
 
-    /// Arms a timer; one with the same id is replaced.
+    /// Arms a timer, replacing one with the same id.
     pub(crate) fn arm(&mut self, id: TimerId, due: MonoNs, interval_ns: Option<NonZeroU64>) {
         self.armed += 1;
         let order =
@@ -46,7 +46,7 @@ impl Timers {
         self.queue.insert(key, id);
     }
 
-    /// Returns whether there was such a timer.
+    /// Returns whether there was a timer with this id.
     pub(crate) fn cancel(&mut self, id: TimerId) -> bool {
         let timer = self.by_id.remove(&id);
         timer.is_some_and(|timer| self.queue.remove(&timer.key).is_some())
@@ -74,9 +74,9 @@ impl Timers {
         self.queue.keys().take(max).take_while(|key| key.due <= latest).count()
     }
 
-    /// Takes the timer that has been due for longest. A repeating timer is armed again for the first moment of its
-    /// grid (first due + n * interval) after `now`: however many periods were missed, they are this one event, and a
-    /// late delivery does not shift the next.
+    /// Takes the timer that has been due for longest. A repeating timer is armed again for the first time after `now`
+    /// on its grid (first due + n * interval): all periods that were missed are this one event, and a late delivery
+    /// does not shift the next one.
     pub(crate) fn take_due(&mut self, now: MonoNs) -> Option<TimerId> {
         let latest = self.latest_due(now);
         let first = self.queue.first_entry().filter(|first| first.key().due <= latest)?;
@@ -128,8 +128,8 @@ impl Timers {
     }
 }
 
-/// Returns the first moment after `now` that is a whole number of intervals after `due`, or the end of the clock. `due` is
-/// not after `now`.
+/// Returns the first time after `now` that is a whole number of intervals after `due`, or the end of the clock. `due`
+/// is not after `now`.
 fn next_on_grid(due: MonoNs, interval_ns: NonZeroU64, now: MonoNs) -> MonoNs {
     let periods = (now.0.saturating_sub(due.0) / interval_ns.get()).saturating_add(1);
     MonoNs(due.0.saturating_add(periods.saturating_mul(interval_ns.get())))

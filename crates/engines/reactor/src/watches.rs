@@ -1,7 +1,7 @@
 //! The watch table: watches by id, the handles they are on, and the queue of watches that are ready.
 //!
-//! Handles are registered with the poller once, as *sources* (`sources.rs`), whatever the number of watches on them.
-//! `reports.rs` holds what changes the readiness of a source.
+//! Each watched handle is registered with the poller once, as a *source* (`sources.rs`), whatever the number of watches
+//! on it. `reports.rs` holds everything that changes the readiness of a source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,18 +30,18 @@ pub(crate) struct WatchTable {
     pub(crate) sources: Slab<Source>,
     /// Sources whose handle has not ended.
     pub(crate) by_handle: BTreeMap<HandleNumber, SlabKey>,
-    /// How many sources with this number have ended and still have watches.
+    /// By handle number: how many sources of ended handles with this number still have watches.
     pub(crate) ended: BTreeMap<HandleNumber, usize>,
     pub(crate) ready: ReadyQueue,
     pub(crate) round: u64,
-    /// Polled sources that were reported since the last round with [`crate::Coverage::All`]. Sources that are gone since
-    /// are passed over.
+    /// Polled sources that were reported since the last round with [`crate::Coverage::All`]. May hold keys of removed
+    /// sources, which are skipped.
     pub(crate) reported: Vec<SlabKey>,
-    /// Polled sources whose registration is not as it should be, because the poller refused to change it.
+    /// Polled sources whose registration is outdated, because the poller refused to change it.
     pub(crate) refused: BTreeSet<SlabKey>,
-    /// Sources that the operating system polls.
+    /// The number of sources that the operating system polls.
     pub(crate) polled: usize,
-    /// Watches that a report or a delivery looked at: the work that readiness causes.
+    /// How many watches were looked at by reports and deliveries: the work that readiness causes.
     pub(crate) examined: u64,
     watches_max: usize,
     pub(crate) sabotage: Chosen,
@@ -89,7 +89,7 @@ impl WatchTable {
         let Some(source) = self.sources.get_mut(source) else { return Ok(()) };
         source.watches.insert(watch);
         source.count(interest, |count| count + 1);
-        // The state of a polled source may be old by now; the round of the next POLL reports it.
+        // The known state of a polled source may be outdated; the round of the next POLL reports it.
         if source.kind == SourceKind::Computed {
             self.enqueue(watch);
         }
@@ -111,7 +111,8 @@ impl WatchTable {
             self.drop_source(watch.source, poller);
         } else if source.interest() != before {
             let after = source.interest();
-            // A poller that fails here goes on reporting more than is asked for. No watch sees it, but it ends waits.
+            // A poller that fails here keeps reporting more than the watches ask for. No watch sees that, but it ends
+            // waits.
             if self.change_interest(watch.source, after, poller).is_err() {
                 self.refused.insert(watch.source);
             }
@@ -119,7 +120,7 @@ impl WatchTable {
         Ok(())
     }
 
-    /// Takes the watch that has been ready for longest and returns its event. `None`: no watch is ready.
+    /// Takes the watch that has been ready for longest, and returns its event. `None`: no watch is ready.
     pub(crate) fn take_ready(&mut self) -> Option<Event> {
         let key = self.ready.pop()?;
         self.report(key)
@@ -161,7 +162,7 @@ impl WatchTable {
         }
     }
 
-    /// Whether a watch is on this number, be its handle open or ended.
+    /// Whether a watch is on this handle number, whether its handle is open or ended.
     pub(crate) fn watches_handle(&self, handle: HandleNumber) -> bool {
         self.by_handle.contains_key(&handle) || self.ended.contains_key(&handle)
     }
@@ -183,7 +184,7 @@ impl WatchTable {
 }
 
 impl Watch {
-    /// Brings the ready queue in line with a state of the handle: the watch is in it if it has something to report.
+    /// Updates the ready queue for a state of the handle: the watch is in the queue if it has something to report.
     pub(crate) fn follow(&mut self, key: SlabKey, state: Readiness, ready: &mut ReadyQueue) {
         let has_report = !state.reported_to(self.interest).is_empty();
         match self.ticket {

@@ -1,8 +1,8 @@
-//! ZCL1, the frame format of zABI capabilities: bytes to frames and back, without input or output.
+//! ZCL1, the frame format of zABI capabilities: encoding and decoding of frames, without input or output.
 //!
-//! Nothing here knows `sys/loop`. Other capabilities use the same parts: a [`FrameReader`] for the bytes that the guest
-//! writes, a [`FrameQueue`] for the bytes that it reads, [`FieldReader`] and [`FieldWriter`] for payloads,
-//! [`ErrorPayload`] for error replies. The layout to the byte: `docs/formats/zcl1.md`.
+//! Nothing here is specific to `sys/loop`. Other capabilities use the same parts: a [`FrameReader`] for the bytes that
+//! the guest writes, a [`FrameQueue`] for the bytes that it reads, [`FieldReader`] and [`FieldWriter`] for payloads,
+//! [`ErrorPayload`] for error replies. The byte layout: `docs/formats/zcl1.md`.
 
 mod error_payload;
 mod fields;

@@ -1,4 +1,4 @@
-//! The table of clauses, `docs/conformance/sys-loop.md`, names tests that exist.
+//! Checks that the tests named in the table of clauses, `docs/conformance/sys-loop.md`, exist.
 
 const TABLE: &str = include_str!("../../../../docs/conformance/sys-loop.md");
 
@@ -32,7 +32,7 @@ fn every_test_the_table_names_exists() {
     let named: Vec<(&str, &str)> = TABLE
         .split('`')
         .filter_map(|quoted| quoted.split_once("::"))
-        // The first is the form, explained.
+        // The table's head explains the form of an entry by this path.
         .filter(|(file, _)| *file != "path/of/file.rs")
         .collect();
     assert!(named.len() > 50, "only {} are named", named.len());

@@ -11,7 +11,7 @@ use millrace_reactor::{Due, Event, MS, PollReply, polls_until_reported_max};
 const THOUSAND: u32 = 1000;
 const FEWER: u32 = 200;
 
-/// Watches that are always ready, on polled handles, on handles with computed readiness, or all on one handle.
+/// Creates watches that are always ready: on polled handles, on handles with computed readiness, or all on one handle.
 fn ready_watches(kind: &str, watches: u32) -> Harness {
     let mut harness = Harness::new();
     harness.checks_invariants = false;
@@ -30,7 +30,7 @@ fn ready_watches(kind: &str, watches: u32) -> Harness {
     harness
 }
 
-/// Remembers in which POLL each watch was reported last.
+/// In which POLL each watch was last reported.
 #[derive(Default)]
 struct LastSeen {
     polls: usize,
@@ -53,7 +53,7 @@ impl LastSeen {
         }
     }
 
-    /// The longest time that a watch went without a report, in POLLs, watches that are still waiting included.
+    /// The longest time that a watch went without a report, in POLLs; includes watches that are still waiting.
     fn longest(&self, watches: u32) -> usize {
         let waiting = self.last.values().map(|last| self.polls - last).max().unwrap_or(self.polls);
         let missing = if self.last.len() < watches as usize { self.polls } else { 0 };
@@ -107,7 +107,7 @@ fn every_due_timer_is_delivered_within_a_bound_whatever_watches_are_ready() {
         for id in 1..=timers {
             harness.arm(id, Due::After(0), 1).unwrap();
         }
-        // Half of the slots, rounded down, belong to timers; a single slot does every second time.
+        // Timers get half of the slots, rounded down; a single slot goes to a timer every second time.
         let bound = match max_events as usize {
             1 => 2 * timers as usize,
             slots => (timers as usize).div_ceil(slots / 2),

@@ -1,4 +1,4 @@
-//! The frame format: layout to the byte, partial and glued frames, lengths that lie, the queue of replies.
+//! The frame format: byte layout, partial and concatenated frames, wrong lengths, the queue of replies.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -103,7 +103,7 @@ fn a_refused_frame_is_dropped_to_its_end() {
     assert_eq!((reader.discard_bytes(), reader.held()), (0, b"".as_slice()));
 }
 
-/// Cuts a stream into frames, given to the reader in pieces.
+/// Gives a byte stream to the reader in pieces, and returns the frames in it.
 fn read_in_pieces(pieces: &[&[u8]]) -> Vec<(u32, Vec<u8>)> {
     let mut reader = FrameReader::new(FRAME_BYTES_MAX);
     let mut frames = Vec::new();

@@ -1,4 +1,4 @@
-//! The handle table: numbers, bounds, and when a number is used again.
+//! The handle table: numbers, limits, and when a number is reused.
 #![allow(clippy::unwrap_used)]
 
 mod harness;

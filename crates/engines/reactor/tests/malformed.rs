@@ -1,4 +1,5 @@
-//! Malformed input on the loop's handle: an error frame or a negative code, and the next good request works.
+//! Malformed input on the loop's handle: the guest gets an error frame or a negative code, and its next valid request
+//! works.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 /// The rid of requests that are expected to work.
 const GOOD: u32 = 0x600d;
 
-/// One of each op, and the variants that matter, all valid for [`open`].
+/// A request of each op, with the variants that matter; all are valid for the loop of [`open`].
 fn requests() -> Vec<Request> {
     vec![
         watch(2, 4, READABLE | WRITABLE),
@@ -37,7 +38,7 @@ fn bad_frame(header: Header, payload: &[u8]) -> Vec<u8> {
     Frame::encode(header, payload).unwrap()
 }
 
-/// (op, rid, message of the error or empty) of everything that is queued.
+/// Reads all queued replies as (op, rid, message of the error or empty).
 fn replies(harness: &mut Harness) -> Vec<(u16, u32, String)> {
     let frames = harness.read_all();
     let decoded = frames.iter().map(|bytes| Frame::decode(bytes).expect("every read is one frame"));
@@ -46,7 +47,7 @@ fn replies(harness: &mut Harness) -> Vec<(u16, u32, String)> {
         .collect()
 }
 
-/// Sends a good request as a write of its own; returns whether it was answered as such.
+/// Sends a valid request in a write of its own; returns whether it was answered without an error.
 fn works(harness: &mut Harness) -> bool {
     let request = poll(8, PollTimeout::Ms(0));
     let written = harness.write(&request.frame(GOOD));
@@ -145,7 +146,7 @@ fn after_every_corrupted_byte_of_every_request_the_next_request_works() {
                 let mut harness = open();
                 let written = harness.try_write(&corrupted);
                 if written.is_none() {
-                    // The timeout has become «for ever».
+                    // The corruption turned the timeout into «for ever».
                     harness.sys_loop.interrupt();
                     harness.sys_loop.resume(harness.now, &corrupted, &mut harness.poller);
                 }
@@ -217,8 +218,8 @@ fn a_magic_that_turns_out_wrong_in_a_later_write_is_forgotten_too() {
 
 #[test]
 fn a_payload_that_looks_like_a_request_is_still_a_payload() {
-    // A timer whose payload is the header of a POLL and, as flags, the 1 of `max_events`; the magic of the next request
-    // would be the timeout.
+    // The payload of this timer is the header of a POLL, and its flags are the 1 of `max_events`; the magic of the next
+    // request would be the timeout.
     let poll_header = poll(1, PollTimeout::Ms(0)).frame(0)[..24].to_vec();
     let payload = [poll_header.as_slice(), &[1, 0, 0, 0]].concat();
     let header = Frame::encode(Header::request(3, 8), &payload).unwrap()[..24].to_vec();
@@ -228,7 +229,7 @@ fn a_payload_that_looks_like_a_request_is_still_a_payload() {
     assert_eq!(harness.write(&[payload.as_slice(), &next].concat()), Ok(60));
     assert_eq!(replies(&mut harness), [(3, 8, String::new()), (5, 9, String::new())]);
 
-    // A frame of an unknown op whose whole payload is a request.
+    // The whole payload of this unknown op is a valid request.
     let inner = cancel(1).frame(10);
     let outer = bad_frame(Header::request(6, 11), &inner);
     assert_eq!(harness.write(&outer[..24]), Ok(24));
@@ -273,7 +274,7 @@ fn the_largest_frame_of_an_unknown_op_is_answered_and_passed_over() {
     assert!(works(&mut harness));
 }
 
-/// Pieces that look like frames to some extent.
+/// Pieces that resemble frames more or less.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let header = (0_u16..3, 0_u16..8, 0_u32..2, 0_u32..2, prop_oneof![0_u32..70, any::<u32>()]);
     let header = header.prop_map(|(version, op, status, reserved, payload_bytes)| {
@@ -309,7 +310,7 @@ proptest! {
             harness.sys_loop.check_invariants().unwrap();
             replies(&mut harness);
         }
-        // The first may be the very bytes that a frame of an unknown op was waiting for.
+        // The first request may be the very bytes that a frame of an unknown op was waiting for.
         let first = works(&mut harness);
         prop_assert!(first || works(&mut harness));
     }

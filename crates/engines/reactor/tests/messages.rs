@@ -1,4 +1,4 @@
-//! The messages of `sys/loop` to the byte.
+//! The byte layout of the messages of `sys/loop`.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -62,7 +62,8 @@ fn a_reply_of_poll_is_read_strictly() {
     for end in 0..payload.len() {
         assert!(PollReply::decode(&payload[..end]).is_err(), "cut at {end}");
     }
-    // Version, flags, count, reserved; kind, events, reserved and data of READY; kind, events, handle and reserved of TIMER.
+    // The offsets of: version, flags, count, reserved; kind, events, reserved and data of READY; kind, events, handle
+    // and reserved of TIMER.
     for offset in [0, 5, 8, 12, 16, 21, 28, 40, 48, 52, 56, 60] {
         let mut wrong = payload.clone();
         wrong[offset] ^= 0x40;

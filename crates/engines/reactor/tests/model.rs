@@ -42,11 +42,11 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Everything in plain lists; a POLL looks at all of them.
+/// The model keeps everything in plain lists; a POLL looks at all of them.
 #[derive(Default)]
 struct Model {
     watches: Vec<ModelWatch>,
-    /// In the order in which they were armed last.
+    /// In the order in which the timers were last armed.
     timers: Vec<ModelTimer>,
     states: BTreeMap<u32, Readiness>,
     now: u64,
@@ -57,7 +57,7 @@ struct ModelWatch {
     handle: u32,
     interest: Readiness,
     is_dead: bool,
-    /// POLLs that could have reported this watch, since it was ready and not reported.
+    /// How many POLLs could have reported this watch since it became ready, and did not.
     passed_over: usize,
 }
 
@@ -108,7 +108,7 @@ impl Model {
         if watch.is_dead { Readiness::NONE } else { state.reported_to(watch.interest) }
     }
 
-    /// Checks a reply of POLL and takes its timers.
+    /// Checks a reply of POLL, and removes or re-arms the timers it reports.
     fn check_poll(&mut self, max_events: usize, reply: &PollReply) {
         let expected_ready: BTreeMap<u64, (u32, Readiness)> = self
             .watches

@@ -1,4 +1,4 @@
-//! POLL: timeouts, `max_events`, the flag `more`, room for the answer, what freshness means.
+//! POLL: timeouts, `max_events`, the flag `more`, room for the answer, and how fresh its events are.
 #![allow(clippy::unwrap_used)]
 
 mod harness;

@@ -68,7 +68,7 @@ fn thirty_ticks_take_thirty_periods() {
     harness.arm(1, Due::After(10 * MS), 10 * MS).unwrap();
     for _ in 0..30 {
         assert_eq!(ids(&harness.poll_for(8, PollTimeout::Forever)), [1]);
-        // Work of the guest between two POLLs: the reference adds it to every period.
+        // The guest works between two POLLs: the reference adds that time to every period.
         harness.advance_ns(100_000);
     }
     assert_eq!(harness.now, start.after_ms(300).after_ns(100_000));
@@ -99,7 +99,7 @@ fn an_interval_of_one_nanosecond_is_one_event_per_poll() {
     }
 }
 
-/// The next moment of its grid is beyond the end of the clock, which stands for it.
+/// The timer's next due time is beyond the end of the clock, so the end of the clock is used instead.
 #[test]
 fn a_repeating_timer_with_a_huge_interval_stays_armed() {
     for interval_ns in [u64::MAX, u64::MAX - 1, u64::MAX / 2 + 1] {

@@ -1,8 +1,8 @@
-//! The recorded bytes of the reference host, replayed against the engine.
+//! Replays the recorded bytes of the zABI reference host against the engine.
 //!
-//! `tests/vectors/zcl1.json` holds every recording. Sessions about frames and `sys/loop` are replayed here; what needs the
-//! host (memory of the guest, `zi_ctl`, opening capabilities) is named in [`HOST_STEPS`]. Where the engine differs from the
-//! reference on purpose, [`deviation`] says what it answers instead.
+//! `tests/vectors/zcl1.json` holds every recording. Sessions about frames and `sys/loop` are replayed here; steps that
+//! need the host (memory of the guest, `zi_ctl`, opening capabilities) are listed in [`HOST_STEPS`]. Where the engine
+//! differs from the reference on purpose, [`deviation`] gives its answer.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -14,7 +14,7 @@ use millrace_reactor::zcl1::{ErrorPayload, Frame, Header, STATUS_ERROR};
 use millrace_reactor::{Due, ErrorCode, LoopLimits, MonoNs, Readiness};
 use serde_json::Value;
 
-/// Steps of the replayed sessions that concern the guest's memory, the handle table or other capabilities.
+/// Steps of the replayed sessions that are about the guest's memory, the handle table or other capabilities.
 const HOST_STEPS: [&str; 20] = [
     "v062", "v064", "v066", "v067", "v068", "v069", "v070", "v071", "v072", "v144", "v145", "v146", "v147",
     "v148", "v149", "v150", "v151", "v152", "v153", "v156",
@@ -41,7 +41,8 @@ fn id(step: &Value) -> &str {
     step["id"].as_str().unwrap_or_default()
 }
 
-/// The frames of a recorded response as the engine writes them: error payloads without the reference's four extra bytes.
+/// The frames of a recorded response as the engine writes them: error payloads without the reference's four extra
+/// bytes.
 fn expected_frames(step: &Value) -> Vec<Vec<u8>> {
     let response = bytes(&step["response_hex"]);
     let mut rest = response.as_slice();
@@ -58,7 +59,7 @@ fn expected_frames(step: &Value) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Sets the time of TIMER events to zero, which differs from run to run.
+/// Sets the time in TIMER events to zero, because it differs from run to run.
 fn without_time(mut frame: Vec<u8>, step: &Value) -> Vec<u8> {
     for range in step["volatile"].as_array().into_iter().flatten() {
         let (from, length) = (range[0].as_u64().unwrap() as usize, range[1].as_u64().unwrap() as usize);
@@ -69,7 +70,7 @@ fn without_time(mut frame: Vec<u8>, step: &Value) -> Vec<u8> {
     frame
 }
 
-/// What the engine answers where `specs/zabi.md` decides against the reference, and why.
+/// The engine's answers where `specs/zabi.md` decides against the reference, with the reason.
 fn deviation(id: &str) -> Option<(&'static str, Vec<Vec<u8>>)> {
     let error = |op, rid, message| {
         let mut payload = Vec::new();
@@ -94,7 +95,7 @@ fn deviation(id: &str) -> Option<(&'static str, Vec<Vec<u8>>)> {
     })
 }
 
-/// Replays one step with a request and compares what is written and read.
+/// Replays one request and compares what was written and read.
 fn replay(harness: &mut Harness, step: &Value) {
     let id = id(step);
     let before = harness.now;
@@ -108,11 +109,11 @@ fn replay(harness: &mut Harness, step: &Value) {
     assert_eq!(code, expected_code, "{id}: zi_write");
     let read: Vec<Vec<u8>> = harness.read_all();
     let expected = deviation(id).map_or_else(|| expected_frames(step), |(_, frames)| frames);
-    // A read returns one frame, so that a recorded read of two frames is two reads.
+    // A read returns one frame, so a recorded read of two frames becomes two reads.
     assert_eq!(read.len(), expected.len(), "{id}: frames");
     for (read, expected) in read.into_iter().zip(expected) {
         let masked = match id {
-            // The time of the event that the reference does not send.
+            // This event, which the reference does not send, contains the time.
             "v033" => [&read[..64], &[0; 8]].concat(),
             _ => without_time(read, step),
         };
@@ -176,7 +177,7 @@ fn loop_malformed() {
         let mut harness = Harness::new();
         for step in session(name) {
             match id(&step) {
-                // The reference swallows 2047 requests here; the engine answers each.
+                // The reference swallows 2047 requests here; the engine answers all of them.
                 "v075" | "v078" => (0..2047).for_each(|_| assert_eq!(harness.poll(1).events, [])),
                 _ => replay(&mut harness, &step),
             }
@@ -186,7 +187,7 @@ fn loop_malformed() {
 
 #[test]
 fn loop_limits() {
-    // The reference's tables.
+    // The sizes of the reference's tables.
     let limits = LoopLimits { watches_max: 1024, timers_max: 1024, ..LoopLimits::default() };
     let mut harness = Harness::with(limits);
     harness.checks_invariants = false;
@@ -206,7 +207,7 @@ fn loop_limits() {
                 }
                 assert_eq!(harness.write(&request), Ok(request.len()));
                 let frame_bytes: usize = harness.read_all().iter().map(Vec::len).sum();
-                // The reference answers v096 with an error and loses the timers that it took.
+                // The reference answers v096 with an error, and loses the timers that it took.
                 let expected = step["response_bytes_total"].as_u64().unwrap_or(65_512);
                 assert_eq!(frame_bytes as u64, expected, "{}", id(&step));
             }

@@ -1,4 +1,4 @@
-//! Watches: what is reported, when, and what is refused.
+//! Watches: what is reported and when, and which watches are refused.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -104,7 +104,7 @@ fn a_poller_that_refuses_leaves_the_watches_as_they_were() {
     assert_eq!(harness.watch(2, 4, WRITABLE), Ok(()), "the id is free");
 }
 
-/// Found by the simulator (`ready_is_heard`).
+/// A bug found by the simulator (`ready_is_heard`).
 #[test]
 fn a_handle_that_the_poller_left_edge_triggered_is_level_triggered_as_soon_as_the_poller_agrees() {
     let mut harness = Harness::new();
@@ -125,7 +125,7 @@ fn a_handle_that_the_poller_left_edge_triggered_is_level_triggered_as_soon_as_th
     }
 }
 
-/// Found by the simulator (`no_busy_loop`).
+/// A bug found by the simulator (`no_busy_loop`).
 #[test]
 fn a_poller_that_refused_to_report_less_is_asked_again() {
     let mut harness = Harness::new();
@@ -186,7 +186,7 @@ fn a_watch_never_reports_another_handle_with_its_number() {
     harness.polled(4, READABLE);
     harness.watch(1, 4, READABLE).unwrap();
     harness.end(4);
-    // A host that gives the number out again all the same.
+    // This host reuses the number although a watch is still on it.
     harness.polled(4, READABLE);
     harness.watch(2, 4, READABLE).unwrap();
     assert_eq!(harness.poll(8).events, [ready(2, 4, READABLE)]);

@@ -1,10 +1,10 @@
-//! What is to happen when: a queue by time. Told the time, it waits for nothing.
+//! A queue of deadlines. Callers pass the current time; nothing here waits.
 
 use std::collections::BTreeMap;
 
 use millrace_model::Mono;
 
-/// Deadlines in order of time, equal ones in the order they were set.
+/// Deadlines in order of time; equal times in the order they were set.
 #[derive(Debug)]
 pub(crate) struct Deadlines<T> {
     queue: BTreeMap<Deadline, T>,

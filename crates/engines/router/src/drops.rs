@@ -1,4 +1,5 @@
-//! Events that reach a subscriber not at all: each is counted, and told by `Sys.EventDropped`, a few per second.
+//! Events that a subscriber does not get: each is counted, and `Sys.EventDropped` reports them, at most once per
+//! subscriber and `event_dropped_ms`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::input::CapabilityId;
 use crate::note::{Audience, Cause, Note};
 use crate::router::Router;
 
-/// Drops of one subscriber since it was last told about them.
+/// Drops of one subscriber since the last report about them.
 #[derive(Debug)]
 struct Untold {
     told_at: Mono,
@@ -18,14 +19,14 @@ struct Untold {
     last: Option<(OsType, OsId, Cause, String)>,
 }
 
-/// By the name of the subscriber, so that there are no more than there are capabilities.
+/// Keyed by the subscriber's name, so that there are no more entries than capabilities.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
     untold: BTreeMap<Arc<str>, Untold>,
 }
 
 impl Drops {
-    /// When those that were not told about are due, if there are some.
+    /// Returns when the next report of drops is due, if any are unreported.
     pub(crate) fn first_due(&self, pause_ms: u64) -> Option<Mono> {
         let waiting = self.untold.values().filter(|one| one.dropped > 0);
         waiting.map(|one| one.told_at + pause_ms).min()
@@ -33,7 +34,8 @@ impl Drops {
 }
 
 impl Router {
-    /// `subscriber` does not get this event. `author` is the capability that said it, which is not told.
+    /// Counts and reports that `subscriber` does not get this event. `author` is the capability that emitted it; the
+    /// report does not go to the author.
     pub(crate) fn drop_event(
         &mut self,
         now: Now,
@@ -43,7 +45,7 @@ impl Router {
         reason: String,
     ) {
         self.counters.events_undelivered += 1;
-        // Never about talk of the loop itself.
+        // Drops of the loop's own events are not reported.
         if message.ty.is_sys() {
             return;
         }
@@ -63,7 +65,7 @@ impl Router {
         self.note(note, author.map_or(Audience::Subscribers, Audience::SubscribersBut), Some(cause));
     }
 
-    /// Tells of the drops that nobody was told about in time.
+    /// Reports drops that were held back until the pause since the last report was over.
     pub(crate) fn tell_drops(&mut self, now: Now) {
         let pause_ms = self.limits.event_dropped_ms;
         if self.drops.untold.is_empty() || self.drops.first_due(pause_ms).is_none_or(|at| at > now.mono) {

@@ -1,4 +1,4 @@
-//! What actors say: into the lane, checked in its turn.
+//! Messages that actors emit: queued in the user lane, checked when their turn comes.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::router::{Delivery, Router};
 use crate::sabotage::Sabotage;
 use crate::trace::{Party, Step};
 
-/// [`crate::Input::Emit`].
+/// The fields of [`crate::Input::Emit`].
 pub(crate) struct Speech {
     pub(crate) from: CapabilityId,
     pub(crate) during: Option<DeliveryId>,
@@ -24,8 +24,8 @@ pub(crate) struct Speech {
 }
 
 impl Router {
-    /// What an actor says goes into the user lane. When that is full outcomes still do, because requests bound them;
-    /// the rest is refused.
+    /// Queues an actor's message in the user lane. If the lane is full, awaited outcomes are still queued, because the
+    /// number of requests bounds them; requests are refused and events dropped.
     pub(crate) fn emit(&mut self, now: Now, speech: Speech) {
         let follows = speech.vouched || self.sabotaged(Sabotage::BelieveCauses);
         let Speech { from, during, mut message, wait, .. } = speech;
@@ -54,9 +54,10 @@ impl Router {
         }
     }
 
-    /// Whether a message follows from what it says it follows from: something this actor was given, or said itself. It
-    /// then belongs to the same undertaking, whatever the actor forgot or made of it. What has no cause begins
-    /// something; whether it may is seen in its turn. Outcomes are joined by their cause, so those cannot lie.
+    /// Whether the cause that a message names is true: the actor was given that message, or emitted it. The message
+    /// then gets the correlation of its cause, whatever the actor set. A message without a cause begins an undertaking;
+    /// `check_said` decides in its turn whether it may. Outcomes are matched to requests by their cause, so theirs
+    /// cannot be false.
     fn follows(&mut self, from: CapabilityId, during: Option<DeliveryId>, message: &mut OsMessage) -> bool {
         if message.kind.is_outcome() {
             return true;
@@ -69,7 +70,8 @@ impl Router {
         true
     }
 
-    /// In hand, finished with, said by itself, or waiting in the mailbox: in which order is the actor's business.
+    /// Finds the correlation of a cause: the delivery in progress, a finished or emitted message, or one still in the
+    /// mailbox. In which order an actor handles its messages is its own business.
     fn cause(&mut self, from: CapabilityId, during: Option<DeliveryId>, id: &OsId) -> Option<Correlation> {
         let in_hand = during.and_then(|delivery| self.deliveries.get(&(from, delivery)));
         if let Some(one) = in_hand.filter(|one| one.id == *id) {
@@ -81,20 +83,21 @@ impl Router {
         self.mailbox(from).find(|(_, one)| one.id == *id).map(|(_, one)| one.correlation.clone())
     }
 
-    /// It had this, or said it: it may name it as a cause.
+    /// Remembers a message that the capability was given or has emitted, so that it may name it as a cause.
     pub(crate) fn remember(&mut self, capability: CapabilityId, id: OsId, correlation: Correlation) {
         if let Some(one) = self.table.get_mut(capability) {
             one.had.remember(id, correlation, self.limits.lineage_max);
         }
     }
 
-    /// What it was given and has not finished with, the oldest first.
+    /// The deliveries that a capability has not finished with, the oldest first.
     pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
         let all = (of, DeliveryId(0))..=(of, DeliveryId(u64::MAX));
         self.deliveries.range(all).map(|((_, delivery), one)| (*delivery, one))
     }
 
-    /// An actor that is at something else answers the oldest message of that id it has, or one it had before.
+    /// Which delivery an outcome answers. If the actor is working on another message, the oldest unfinished delivery
+    /// with that id counts, else an earlier one.
     fn answers(&self, from: CapabilityId, during: Option<DeliveryId>, message: &OsMessage) -> Answers {
         let given_by_now = Answers::UpTo(DeliveryId(self.next_delivery));
         let Some(cause) = message.metadata.causation.as_ref().filter(|_| message.kind.is_outcome()) else {
@@ -104,7 +107,7 @@ impl Router {
             return Answers::UpTo(DeliveryId(u64::MAX));
         }
         match during.map(|delivery| (delivery, self.deliveries.get(&(from, delivery)))) {
-            // What it names it has finished with, or that is what it answers.
+            // The actor has finished this delivery, or is answering it now.
             Some((delivery, None)) => Answers::Exactly(delivery),
             Some((delivery, Some(one))) if one.id == *cause => Answers::Exactly(delivery),
             _ => {
@@ -117,7 +120,8 @@ impl Router {
     pub(crate) fn route_actor(&mut self, now: Now, said: Said) {
         let Said { from, hand, message, answers, follows, wait, at } = said;
         let Some(capability) = self.table.get(from) else {
-            // Nothing reaches anybody any more; but whoever waits for an outcome must not wait for ever.
+            // The capability is gone and its messages go nowhere; but a requester must not wait for ever for an
+            // outcome.
             if message.kind.is_request() {
                 let fault = OsFault::new(503, "The capability that asks has been removed");
                 self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
@@ -132,7 +136,7 @@ impl Router {
             let blamed = hand.or_else(|| self.answered_by(from, answers, &message));
             self.fault(now, from, blamed, &fault);
             if message.kind.is_request() {
-                // Whoever waits for its outcome must not wait for ever.
+                // The requester must not wait for ever for an outcome.
                 let refusal = make::error(&mut self.ids, now, &Asked::of(&message), &fault);
                 self.give(Requester::Actor { capability: from, wait }, refusal);
             }
@@ -150,7 +154,8 @@ impl Router {
         }
     }
 
-    /// What is wrong with it, if anything: what it did not declare, a lineage it does not have.
+    /// Checks that the manifest declares the message, that it fits its schema, and that its lineage is true. The error
+    /// says what is wrong, to follow the capability's name.
     fn check_said(
         &self,
         from: CapabilityId,
@@ -194,7 +199,7 @@ impl Router {
         Some(InHand { id, correlation, delivery, is_sys: one.is_sys, realm: one.realm.clone() })
     }
 
-    /// The request a message would have answered.
+    /// The pending request that a message would have answered.
     fn answered_by(&self, from: CapabilityId, answers: Answers, message: &OsMessage) -> Option<InHand> {
         let id = message.metadata.causation.clone()?;
         let delivery = self.pending.answered(from, answers, &id)?;

@@ -1,8 +1,8 @@
-//! Events: into the mailbox of every subscriber. Nobody is executed here, and the loop waits for nobody.
+//! Events: put into the mailbox of every subscriber. No actor runs here, and the loop never blocks.
 //!
-//! An event that finds a mailbox full waits for a place there if its author can wait: a client keeps one of its places
-//! taken, a timer its row. What a capability says does not wait, because a circle of capabilities that wait for one
-//! another would stand still for ever: it is dropped, and `Sys.EventDropped` says so.
+//! An event whose subscriber has a full mailbox waits for a free slot if its author can wait: a client has one message
+//! fewer to send meanwhile, a timer keeps its row. An event of a capability does not wait, because capabilities that
+//! wait for one another in a circle would deadlock: the event is dropped and reported as `Sys.EventDropped`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::sabotage::Sabotage;
 use crate::timers::TimerMessage;
 use crate::trace::{Behalf, Party, Realm, Step};
 
-/// Who says an event, and what that means for one that finds no place.
+/// The sender of an event, and what happens if a subscriber's mailbox is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventAuthor {
-    /// Waits as long as a request would, and the client with it.
+    /// The event waits as long as a request would, and counts against the client's limit of messages meanwhile.
     Client(ConnId),
-    /// Waits as long as it takes.
+    /// The event waits as long as necessary.
     Timer { timer: u64, which: TimerMessage },
-    /// Does not wait.
+    /// The event is dropped.
     Capability(CapabilityId),
-    /// About the loop itself: does not wait, and nobody is told.
+    /// An event of the loop about itself: dropped without a report.
     Loop,
 }
 
-/// A copy of an event that waits for a place in one mailbox.
+/// A copy of an event that waits for a free slot in one mailbox.
 #[derive(Debug)]
 pub(crate) struct WaitingEvent {
-    /// The number of the event: its other copies have the same.
+    /// The number of the event. All copies of an event have the same number.
     event: u64,
     author: EventAuthor,
     realm: Realm,
@@ -41,28 +41,28 @@ pub(crate) struct WaitingEvent {
     until: Option<Deadline>,
 }
 
-/// All events that wait for a place. Bounded together with the user lane.
+/// All events that wait for a slot in a mailbox. Their number is bounded together with the user lane.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingEvents {
     pub(crate) count: usize,
-    /// Whose place an event keeps taken, and how many of its copies wait.
+    /// By number of the event: the client whose message it is, and how many copies of the event still wait.
     held: BTreeMap<u64, (ConnId, usize)>,
     pub(crate) deadlines: Deadlines<(CapabilityId, u64)>,
     next: u64,
 }
 
-/// What became of an event.
+/// The result of sending an event to its subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct FanOut {
-    /// Subscribers that it was meant for.
+    /// How many subscribers the event was meant for.
     pub(crate) listeners: usize,
-    /// Those that have it, or have it waiting.
+    /// Subscribers that have the event, or will have it when their mailbox has a free slot.
     pub(crate) taken: Vec<Arc<str>>,
-    /// Those that it waits for.
+    /// How many of those have it waiting.
     pub(crate) waiting: usize,
-    /// Those that take nothing at present.
+    /// Subscribers that take nothing at present.
     pub(crate) down: Vec<CapabilityId>,
-    /// Why the last one it does not fit did not take it.
+    /// The reason of the last subscriber whose schema the event does not fit.
     pub(crate) misfit: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl EventAuthor {
 }
 
 impl Router {
-    /// To everybody who subscribed, its author included, but not to `except`.
+    /// Sends an event to every subscriber, its author included, except those named in `except`.
     pub(crate) fn fan_out(
         &mut self,
         now: Now,
@@ -156,7 +156,7 @@ impl Router {
         if let Some(reason) = &one.unhealthy {
             return Fit::Down(format!("it is unhealthy: {reason}"));
         }
-        // An older timer waits for it to be well again, and none may pass that one.
+        // An older timer's event waits for this subscriber to recover, and no younger one may overtake it.
         let is_held = self.timers.held.get(&id).is_some_and(|until| *until > now.mono);
         if is_held && matches!(author, EventAuthor::Timer { .. }) {
             return Fit::Down("it was down".to_owned());
@@ -174,7 +174,7 @@ impl Router {
         self.post(to, delivery, message, Behalf { by: None, realm }, None, timer);
     }
 
-    /// Behind those that wait there already: they came first.
+    /// Queues the event behind those that wait for this mailbox already.
     fn wait_for_place(
         &mut self,
         now: Now,
@@ -195,7 +195,7 @@ impl Router {
         capability.events.push_back(WaitingEvent { event, author, realm, message, until });
     }
 
-    /// A place in this mailbox is free: events that wait for one come before whatever is routed next.
+    /// A slot in this mailbox is free: waiting events get it before any message that is routed next.
     pub(crate) fn place_is_free(&mut self, to: CapabilityId) {
         let max = self.limits.mailbox_max;
         while let Some(capability) = self.table.get_mut(to).filter(|one| one.waiting < max)
@@ -206,7 +206,7 @@ impl Router {
         }
     }
 
-    /// Events that waited for a place as long as a request would have waited for its answer.
+    /// Drops clients' events that have waited for a slot as long as a request would have waited for its outcome.
     pub(crate) fn expire_events(&mut self, now: Now) {
         while let Some((to, event)) = self.waiting_events.deadlines.pop_due(now.mono) {
             let Some(capability) = self.table.get_mut(to) else { continue };
@@ -218,7 +218,7 @@ impl Router {
         }
     }
 
-    /// Nothing will free a place there: those that wait for one are dropped, timers try again later.
+    /// No slot will become free in this mailbox: waiting events are dropped, those of timers are tried again later.
     pub(crate) fn give_up_places(&mut self, now: Now, to: CapabilityId, reason: &str) {
         let Some(capability) = self.table.get_mut(to) else { return };
         for waiting in std::mem::take(&mut capability.events) {
@@ -239,7 +239,7 @@ impl Router {
         if let Some(deadline) = waiting.until {
             events.deadlines.cancel(deadline);
         }
-        // The client's place is free when none of the copies of its event waits.
+        // The client may send one more message when no copy of its event waits any more.
         let Some((conn, copies)) = events.held.get_mut(&waiting.event) else { return };
         *copies -= 1;
         if *copies == 0 {

@@ -1,4 +1,4 @@
-//! Timers whose time has come, and those of the process before.
+//! Firing timers that are due, and restoring those of the previous process.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::timer_queue::Armed;
 use crate::timers::{Owner, SendStep, Stored, TIMER_PREFIX, Timer, TimerMessage};
 use crate::trace::{Behalf, Realm, realm_of};
 
-/// Timers that enter the lanes in one turn: the rest in the next.
+/// How many timers enter the lanes in one turn; the others follow in the next.
 const FIRES_PER_TURN: usize = 64;
 /// How long a timer waits whose token has expired by a clock that is in doubt.
 const DOUBT_RETRY_MS: u64 = 60_000;
 
 impl Router {
-    /// Those whose time has come, `Timer.Fired` first, then what they send.
+    /// Fires the timers that are due: each sends `Timer.Fired` first, then its message.
     pub(crate) fn fire_due(&mut self, now: Now) {
         for _ in 0..FIRES_PER_TURN {
             if !self.lanes.user_has_room() || !self.lanes.system_has_room() {
@@ -37,7 +37,7 @@ impl Router {
             }
             let Some(number) = self.timers.take_due(now) else { return };
             let Some(timer) = self.timers.all.get_mut(&number) else { continue };
-            // The wall clock may have stepped back, and a time of day was asked for.
+            // The timer is for a time of day, and the wall clock may have been set back.
             if timer.row.absolute && now.wall < timer.row.due {
                 let armed = Armed { at: now.mono_at(timer.row.due), day: Some(timer.row.due) };
                 self.timers.arm(number, armed);
@@ -50,7 +50,7 @@ impl Router {
         }
     }
 
-    /// What whoever set it may not do any more, their timer may not do either: that is for the shell to find out.
+    /// A timer may do no more than the principal that set it may do now: the shell finds out ([`Effect::Vouch`]).
     fn ask_for(&mut self, now: Now, number: u64, by: Principal) {
         let Some(timer) = self.timers.all.get(&number) else { return };
         match template::message(&timer.row, now) {
@@ -64,13 +64,13 @@ impl Router {
         match result {
             Ok(by) => {
                 timer.by = Some(by);
-                // Others may have filled the lanes meanwhile.
+                // Other messages may have filled the lanes meanwhile.
                 match self.lanes.user_has_room() && self.lanes.system_has_room() {
                     true => self.fire(now, number),
                     false => self.timers.arm(number, Armed { at: now.mono, day: None }),
                 }
             }
-            // Dropping a timer cannot be taken back, and a clock that is wrong for a minute must not do it.
+            // Dropping a timer cannot be undone, so a clock that is wrong for a minute must not cause it.
             Err(NotVouched::InDoubt(_)) => {
                 let at = now.mono + DOUBT_RETRY_MS;
                 self.timers.arm(number, Armed { at, day: None });
@@ -89,7 +89,7 @@ impl Router {
         }
     }
 
-    /// It cannot send what it was to send, and never will.
+    /// The timer cannot send its message and never will: reports it as lost.
     fn lose_timer(&mut self, number: u64, reason: String) {
         let Some(timer) = self.timers.all.get(&number) else { return };
         let (name, cause) = (timer.name.to_string(), timer.cause());
@@ -135,9 +135,9 @@ impl Router {
         }
     }
 
-    /// What a timer sends is routed like anything else.
+    /// Routes a timer's message like any other.
     pub(crate) fn route_fired(&mut self, now: Now, timer: u64, which: TimerMessage, message: OsMessage) {
-        // On behalf of whoever set it: what they may not do, their timer may not do either.
+        // The timer acts on behalf of the principal that set it, and may do no more than that one.
         let by = self.timers.all.get(&timer).and_then(|one| one.by.clone());
         if message.kind == OsKind::Event {
             return self.route_timer_event(now, timer, which, realm_of(&by), message);
@@ -155,7 +155,8 @@ impl Router {
         self.request(now, Requester::Timer(timer), Behalf { by, realm }, now.mono, message);
     }
 
-    /// To every subscriber that does not have it yet. Its row stays until all of them have finished with it.
+    /// Sends a timer's event to every subscriber that does not have it yet. The timer's row stays until all of them
+    /// have finished with the event.
     fn route_timer_event(
         &mut self,
         now: Now,
@@ -201,8 +202,8 @@ impl Router {
         }
     }
 
-    /// Nobody subscribes to the event of this timer: whether it waits for a capability that does. A configuration may lack
-    /// one by mistake, or be read again in a moment.
+    /// Whether a timer whose event has no subscriber waits for one. A configuration may lack the capability by mistake,
+    /// or may be about to be reloaded.
     fn waits_for_subscriber(&mut self, now: Now, number: u64) -> bool {
         let Some(timer) = self.timers.all.get(&number).filter(|timer| timer.durable) else { return false };
         let until = timer.give_up_at.unwrap_or(now.mono + self.limits.timer_give_up_ms);
@@ -221,7 +222,7 @@ impl Router {
         true
     }
 
-    /// Other capabilities are there: some of them may subscribe to what timers were to send to nobody.
+    /// New capabilities were installed: some may subscribe to events of timers that had no subscriber.
     pub(crate) fn unheard_timers_try_again(&mut self, now: Now) {
         let unheard: Vec<u64> = self.timers.unheard.iter().copied().collect();
         for number in unheard {
@@ -229,7 +230,8 @@ impl Router {
         }
     }
 
-    /// A subscriber answered an event with an error, or ended over it too often. 503 means that it may come again.
+    /// A subscriber answered the timer's event with an error, or crashed on it too often. 503 asks for the event to be
+    /// sent again.
     pub(crate) fn timer_event_failed(
         &mut self,
         now: Now,
@@ -252,7 +254,7 @@ impl Router {
         self.timer_event_finished(event.timer);
     }
 
-    /// A subscriber has finished with an event of it.
+    /// A subscriber has finished with an event of this timer.
     pub(crate) fn timer_event_finished(&mut self, number: u64) {
         if let Some(timer) = self.timers.all.get_mut(&number) {
             timer.owed = timer.owed.saturating_sub(1);
@@ -260,7 +262,7 @@ impl Router {
         self.forget_if_finished(number);
     }
 
-    /// A subscriber takes nothing any more before it has begun this one: the timer tries again.
+    /// A subscriber stopped taking messages before it began this event: the timer tries again.
     pub(crate) fn timer_event_unseen(&mut self, now: Now, event: &TimerEvent, by: CapabilityId) {
         let Some(timer) = self.timers.all.get_mut(&event.timer) else { return };
         timer.owed = timer.owed.saturating_sub(1);
@@ -269,7 +271,7 @@ impl Router {
         self.retry_timer(event.timer, event.which, until);
     }
 
-    /// Its request was answered.
+    /// The request that the timer sent was answered.
     pub(crate) fn timer_request_ended(&mut self, number: u64) {
         if let Some(timer) = self.timers.all.get_mut(&number) {
             timer.sent.step = SendStep::Over;
@@ -293,7 +295,8 @@ impl Router {
         self.timers.arm(timer, Armed { at, day: None });
     }
 
-    /// Until when what timers send to these waits: one found no room, and those behind it stay behind it.
+    /// Holds back timers' messages to these capabilities and returns until when: one message found no room, and younger
+    /// ones must not overtake it.
     fn hold(&mut self, now: Now, capabilities: &[CapabilityId]) -> Mono {
         let fresh = now.mono + self.limits.timer_retry_ms;
         let mut until = fresh;
@@ -307,14 +310,15 @@ impl Router {
         until
     }
 
-    /// A request that could not be taken just now: those behind it wait with it, so that they stay in order.
+    /// The request of a timer was refused for lack of room: it and later timers' messages to the same capability wait,
+    /// so that they stay in order.
     pub(crate) fn hold_timer(&mut self, now: Now, timer: u64, message: &OsMessage) {
         let to = self.table.handler(message.kind, &message.ty);
         let until = self.hold(now, to.as_slice());
         self.retry_timer(timer, TimerMessage::Sent, until);
     }
 
-    /// It has done its work.
+    /// Removes a timer that has done its work, and its row.
     pub(crate) fn forget_timer(&mut self, number: u64) {
         let Some(timer) = self.drop_timer(number) else { return };
         if timer.durable {
@@ -325,7 +329,7 @@ impl Router {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of restored timers.
     pub(crate) fn restore_timers(
         &mut self,
         now: Now,
@@ -335,14 +339,14 @@ impl Router {
         let (mut timers, mut elapsed_row) = (Vec::new(), None);
         for (key, value) in rows {
             if key == keys::ROUTER_ELAPSED {
-                // One that cannot be read is as good as none: timers then go by the wall clock.
+                // An unreadable row counts as none: timers then go by the wall clock.
                 elapsed_row = ElapsedRow::decode(&key, &value).ok();
                 continue;
             }
             let name = key.strip_prefix(TIMER_PREFIX).unwrap_or(&key).to_owned();
             match serde_json::from_slice::<TimerRow>(&value) {
                 Ok(row) => timers.push((row, name)),
-                // Left where it is: whoever looks after the store can still read it.
+                // The row is left in place, so that an operator can still read it.
                 Err(error) => {
                     let note = Note::TimerLost { timer: name, reason: format!("its row: {error}") };
                     self.note(note, Audience::Subscribers, None);
@@ -356,11 +360,11 @@ impl Router {
         self.timers.elapsed = Some(elapsed);
         for (mut row, name) in timers {
             row.absolute |= row.after_ms.is_none();
-            // What is left by elapsed time. Without it only the wall clock knows how long the process was away.
+            // The rest of a delay, by elapsed time. Without that, only the wall clock tells how long no process ran.
             let due = row.due_elapsed.filter(|_| elapsed_row.is_some());
             let at =
                 due.map_or(now.mono_at(row.due), |due| now.mono + due.0.saturating_sub(elapsed.at(now).0));
-            // A wall clock that was set back since must not make a delay longer than it was.
+            // A wall clock that was set back since must not make the delay longer than it was set.
             let delay_end = row.after_ms.map(|ms| now.mono + ms + TICK_MS);
             let at = delay_end.map_or(at, |end| end.min(at));
             self.timers.next += 1;

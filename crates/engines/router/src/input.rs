@@ -1,4 +1,4 @@
-//! Everything that can happen to the loop: a closed list.
+//! Everything that can happen to the loop: a closed list of inputs from the shell.
 
 use std::sync::Arc;
 
@@ -8,101 +8,104 @@ use millrace_model::{OsFault, OsMessage, Principal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
 
-/// A capability that runs, numbered by the engine; a number is never used twice in a process, so that whatever a
-/// removed one says late reaches nobody.
+/// A running capability, numbered by the engine. A number is never used twice in a process, so a late message of a
+/// removed capability reaches nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CapabilityId(pub u32);
 
-/// One message put into one mailbox; a number is never used twice. It is the generation that tells two uses of one
-/// request id apart.
+/// A message put into a mailbox. A number is never used twice: as a generation, it tells two uses of one request id
+/// apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(pub u64);
 
-/// Ties [`crate::Effect::Commit`] to the input that reports its end.
+/// Matches [`crate::Effect::Commit`] with the [`Input::Committed`] that reports its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// A bus event in an actor's hands; the shell's own number for it.
+/// The shell's own number for a bus event that an actor is processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Receipt(pub u64);
 
-/// Who a client proved to be; `None` where no access control concerns them.
+/// The identity that a client has proved; `None` where access control does not apply.
 pub type By = Option<Arc<Principal>>;
 
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A client is there.
+    /// A client has connected.
     Open {
         conn: ConnId,
         by: By,
     },
-    /// A client showed a token: who it is from now on. What it sent before was sent by whoever it was then.
+    /// A client has shown a token: `by` is its identity from now on. Messages it sent before keep the identity they
+    /// were sent with.
     Identify {
         conn: ConnId,
         by: By,
     },
-    /// It hung up, or could not be written to. (Who only stopped writing is still there.)
+    /// A client has disconnected, or writing to it failed. (A client that only closed its sending side is still
+    /// connected.)
     Close {
         conn: ConnId,
     },
-    /// One message of a client. Always the user lane.
+    /// A message of a client. Always goes into the user lane.
     Client {
         conn: ConnId,
         message: OsMessage,
     },
-    /// An actor says something. `during` is the delivery it has in hand, if it can tell; otherwise it is found by
-    /// the message's causation.
+    /// An actor emits a message. `during` is the delivery it is working on, if the shell can tell; otherwise the engine
+    /// finds that delivery by the message's causation.
     Emit {
         from: CapabilityId,
         during: Option<DeliveryId>,
         message: OsMessage,
-        /// For a request: post the outcome back whatever the manifest declares, because somebody waits for it.
+        /// For a request: hand the outcome back whatever the manifest declares, because code in the actor waits for it.
         wait: bool,
-        /// Causation and correlation were set by the shell, from the message the actor was given: there is nothing to
-        /// check about them, however long ago that was.
+        /// The shell has set causation and correlation itself, from the message the actor was given. The engine does
+        /// not check them, however long ago that message was.
         vouched: bool,
     },
-    /// An actor said something that is no message, or not one it may say.
+    /// An actor emitted a line that is not a message, or not one it may emit.
     BadEmit {
         from: CapabilityId,
         during: Option<DeliveryId>,
         fault: OsFault,
     },
-    /// An actor was handed an event and goes on to the next message: its place in the mailbox is free. [`Input::Done`]
-    /// follows when it has finished with the event; a capability that is to go does not go before that.
+    /// An actor was handed an event and goes on to its next message: the event's slot in the mailbox is free.
+    /// [`Input::Done`] follows when the actor has finished with the event; a capability that is leaving stays until
+    /// then.
     Handed {
         from: CapabilityId,
         delivery: DeliveryId,
     },
-    /// An actor ends and has not finished with an event that was `owed`: its successor is to have it.
+    /// An actor ends before it has finished with an event that was `owed`: its successor is to get the event.
     GivenBack {
         from: CapabilityId,
         delivery: DeliveryId,
     },
-    /// An actor did not answer in time, and is not waited for any longer. Counts and is told like a request whose
-    /// patience ended in the engine; the delivery is done.
+    /// An actor did not answer in time, and the shell no longer waits for it. Counted and reported like a request that
+    /// timed out in the engine; the delivery is done.
     GaveUp {
         from: CapabilityId,
         delivery: DeliveryId,
     },
-    /// An actor has finished with a delivery: its place in the mailbox is free. `Err` if it failed: the requester
-    /// gets that error unless it was answered before.
+    /// An actor has finished with a delivery: its slot in the mailbox is free. `Err` if it failed: the requester gets
+    /// that error, unless it was answered before.
     Done {
         from: CapabilityId,
         delivery: DeliveryId,
         result: Result<(), OsFault>,
     },
-    /// The actor is gone and will be back: whatever it had begun fails with `fault`, what it had not begun stays.
-    /// `begun` lists those it had begun. `over` is the message that it was ended for, if [`Input::GaveUp`] has finished
-    /// that delivery already.
+    /// The actor has ended and will be restarted. The deliveries it had begun, listed in `begun`, fail with `fault`;
+    /// those it had not begun stay in the mailbox. `over` is the message that the actor was ended for, if
+    /// [`Input::GaveUp`] has already finished that delivery.
     Crashed {
         capability: CapabilityId,
         begun: Vec<DeliveryId>,
         over: Option<Arc<OsMessage>>,
         fault: OsFault,
     },
-    /// The actor, which is named `subscriber`, may not have seen this event: it ended, or takes nothing any more. Counted
-    /// and told by `Sys.EventDropped`, unless a timer tries again.
+    /// The actor named `subscriber` has ended or takes nothing any more, and may not have seen this event. Counted and
+    /// reported as `Sys.EventDropped`, unless a timer sent the event and will try again.
     EventLost {
         capability: CapabilityId,
         delivery: DeliveryId,
@@ -110,8 +113,8 @@ pub enum Input {
         message: Arc<OsMessage>,
         reason: String,
     },
-    /// It will not be back by itself: everything in its mailbox and everything new is answered with 503. What it had
-    /// begun is named by [`Input::Crashed`] before: nobody has seen the rest.
+    /// The capability will not recover by itself: everything in its mailbox and everything new is answered with 503.
+    /// [`Input::Crashed`] has named the deliveries it had begun before; it has not seen the rest.
     Unhealthy {
         capability: CapabilityId,
         reason: String,
@@ -119,17 +122,18 @@ pub enum Input {
     Healthy {
         capability: CapabilityId,
     },
-    /// Take no more for it; when its mailbox is empty say [`crate::Effect::Retired`].
+    /// Route nothing more to this capability; emit [`crate::Effect::Retired`] when its mailbox is empty.
     Retire {
         capability: CapabilityId,
     },
-    /// An event of the bus for one capability. Answered by [`crate::Effect::Settle`] when it was processed.
+    /// An event of the bus for one capability. The engine answers by [`crate::Effect::Settle`] when the capability has
+    /// finished with it, or cannot take it.
     BusEvent {
         to: CapabilityId,
         receipt: Receipt,
         message: OsMessage,
     },
-    /// The answer to [`crate::Effect::Vouch`]: as whom the timer acts now, or why it may not any more.
+    /// The answer to [`crate::Effect::Vouch`]: the principal the timer acts as now, or why it may no longer act.
     Vouched {
         timer: u64,
         result: Result<Arc<Principal>, NotVouched>,
@@ -139,10 +143,10 @@ pub enum Input {
         token: Token,
         result: Result<(), String>,
     },
-    /// Take no more messages of clients: they are answered with 503. What is pending may still be answered; then, or
-    /// at [`Input::StopNow`], say [`crate::Effect::Stopped`].
+    /// Take no more messages from clients: answer them with 503. Pending requests may still be answered; after the last
+    /// one, or at [`Input::StopNow`], emit [`crate::Effect::Stopped`].
     Stop,
-    /// The grace is used up: answer what is pending with 503.
+    /// The grace period is over: answer pending requests with 503.
     StopNow,
 }
 
@@ -151,6 +155,6 @@ pub enum Input {
 pub enum NotVouched {
     /// The timer is dropped.
     Refused(String),
-    /// The token has expired by a clock that may be wrong: the timer is kept and asked for again later.
+    /// The token has expired by a clock that may be wrong: the timer is kept, and vouching is tried again later.
     InDoubt(String),
 }

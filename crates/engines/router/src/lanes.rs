@@ -1,7 +1,7 @@
-//! The two macrotask lanes, and the bookkeeping that ends a turn.
+//! The two lanes of macrotasks, and the microtasks (bookkeeping) that end a turn.
 //!
-//! Strict priority: a system message always goes first. That users do not starve is the entrance's doing: between two
-//! user messages at most [`Lanes::system_max`] system messages are let in.
+//! Strict priority: a system message always goes first. User messages still do not starve, because admission is
+//! limited: between two user messages at most [`Lanes::system_max`] system messages may enter their lane.
 
 use std::collections::VecDeque;
 
@@ -12,14 +12,15 @@ use crate::note::{Audience, Cause, Note};
 use crate::timers::TimerMessage;
 use crate::trace::Realm;
 
-/// One macrotask.
+/// A macrotask: a message or timeout that waits for its turn.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
-    /// With who it was when it sent it: it may be gone by its turn.
+    /// A client's message. `by` is the sender's identity at the time, because the connection may be closed before this
+    /// turn.
     Client {
         conn: ConnId,
         by: By,
-        /// When it arrived: its patience counts from there.
+        /// When the message arrived: its timeout counts from there.
         at: Mono,
         message: OsMessage,
     },
@@ -29,7 +30,7 @@ pub(crate) enum Task {
         receipt: Receipt,
         message: OsMessage,
     },
-    /// What a timer was to send, or its `Timer.Fired`.
+    /// The message that a timer was set to send, or its `Timer.Fired`.
     Fired {
         timer: u64,
         which: TimerMessage,
@@ -37,11 +38,11 @@ pub(crate) enum Task {
     },
     /// An event of the loop about itself.
     Own {
-        /// Who gave rise to it and is not told.
+        /// The capability that caused the event, which is not told.
         except: Option<CapabilityId>,
         message: OsMessage,
     },
-    /// A request's time is up: the loop's own `Sys.RequestTimeout`, as a job and not as a message (point 14 of the
+    /// A request has timed out: the loop's own `Sys.RequestTimeout`, as a task and not as a message (point 14 of the
     /// specification's list).
     Timeout {
         id: OsId,
@@ -49,44 +50,43 @@ pub(crate) enum Task {
     },
 }
 
-/// What an actor said.
+/// A message that an actor emitted.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) from: CapabilityId,
-    /// What it had in hand when it said it, if it could tell.
+    /// The delivery that the actor was working on at the time, if the shell could tell.
     pub(crate) hand: Option<InHand>,
     pub(crate) message: OsMessage,
-    /// For an outcome: what it answers. Found out when it was said, because what the actor has in hand may be
-    /// something else by the time this has its turn.
+    /// For an outcome: the delivery that it answers. Determined when the message was emitted, because the actor may be
+    /// working on another delivery when its turn comes.
     pub(crate) answers: Answers,
-    /// Whether it follows from what it names as its cause. Found out when it was said, like `answers`.
+    /// Whether the message really follows from the cause that it names. Determined when it was emitted, like `answers`.
     pub(crate) follows: bool,
     pub(crate) wait: bool,
     pub(crate) at: Mono,
 }
 
-/// What an actor had in hand, and is blamed for.
+/// The delivery that an actor was working on when it emitted a message; a fault is charged to it.
 #[derive(Clone, Debug)]
 pub(crate) struct InHand {
     pub(crate) id: OsId,
     pub(crate) correlation: Option<OsId>,
     pub(crate) delivery: DeliveryId,
-    /// It is talk of the loop about itself.
+    /// The message is of the domain `Sys`: the loop talks about itself.
     pub(crate) is_sys: bool,
     pub(crate) realm: Realm,
 }
 
-/// Which use of a request id an outcome is meant for.
+/// Which delivery of a request an outcome is meant for: request ids may be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
-    /// This delivery and no other.
+    /// Exactly this delivery.
     Exactly(DeliveryId),
-    /// Whichever the actor had been given by then.
+    /// Any delivery up to this one, the last at the time the outcome was emitted.
     UpTo(DeliveryId),
 }
 
-/// Bookkeeping at the end of a turn. None of these can make another one: what they may touch is fixed by
-/// [`crate::Router::turn`].
+/// Bookkeeping at the end of a turn. No microtask can create another: see `drain_microtasks` in `router.rs`.
 #[derive(Clone, Debug)]
 pub(crate) enum Microtask {
     Answer { conn: ConnId, message: OsMessage },
@@ -106,7 +106,7 @@ pub(crate) struct Lanes {
     user: VecDeque<Task>,
     system_max: usize,
     user_max: usize,
-    /// How many more may enter the system lane before the next user message.
+    /// How many more tasks may enter the system lane before the next user message.
     allowance: usize,
 }
 
@@ -116,7 +116,7 @@ impl Lanes {
         Lanes { system, user, system_max, user_max, allowance: system_max }
     }
 
-    /// System first.
+    /// Takes the next task, from the system lane first.
     pub(crate) fn next(&mut self) -> Option<(Lane, Task)> {
         if let Some(task) = self.system.pop_front() {
             if self.user.is_empty() {
@@ -129,7 +129,7 @@ impl Lanes {
         task.map(|task| (Lane::User, task))
     }
 
-    /// For the simulator's deliberate bug only.
+    /// For [`crate::sabotage::Sabotage::StarveUsers`] only.
     pub(crate) fn open_wide(&mut self) {
         self.allowance = usize::MAX;
     }
@@ -142,7 +142,7 @@ impl Lanes {
         self.allowance > 0
     }
 
-    /// False, and nothing done, when it may not enter now.
+    /// Returns false, and does nothing, if the system lane admits no more for now.
     pub(crate) fn push_system(&mut self, task: Task) -> bool {
         if self.allowance == 0 {
             return false;
@@ -156,7 +156,7 @@ impl Lanes {
         self.user.len() < self.user_max
     }
 
-    /// Past the bound too: for what must not be dropped and is bounded elsewhere.
+    /// Does not check the limit: for tasks that must not be dropped and are bounded elsewhere.
     pub(crate) fn push_user(&mut self, task: Task) {
         self.user.push_back(task);
     }
@@ -169,7 +169,7 @@ impl Lanes {
         (self.system.len(), self.user.len())
     }
 
-    /// For a stop that waits no longer.
+    /// Empties the user lane, for a stop without a grace period.
     pub(crate) fn take_user(&mut self) -> VecDeque<Task> {
         std::mem::take(&mut self.user)
     }

@@ -1,10 +1,11 @@
 //! The engine of the CQRS loop (RFC 0032): lanes, turns, routing by kind, pending requests, timers, request timeouts.
 //!
-//! A plain state machine. It is told the time and one input, which it puts into a lane; each [`Router::turn`] takes one
-//! message from the lanes, routes it, does the bookkeeping and returns. What is to happen in the world are effects.
+//! A plain state machine: [`Router::handle`] takes the time and one input and puts a message into its lane; each
+//! [`Router::turn`] takes one message from the lanes, routes it, does the bookkeeping and returns. Whatever the shell
+//! has to do comes out as an [`Effect`].
 //!
-//! What it does not do: it runs no capability and waits for nobody. It has no clock, socket, process, thread or
-//! randomness; it parses no lines.
+//! The engine runs no capability, never blocks and parses no lines; it has no clock, socket, process, thread or
+//! randomness.
 //!
 //! Start with [`Router`]: `install` manifests, `handle` inputs, `turn` until idle, drain the effects, wait until
 //! `next_deadline`.

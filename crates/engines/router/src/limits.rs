@@ -1,53 +1,55 @@
-//! Every bound of the engine, with its default and the answer when it is reached.
+//! Every limit of the engine, with its default and what happens when it is reached.
 
 #[derive(Clone, Debug)]
 pub struct RouterLimits {
-    /// Messages in one mailbox, the one in hand included: 503 at once.
+    /// Messages in one mailbox, including the one in progress: 503 at once.
     pub mailbox_max: usize,
     /// Messages of one connection that wait for their turn or for an outcome. The edge stops reading the connection at
-    /// this number ([`crate::Effect::Release`] gives room back); should it not, 503.
+    /// this number, until [`crate::Effect::Release`] makes room; if it does not stop, 503.
     pub conn_messages_max: usize,
-    /// Messages in the user lane, and events that wait for a place in a mailbox: 503 for requests, events are dropped
-    /// and `Sys.EventDropped` says so. Edges stay far below it.
+    /// Messages in the user lane, together with events that wait for a slot in a mailbox. Beyond it requests get 503,
+    /// events are dropped and reported as `Sys.EventDropped`. Edges stay far below it.
     pub user_lane_max: usize,
-    /// Messages in the system lane, and the most that are taken from it between two user messages while one waits: so
-    /// a user message starts at most this many turns (and its own) after it came to the front. Timeouts beyond it wait
-    /// in their queue, observability is dropped and counted.
+    /// Messages in the system lane, and the most that are taken from it between two user messages while a user message
+    /// waits. So a user message at the front of its lane is routed at most this many turns later (and its own).
+    /// Timeouts beyond it wait in their queue; observability events beyond it are dropped and counted.
     pub system_lane_max: usize,
-    /// Requests that wait for their outcome, of everybody: 503.
+    /// Requests that wait for their outcome, of all requesters together: 503.
     pub pending_max: usize,
-    /// A request without an outcome this long after it arrived is answered with 504; 0 = never. An event of a client
-    /// that found no place in a mailbox for as long is dropped, and `Sys.EventDropped` says so.
+    /// A request without an outcome this long after it arrived is answered with 504; 0 = never. A client's event that
+    /// has found no slot in a mailbox for as long is dropped and reported as `Sys.EventDropped`.
     pub request_timeout_ms: u64,
-    /// Timers set and not yet fired, of everybody: 503.
+    /// Timers of all owners together, from being set until their work is done: 503.
     pub timers_max: usize,
-    /// The same of one connection: 503.
+    /// Timers of one connection: 503.
     pub conn_timers_max: usize,
-    /// What a timer was to send could not be taken (a request: a full mailbox; a capability that is down): tried again
-    /// after this.
+    /// How long a timer waits before it tries again, if its message could not be taken: its capability is down, or (for
+    /// a request) has a full mailbox.
     pub timer_retry_ms: u64,
-    /// How long a timer that was due waits for somebody who subscribes to its event, if it is durable, and how long it
-    /// tries again for a subscriber that answers 503: then it is lost, and `Sys.TimerLost` says so. Counted from the
-    /// first time it was in vain, anew in every process.
+    /// How long a due durable timer waits for a subscriber to its event, and how long a timer tries again for a
+    /// subscriber that answers 503. After that it is lost, and reported as `Sys.TimerLost`. Counted from the first
+    /// failure, anew in every process.
     pub timer_give_up_ms: u64,
-    /// Between two `Sys.EventDropped` about one subscriber: the second one tells how many there were since.
+    /// Shortest time between two `Sys.EventDropped` about one subscriber: the second one tells how many events were
+    /// dropped since.
     pub event_dropped_ms: u64,
-    /// Requests an actor has emitted and that wait for their outcome: 503 to the actor.
+    /// Requests of one actor that wait for their outcome: 503 to the actor.
     pub actor_requests_max: usize,
-    /// Messages one capability had or said that it may still name as a cause once it has finished with them. The oldest
-    /// is forgotten; naming it after that is like naming what it never had: a fault of the capability.
+    /// How many messages that a capability was given or has emitted it may still name as a cause after it has finished
+    /// with them. The oldest are forgotten; naming a forgotten one is a fault of the capability, like naming one it
+    /// never had.
     pub lineage_max: usize,
-    /// Capabilities that run: more are refused.
+    /// Installed capabilities: more are refused.
     pub capabilities_max: usize,
-    /// Records of the trace kept in memory: the oldest make room.
+    /// Records of the trace kept in memory: the oldest are dropped.
     pub trace_records_max: usize,
-    /// Bytes of a message's data kept in its record: the rest is cut off. 0 = none.
+    /// Bytes of a message's data kept in its trace record: the rest is cut off. 0 = none.
     pub trace_data_bytes_max: usize,
-    /// Say `Sys.Routed` for every message that was put into a mailbox, to whoever subscribes to it.
+    /// Emit `Sys.Routed` for every message that was put into a mailbox, if a capability subscribes to it.
     pub routing_events: bool,
-    /// Also hand every record out as [`crate::Effect::Trace`], for whoever keeps them.
+    /// Also emit every trace record as [`crate::Effect::Trace`], so that the shell can store them.
     pub trace_effects: bool,
-    /// Keep a `router/timer/...` row of each timer, so that it outlives the process.
+    /// Store a `router/timer/...` row for each timer, so that it outlives the process.
     pub durable_timers: bool,
     #[cfg(feature = "sabotage")]
     pub sabotage: Option<crate::Sabotage>,

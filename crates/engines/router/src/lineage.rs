@@ -1,32 +1,33 @@
-//! What an actor may name as a cause: what it was given and what it said itself, as far back as `lineage_max` messages.
+//! The messages an actor may name as a cause: those it was given and those it emitted, as far back as `lineage_max`
+//! messages.
 //!
-//! What waits in its mailbox needs no memory: the engine has it on its books.
+//! Messages in its mailbox are not remembered here: the engine finds those among its deliveries.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use millrace_model::OsId;
 
-/// The undertaking a cause belongs to, if any.
+/// The correlation of a cause (the undertaking it belongs to), if it has one.
 pub(crate) type Correlation = Option<OsId>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
     ring: VecDeque<(OsId, Correlation)>,
-    /// Made when something is looked for here the first time: most actors speak only of what they have in hand, and
-    /// those do not pay for it with every message.
+    /// Built at the first lookup: most actors only name the message they are working on, which needs no lookup, and
+    /// those do not pay for an index with every message.
     index: Option<BTreeMap<OsId, Known>>,
 }
 
 #[derive(Debug)]
 struct Known {
-    /// Ids are used again.
+    /// How often the id is in the ring: ids are used again.
     times: usize,
-    /// Of the newest of them.
+    /// The correlation of the newest of these uses.
     correlation: Correlation,
 }
 
 impl Lineage {
-    /// The oldest makes room.
+    /// Removes the oldest entries to stay within `max`.
     pub(crate) fn remember(&mut self, id: OsId, correlation: Correlation, max: usize) {
         while self.ring.len() >= max.max(1) {
             let Some((oldest, _)) = self.ring.pop_front() else { break };

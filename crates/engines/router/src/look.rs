@@ -1,4 +1,4 @@
-//! Questions of the shell between two turns. They change nothing.
+//! Read-only queries of the shell between two turns.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::router::Router;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     Now,
-    /// It is unhealthy, or its mailbox is full.
+    /// The capability is unhealthy, or its mailbox is full.
     NotNow,
-    /// It is gone, or going.
+    /// The capability is gone or leaving.
     Never,
 }
 
@@ -32,7 +32,7 @@ impl Router {
         self.table.get(capability).is_some_and(|one| one.unhealthy.is_some())
     }
 
-    /// The capability that emitted a request which still waits; `None` for one of a client or a timer.
+    /// The capability that emitted a request which is still pending; `None` for a request of a client or a timer.
     pub fn asker(&self, request: &OsId, delivery: DeliveryId) -> Option<(CapabilityId, Arc<str>)> {
         let pending = self.pending.get(request, false).filter(|pending| pending.delivery == delivery)?;
         match pending.requester {

@@ -1,10 +1,11 @@
-//! Messages the loop makes itself: errors that answer requests, replies of its own commands, events about itself.
+//! Messages that the loop creates itself: errors that answer requests, replies to its own commands, events about
+//! itself.
 
 use millrace_model::{
     EventId, JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, Timestamp,
 };
 
-/// Draws ids: a function of the seed it was given and of how many it has drawn.
+/// Draws ids: a function of the nonce, the time and the number of ids drawn so far.
 #[derive(Debug)]
 pub(crate) struct Ids {
     nonce: u64,
@@ -23,7 +24,7 @@ impl Ids {
     }
 }
 
-/// What an outcome must know of the request it answers.
+/// The fields of a request that its outcome needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) id: OsId,
@@ -60,7 +61,7 @@ pub(crate) fn error(ids: &mut Ids, now: Now, asked: &Asked, fault: &OsFault) -> 
     outcome(ids, now, asked, OsKind::Error, fault.data())
 }
 
-/// Of a value that serialises without fail: maps of strings and numbers.
+/// `value` must be of maps of strings and numbers, which always serialise.
 pub(crate) fn json(value: &serde_json::Value) -> JsonText {
     JsonText::from_stored(value.to_string().into())
 }

@@ -1,4 +1,4 @@
-//! A manifest shown: what `Syscall.Describe` and listings answer.
+//! Manifests as JSON, for `Syscall.Describe` and listings.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::manifest::{Branch, BusTopic, Manifest};
 use crate::schema::Schema;
 
 impl Manifest {
-    /// The JSON that [`Manifest::parse`] reads.
+    /// Returns the JSON that [`Manifest::parse`] reads.
     pub fn to_json(&self) -> Value {
         let mut manifest = json!({
             "name": &*self.name,
@@ -33,16 +33,16 @@ impl Branch {
         })
     }
 
-    /// The answer to `Syscall.Describe {name}` (RFC 0024): `{name, kind, description, input, output}`, and the capability
-    /// whose branch it is.
+    /// Returns the answer to `Syscall.Describe {name}` (RFC 0024): `{name, kind, description, input, output}`, and the
+    /// capability that the branch belongs to.
     pub fn describe(&self, of: &Manifest) -> Value {
         let mut described = self.describe_in_schemas(of);
         described["name"] = self.ty.as_str().into();
         described
     }
 
-    /// An entry of `schemas`, the answer to `Syscall.Describe {capabilities}`. A branch without a description of its own
-    /// has that of its capability.
+    /// Returns an entry of `schemas`, the answer to `Syscall.Describe {capabilities}`. A branch without a description
+    /// gets that of its capability.
     pub fn describe_in_schemas(&self, of: &Manifest) -> Value {
         let description = if self.description.is_empty() { &of.description } else { &self.description };
         json!({
@@ -66,8 +66,8 @@ impl BusTopic {
 }
 
 impl Schema {
-    /// The document as an object with a description: RFC 0024 wants one on every input, and readers of schemas do not
-    /// all know that `true` is one.
+    /// Returns the document as an object with a description: RFC 0024 requires one on every input, and not every reader
+    /// knows that `true` is a schema.
     fn described(&self, description: &str) -> Value {
         let mut members = match self.document() {
             Value::Bool(true) => Map::new(),

@@ -1,7 +1,7 @@
-//! The line a child process says first: its manifest as JSON.
+//! Parsing of manifests: the JSON object that a child process writes as its first line.
 //!
-//! What is accepted is finite: each branch has one literal kind and one literal type, so that the routing table is
-//! known before the first message.
+//! A manifest is finite: each branch has one literal kind and one literal type, so that the routing table is complete
+//! before the first message.
 
 use std::fmt::Display;
 
@@ -19,13 +19,13 @@ pub const BRANCHES_MAX: usize = 1024;
 pub const SUBSCRIBES_MAX: usize = 1024;
 /// Most topics in `bus`.
 pub const BUS_TOPICS_MAX: usize = 64;
-/// Longest piece of a refused value that is shown back.
+/// Longest part of a refused value that an error quotes.
 const FOUND_BYTES_MAX: usize = 60;
-/// What no name has and every pattern does.
+/// Characters that patterns contain and names do not.
 const PATTERN_CHARACTERS: [char; 14] =
     ['*', '?', '^', '$', '[', ']', '(', ')', '{', '}', '|', '+', '\\', '/'];
 
-/// Why a manifest is none. `member` is a path such as `inbound[2].type`.
+/// Why a manifest is refused. `member` is a path such as `inbound[2].type`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     #[error("the manifest has {bytes} bytes: at most {MANIFEST_BYTES_MAX} are allowed")]
@@ -50,8 +50,8 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// `{"name","description","inbound":[...],"outbound":[...]?,"subscribes":[...]?,"bus":[...]?}`; members nobody
-    /// knows are ignored, `null` counts as absent.
+    /// Parses `{"name","description","inbound":[...],"outbound":[...]?,"subscribes":[...]?,"bus":[...]?}`. Unknown
+    /// members are ignored, `null` counts as absent.
     pub fn parse(json: &str) -> Result<Manifest, ManifestError> {
         if json.len() > MANIFEST_BYTES_MAX {
             return Err(ManifestError::TooLong { bytes: json.len() });
@@ -128,7 +128,7 @@ fn literal_type(member: String, value: &Value) -> Result<OsType, ManifestError> 
     OsType::new(text).map_err(|_| wrong(member, value, TYPE_EXPECTED))
 }
 
-/// One word: no schema, no list of words, no pattern.
+/// Accepts a single literal: no schema, no list and no pattern.
 fn literal<'v>(member: &str, value: &'v Value, example: &'static str) -> Result<&'v str, ManifestError> {
     match value {
         Value::String(text) if !text.contains(PATTERN_CHARACTERS) => Ok(text),
@@ -163,9 +163,9 @@ fn bus_topic(place: String, value: &Value, capability: &str) -> Result<BusTopic,
 
 const FROM_EXPECTED: &str = "\"earliest\" or \"latest\"";
 
-/// An object of the manifest and where it stands.
+/// An object of the manifest and its path.
 struct Members<'v> {
-    /// `inbound[2].`, or nothing at the top.
+    /// The path with a dot, such as `inbound[2].`; empty at the top.
     place: String,
     members: &'v Map<String, Value>,
 }
@@ -246,7 +246,7 @@ fn wrong(member: String, value: &Value, expected: impl Display) -> ManifestError
     ManifestError::Wrong { member, found: found(value), expected: expected.to_string() }
 }
 
-/// A container is only named, a long text cut.
+/// Quotes a refused value in an error: objects and arrays are only named, long text is cut.
 fn found(value: &Value) -> String {
     match value {
         Value::Object(_) => return "an object".into(),

@@ -1,11 +1,13 @@
-//! What the loop tells for logs. Each one is also an event of the same name for capabilities that subscribe to it.
+//! Notes: what the loop reports for logs. Each note is also an event of the same name, for capabilities that subscribe
+//! to it.
 
 use millrace_model::{OsId, OsKind, OsMessage, OsType};
 
 use crate::input::CapabilityId;
 
-/// Who hears of a note besides the log. Nobody is told about what it did itself, and nobody about what became of talk of
-/// the loop: or one that fails at every `Sys.ActorFault` would keep the loop busy for ever.
+/// The recipients of a note besides the log. No capability is told about its own doings, and nobody about the fate of
+/// the loop's own events: otherwise a capability that fails at every `Sys.ActorFault` would keep the loop busy for
+/// ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
     Subscribers,
@@ -17,7 +19,7 @@ pub(crate) enum Audience {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) id: OsId,
-    /// The undertaking that message belongs to, if it says one.
+    /// The correlation of that message (the undertaking it belongs to), if it has one.
     pub(crate) correlation: Option<OsId>,
 }
 
@@ -28,16 +30,16 @@ impl Cause {
     }
 }
 
-/// Nothing depends on these.
+/// Reports for logs and subscribers; nothing in the engine depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// `Sys.RoutingError`: nobody handles it.
+    /// `Sys.RoutingError`: no capability handles this request.
     RoutingError {
         kind: OsKind,
         ty: OsType,
         id: OsId,
     },
-    /// `Sys.ActorFault`: an actor failed, or said what it may not say.
+    /// `Sys.ActorFault`: an actor failed, or emitted a message that it may not emit.
     ActorFault {
         capability: String,
         message: String,
@@ -57,27 +59,28 @@ pub enum Note {
         id: OsId,
         to: Vec<String>,
     },
-    /// `Sys.EventDropped`: a subscriber did not get an event, or `dropped` of them since it was last told.
+    /// `Sys.EventDropped`: a subscriber did not get an event; `dropped` counts them since the last report.
     EventDropped {
         capability: String,
-        /// Of the newest of them.
+        /// Type, id and reason are those of the newest dropped event.
         ty: OsType,
         id: OsId,
         reason: String,
         dropped: u64,
     },
-    /// `Sys.RequestTimedOut`: it was answered with 504.
+    /// `Sys.RequestTimedOut`: the request was answered with 504.
     RequestTimedOut {
         ty: OsType,
         id: OsId,
     },
-    /// `Sys.BootComplete`: everybody who is to be there at the start is there, and timers run.
+    /// `Sys.BootComplete`: the capabilities of the configuration are installed, and timers run.
     BootComplete {
         capabilities: usize,
-        /// Of the process before.
+        /// Timers restored from the previous process.
         timers: usize,
     },
-    /// `Sys.CapabilityUp`, `Sys.CapabilityDown`: supervision.
+    /// `Sys.CapabilityUp`, `Sys.CapabilityDown`: a capability was installed or has recovered; it crashed or is
+    /// unhealthy.
     CapabilityUp {
         capability: String,
     },
@@ -95,21 +98,23 @@ pub enum Note {
     TimerCancelled {
         timer: String,
     },
-    /// `Sys.TimerRefused`: it was due, and whoever set it may not send what it was to send any more. It is gone.
+    /// `Sys.TimerRefused`: a timer was due, but the agent that set it may no longer send its message. The timer is
+    /// dropped.
     TimerRefused {
         timer: String,
         agent: String,
         ty: OsType,
         reason: String,
     },
-    /// `Sys.TimerWaits`: a durable timer was due and nobody subscribes to its event. It waits for somebody who does.
+    /// `Sys.TimerWaits`: a durable timer was due and nobody subscribes to its event. The timer waits for a subscriber.
     TimerWaits {
         timer: String,
         ty: String,
-        /// How long.
+        /// How long it waits at most.
         wait_ms: u64,
     },
-    /// `Sys.TimerLost`: a timer's row cannot be read, or what it was to send cannot be sent any more.
+    /// `Sys.TimerLost`: a timer's row cannot be read or removed, its message cannot be sent any more, or a subscriber
+    /// failed at its event.
     TimerLost {
         timer: String,
         reason: String,

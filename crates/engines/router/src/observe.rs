@@ -1,7 +1,7 @@
-//! What the loop tells about itself: a note for the log, and an event for whoever subscribed to its type.
+//! Reports of the loop about itself: a note for the log, and an event for the capabilities that subscribe to its type.
 //!
-//! Never about messages of the domain `Sys` themselves, and to nobody about what it did itself, or it would talk about
-//! its own talk for ever.
+//! No report is about a message of the domain `Sys`, and none goes to the capability that caused it: otherwise reports
+//! would cause reports for ever.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::note::{Audience, Cause, Note};
 use crate::router::Router;
 
 impl Note {
-    /// The type of its event.
+    /// The type of the note's event.
     pub fn ty(&self) -> &'static str {
         match self {
             Note::RoutingError { .. } => "Sys.RoutingError",
@@ -37,7 +37,7 @@ impl Note {
         }
     }
 
-    /// The `data` of its event.
+    /// The `data` of the note's event.
     pub fn data(&self) -> Value {
         let text = |id: &OsId| id.as_str().to_owned();
         match self {
@@ -79,13 +79,13 @@ impl Note {
 }
 
 impl Router {
-    /// `cause` is the message it follows from; `None` for what the loop does by itself.
+    /// Queues a note. `cause` is the message it follows from; `None` for what the loop does by itself.
     pub(crate) fn note(&mut self, note: Note, to: Audience, cause: Option<Cause>) {
         self.microtasks.push_back(Microtask::Note { note, to, cause });
     }
 
-    /// A note that a message gave rise to; none if that was talk of the loop itself. `author` is the capability it came
-    /// from, if it came from one.
+    /// Queues a note about a message, unless the message is of the domain `Sys`. `author` is the capability that
+    /// emitted the message, if one did.
     pub(crate) fn note_about(&mut self, message: &OsMessage, author: Option<CapabilityId>, note: Note) {
         if !message.ty.is_sys() {
             let to = author.map_or(Audience::Subscribers, Audience::SubscribersBut);
@@ -93,7 +93,8 @@ impl Router {
         }
     }
 
-    /// A decision was made about a message: for those who want to hear of every one (RFC 0032, 17).
+    /// Emits `Sys.Routed` for a message that was put into mailboxes, if some capability subscribes to it (RFC 0032,
+    /// 17).
     pub(crate) fn routed(&mut self, message: &OsMessage, author: Option<CapabilityId>, to: &[Arc<str>]) {
         let wanted = || OsType::new("Sys.Routed").is_ok_and(|ty| !self.table.listeners(&ty).is_empty());
         if !self.limits.routing_events || !wanted() {
@@ -117,7 +118,7 @@ impl Router {
             let metadata = OsMetadata {
                 id: self.ids.draw(now.wall),
                 timestamp: now.wall,
-                // A message that belongs to no undertaking begins one.
+                // A message without a correlation begins an undertaking of its own.
                 correlation: Some(cause.correlation.unwrap_or_else(|| cause.id.clone())),
                 causation: Some(cause.id),
                 other: None,
@@ -130,7 +131,8 @@ impl Router {
         self.effects.push(Effect::Note(note));
     }
 
-    /// The start of this process: what the loop does by itself follows from that. It has an id, and is no message.
+    /// The start of this process, the cause of everything the loop does by itself. The start has an id but is not a
+    /// message.
     fn start(&mut self, now: Now) -> Cause {
         let id = self.start_id.get_or_insert_with(|| self.ids.draw(now.wall)).clone();
         Cause { id, correlation: None }

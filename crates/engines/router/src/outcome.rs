@@ -1,4 +1,4 @@
-//! How requests end.
+//! How requests end: outcomes, errors of the loop, timeouts, faults of actors.
 
 use std::sync::Arc;
 
@@ -35,11 +35,11 @@ impl Router {
         }
     }
 
-    /// Joined by causation; the generation tells two uses of one id apart.
+    /// Matches an outcome to its request by causation; `answers` tells two uses of one request id apart.
     pub(crate) fn outcome(&mut self, now: Now, from: CapabilityId, answers: Answers, message: OsMessage) {
         let party = Party::Capability(self.table.name_of(from));
         let Some(cause) = message.metadata.causation.clone() else {
-            // An error about nothing in particular: for the record only.
+            // An error that names no request is only recorded in the trace.
             self.traced(now, party, Step::Orphan, None, &message);
             return;
         };
@@ -58,7 +58,7 @@ impl Router {
         self.give(pending.requester, message);
     }
 
-    /// Takes a request off the books. Whatever comes for it later is an orphan.
+    /// Removes a pending request. A later outcome for it is an orphan.
     pub(crate) fn forget(&mut self, id: &OsId, delivery: DeliveryId) -> Option<Pending> {
         let pending = self.pending.take(id, delivery)?;
         if let Some(deadline) = pending.deadline {
@@ -85,7 +85,7 @@ impl Router {
         Some(pending)
     }
 
-    /// Hands an outcome to whoever asked.
+    /// Hands an outcome to its requester.
     pub(crate) fn give(&mut self, requester: Requester, message: OsMessage) {
         match requester {
             Requester::Client(conn) => {
@@ -96,18 +96,18 @@ impl Router {
             }
             Requester::Gone => {}
             Requester::Actor { capability, wait: true } => {
-                // In its hands although it passed the mailbox.
+                // The actor has this message although it bypassed the mailbox, so it may name it as a cause.
                 let metadata = &message.metadata;
                 self.remember(capability, metadata.id.clone(), metadata.correlation.clone());
                 self.effects.push(Effect::Outcome { to: capability, message: Arc::new(message) });
             }
             Requester::Actor { capability, wait: false } => self.give_declared(capability, message),
-            // Nobody waits for this answer; it only tells that the timer has done its work.
+            // Nobody reads this answer; it only means that the timer has done its work.
             Requester::Timer(timer) => self.timer_request_ended(timer),
         }
     }
 
-    /// Into the mailbox if the actor's inbound has a branch for it.
+    /// Puts an outcome into the mailbox of the requesting actor, if its manifest declares an inbound branch for it.
     fn give_declared(&mut self, to: CapabilityId, message: OsMessage) {
         let wants = self.table.get(to).is_some_and(|one| {
             one.branch(message.kind, &message.ty).is_some()
@@ -120,7 +120,7 @@ impl Router {
         }
     }
 
-    /// Answers a pending request with an error of the loop's own.
+    /// Answers a pending request with an error from the loop itself.
     pub(crate) fn fail(&mut self, now: Now, id: &OsId, delivery: DeliveryId, fault: &OsFault) -> bool {
         let Some(pending) = self.forget(id, delivery) else { return false };
         self.counters.refusals += 1;
@@ -132,7 +132,7 @@ impl Router {
         true
     }
 
-    /// `Sys.RequestTimeout`: nothing happens unless the request is still waiting.
+    /// Times out a request (`Sys.RequestTimeout`). Does nothing and returns false if it is no longer pending.
     pub(crate) fn time_out(&mut self, now: Now, id: &OsId, delivery: DeliveryId) -> bool {
         let found = [true, false].into_iter().find_map(|client| {
             let found = self.pending.get(id, client).filter(|one| one.delivery == delivery)?;
@@ -147,7 +147,7 @@ impl Router {
         true
     }
 
-    /// `Sys.ActorFault`, and an error for the request in hand.
+    /// Emits `Sys.ActorFault`, and answers the request that the actor was working on with the error.
     pub(crate) fn fault(&mut self, now: Now, from: CapabilityId, in_hand: Option<InHand>, fault: &OsFault) {
         self.counters.actor_faults += 1;
         let request = in_hand.as_ref().map(|hand| hand.id.clone());
@@ -165,7 +165,7 @@ impl Router {
     }
 }
 
-/// An outcome belongs to the undertaking of its request, whatever the actor forgot or made of it.
+/// An outcome gets the correlation of its request, whatever the actor set.
 fn with_correlation(mut message: OsMessage, correlation: Option<OsId>) -> OsMessage {
     if correlation.is_some() {
         message.metadata.correlation = correlation;

@@ -1,4 +1,4 @@
-//! The commands the loop answers itself: timers, and the end of a request's patience.
+//! The commands that the loop handles itself: setting and cancelling timers, and timing out a request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::timers::Owner;
 use crate::trace::{Party, Step};
 
-/// How many capabilities are the engine's own.
+/// The number of the engine's own capabilities.
 pub(crate) const OWN: usize = 2;
 
 pub(crate) const TIMER_SET: &str = "Timer.Set";
@@ -36,7 +36,7 @@ impl Own {
     }
 }
 
-/// A command that is under way: whose outcome it will be.
+/// A command of these that is being carried out: what its outcome needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) asked: Asked,
@@ -70,7 +70,7 @@ impl Router {
         }
     }
 
-    /// The outcome of one of these commands.
+    /// Answers one of these commands.
     pub(crate) fn finish_own(&mut self, now: Now, ask: &Ask, result: Result<&Value, OsFault>) {
         let Some(pending) = self.forget(&ask.asked.id, ask.delivery) else { return };
         let message = match result {
@@ -89,7 +89,7 @@ impl Router {
         self.give(pending.requester, message);
     }
 
-    /// A client, and a timer it set, may time out its own requests; an actor any.
+    /// A client, or a timer it set, may time out that client's requests only; an actor may time out any request.
     fn request_timeout(&mut self, now: Now, requester: Requester, ask: &Ask, message: &OsMessage) {
         let Some(id) = text_member(&message.data, "requestId").and_then(|id| OsId::new(&id).ok()) else {
             let fault = OsFault::new(422, "Schema validation failed: requestId is no id of a request");
@@ -112,7 +112,7 @@ impl Router {
                 Owner::Before => None,
             },
         };
-        // Not itself: it is about to be answered.
+        // The command cannot time out itself: it is about to be answered.
         let timed_out = found
             .filter(|delivery| *delivery != ask.delivery)
             .is_some_and(|delivery| self.time_out(now, &id, delivery));
@@ -120,7 +120,7 @@ impl Router {
     }
 }
 
-/// A member of an object that is a string.
+/// Returns the member `name` of an object, if it is a string.
 pub(crate) fn text_member(data: &JsonText, name: &str) -> Option<String> {
     let object: std::collections::BTreeMap<String, &serde_json::value::RawValue> =
         serde_json::from_str(data.as_str()).ok()?;
@@ -153,7 +153,7 @@ fn timer_manifest() -> Manifest {
     let id = json!({ "type": "string", "description": "What Timer.Set replied" });
     let cancel = json!({ "type": "object", "required": ["timerId"], "properties": { "timerId": id } });
     let object = |name: &str, kind: &str| json!({ "type": "object", "required": [name], "properties": { name: { "type": kind } } });
-    // The set command is checked by its reader, which knows more than a schema can say.
+    // `template::parse` checks the data of `Timer.Set`, and checks more than a schema can say.
     let mut set = branch(TIMER_SET, "Sends a message later", &set, &object("timerId", "string"));
     set.iter_mut().for_each(|one| one.data.validator = None);
     let cancel =
@@ -174,7 +174,7 @@ fn sys_manifest() -> Manifest {
 }
 
 fn branch(ty: &str, description: &str, data: &Value, output: &Value) -> Option<Branch> {
-    // These are constants; a test holds that none is missing.
+    // All arguments are constants: a test checks that no branch is missing.
     Some(Branch {
         kind: OsKind::Command,
         ty: OsType::new(ty).ok()?,

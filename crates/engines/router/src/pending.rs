@@ -9,11 +9,12 @@ use crate::input::{CapabilityId, ConnId, DeliveryId};
 use crate::lanes::Answers;
 use crate::trace::Realm;
 
-/// Who gets the outcome.
+/// The recipient of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requester {
     Client(ConnId),
-    /// It hung up while its request waited for its turn: the request is carried out, its outcome is an orphan.
+    /// The client disconnected while its request waited for its turn: the request is carried out, its outcome is an
+    /// orphan.
     Gone,
     Actor {
         capability: CapabilityId,
@@ -39,7 +40,7 @@ impl Requester {
 pub(crate) struct Pending {
     pub(crate) requester: Requester,
     pub(crate) to: CapabilityId,
-    /// The generation: which use of this id it is.
+    /// The generation: tells this use of the request id from others.
     pub(crate) delivery: DeliveryId,
     pub(crate) ty: OsType,
     pub(crate) correlation: Option<OsId>,
@@ -47,7 +48,8 @@ pub(crate) struct Pending {
     pub(crate) realm: Realm,
 }
 
-/// Keyed by request id. An id of a client and the same id of an actor do not meet.
+/// Keyed by request id. A client and an actor may use the same id at the same time: their requests are in different
+/// tables.
 #[derive(Debug, Default)]
 pub(crate) struct PendingTable {
     external: BTreeMap<OsId, Pending>,
@@ -71,7 +73,7 @@ impl PendingTable {
         self.of_mut(pending.requester.is_client()).insert(id, pending);
     }
 
-    /// The request that `from` answers with an outcome caused by `id`.
+    /// The pending request that `from` answers by an outcome caused by `id`.
     pub(crate) fn answered(&self, from: CapabilityId, answers: Answers, id: &OsId) -> Option<DeliveryId> {
         let meant = |pending: &&Pending| {
             pending.to == from
@@ -84,7 +86,7 @@ impl PendingTable {
         found.map(|pending| pending.delivery)
     }
 
-    /// The request of exactly this generation.
+    /// Removes the request of exactly this generation.
     pub(crate) fn take(&mut self, id: &OsId, delivery: DeliveryId) -> Option<Pending> {
         let client = [true, false]
             .into_iter()
@@ -96,7 +98,7 @@ impl PendingTable {
         self.of(client).get(id)
     }
 
-    /// In the order of ids.
+    /// First the clients' requests, then those of actors and timers, each in the order of their ids.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&OsId, &Pending)> {
         self.external.iter().chain(self.internal.iter())
     }

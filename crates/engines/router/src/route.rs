@@ -1,4 +1,4 @@
-//! Routing by kind: requests to exactly one mailbox, events to every listener's, outcomes to whoever asked.
+//! Routing by kind: requests to exactly one mailbox, events to every subscriber's, outcomes to their requester.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::sabotage::Sabotage;
 use crate::timers::TimerMessage;
 use crate::trace::{Behalf, Party, Realm, Step, realm_of};
 
-/// What a request hears whose patience is at its end.
+/// The message of the 504 error that ends a request.
 pub(crate) const TIMED_OUT: &str = "Request timed out";
 
-/// How an event of the bus arrives.
+/// The type of the event in which a bus event reaches a capability.
 pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
 
-/// Events that a client cannot send.
+/// Events that a client may not send.
 const OWN_EVENTS: [&str; 2] = [TIMER_FIRED, BUS_MESSAGE];
 
 impl Router {
@@ -37,7 +37,7 @@ impl Router {
                 self.request(now, requester, Behalf::of(by), at, message);
                 return;
             }
-            // Only the Timer and the bus say these: actors act on them.
+            // Only the timer and the bus may send these, because actors act on them.
             OsKind::Event if OWN_EVENTS.contains(&message.ty.as_str()) => {
                 self.counters.events_undelivered += 1;
                 let step = Step::Refused { code: 403 };
@@ -46,11 +46,11 @@ impl Router {
             OsKind::Event => {
                 let author = (EventAuthor::Client(conn), realm_of(&by));
                 if self.fan_out(now, author, &BTreeSet::new(), message).waiting > 0 {
-                    // Its place is free when the event has found its own.
+                    // The client gets its slot back when the waiting event has been delivered or dropped.
                     return;
                 }
             }
-            // A client answers nobody: it would be answering another client's request.
+            // A client has no requests to answer: its outcome would answer another client's request.
             OsKind::Reply | OsKind::Error => self.orphan(now, Party::Client(conn), None, &message),
         }
         if there {
@@ -58,7 +58,7 @@ impl Router {
         }
     }
 
-    /// To exactly one capability, or an error at once. It arrived at `since`.
+    /// Routes a request to exactly one capability, or answers it with an error at once. The request arrived at `since`.
     pub(crate) fn request(
         &mut self,
         now: Now,
@@ -74,7 +74,7 @@ impl Router {
         let message = Arc::new(message);
         match (self.try_request(now, requester, behalf, deadline, &message), requester) {
             (Ok(()), _) => {}
-            // A timer is patient: what it sends is not lost because somebody has no room just now.
+            // A timer tries again later: its message is not lost because a capability has no room at present.
             (Err(fault), Requester::Timer(timer)) if fault.code == 503 => {
                 self.hold_timer(now, timer, &message);
             }
@@ -106,7 +106,7 @@ impl Router {
         let delivery = self.next_delivery();
         self.expect(requester, to, delivery, deadline, behalf.realm.clone(), message);
         if self.own.is(to) {
-            // The loop's own commands: bookkeeping, answered within this turn or after a commit.
+            // The loop's own commands are bookkeeping: answered within this turn or after a commit.
             self.own_request(now, requester, &behalf.by, delivery, message);
         } else {
             self.post(to, delivery, message.clone(), behalf, None, None);
@@ -114,7 +114,8 @@ impl Router {
         Ok(())
     }
 
-    /// The one who handles it, if it exists, is well, has room and the data fits.
+    /// Returns the capability that handles this request, if it exists, is healthy and has room, and the data fits its
+    /// schema.
     fn handler(&mut self, requester: Requester, message: &OsMessage) -> Result<CapabilityId, OsFault> {
         let (kind, ty) = (message.kind, &message.ty);
         let Some(to) = self.table.handler(kind, ty) else {
@@ -148,7 +149,7 @@ impl Router {
         Ok(to)
     }
 
-    /// Inserted before the dispatch, as section 14.3 wants it.
+    /// Adds the request to the pending ones before it is dispatched, as section 14.3 of RFC 0032 requires.
     fn expect(
         &mut self,
         requester: Requester,
@@ -158,7 +159,7 @@ impl Router {
         realm: Realm,
         message: &OsMessage,
     ) {
-        // Who hung up waits for nothing.
+        // A client that has disconnected waits for no outcome.
         if requester == Requester::Gone {
             return;
         }
@@ -184,13 +185,13 @@ impl Router {
         self.pending.insert(id, Pending { requester, to, delivery, ty, correlation, deadline, realm });
     }
 
-    /// When a request that arrived at `since` is given up.
+    /// When a request that arrived at `since` times out.
     fn deadline(&self, since: Mono) -> Option<Mono> {
         let wait_ms = self.limits.request_timeout_ms;
         (wait_ms > 0).then(|| since + wait_ms + TICK_MS)
     }
 
-    /// Its patience ended while it waited for its turn: nobody begins what nobody waits for.
+    /// The request timed out while it waited for its turn: it is not started, because nobody waits for it any more.
     fn came_too_late(&mut self, now: Now, requester: Requester, message: &OsMessage) {
         self.counters.timeouts += 1;
         self.refuse(now, requester, message, &OsFault::new(504, TIMED_OUT));
@@ -203,7 +204,7 @@ impl Router {
         DeliveryId(self.next_delivery)
     }
 
-    /// Into a mailbox that has room.
+    /// Puts a message into a mailbox; the caller has checked that there is room.
     pub(crate) fn post(
         &mut self,
         to: CapabilityId,
@@ -225,7 +226,7 @@ impl Router {
         self.effects.push(Effect::Post { to, delivery, message, by, owed });
     }
 
-    /// For one capability, which will say when it has processed it.
+    /// Routes a bus event to one capability, which reports when it has processed it.
     pub(crate) fn route_bus(&mut self, now: Now, to: CapabilityId, receipt: Receipt, message: OsMessage) {
         if self.takes(to) != Takes::Now {
             self.counters.events_undelivered += 1;
@@ -238,7 +239,7 @@ impl Router {
         self.post(to, delivery, Arc::new(message), Behalf::default(), Some(receipt), None);
     }
 
-    /// An outcome nobody waits for: never delivered to anybody outside.
+    /// Records an outcome that nobody waits for. Orphans are never delivered to anybody.
     pub(crate) fn orphan(
         &mut self,
         now: Now,

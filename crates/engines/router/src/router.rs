@@ -1,4 +1,4 @@
-//! The engine's face: inputs into lanes, turns, effects out.
+//! The engine's public interface: inputs go into lanes, turns route them, effects come out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::table::{BootError, Table};
 use crate::timers::{TimerMessage, Timers};
 use crate::trace::{Party, Realm, Step, Trace, TraceQuery, TraceRecord, realm_of};
 
-/// Said to everybody who is not answered any more.
+/// The message of the 503 error that clients get while the loop is stopping.
 pub(crate) const SHUTTING_DOWN: &str = "Kernel shutting down";
 
 /// See the crate's documentation.
@@ -43,23 +43,24 @@ pub struct Router {
     pub(crate) timers: Timers,
     pub(crate) waiting_events: WaitingEvents,
     pub(crate) drops: Drops,
-    /// Put into a mailbox and not reported done.
+    /// Messages that were put into a mailbox and that the actor has not reported done.
     pub(crate) deliveries: BTreeMap<(CapabilityId, DeliveryId), Delivery>,
     pub(crate) next_delivery: u64,
     pub(crate) trace: Trace,
     pub(crate) counters: Counters,
     pub(crate) effects: Vec<Effect>,
     pub(crate) stop: Stop,
-    /// See [`Router::publish_note`].
+    /// Stands for the start of this process as the cause of notes that follow from no message: see `start` in
+    /// `observe.rs`.
     pub(crate) start_id: Option<OsId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) by: By,
-    /// Messages that wait for their turn or for an outcome.
+    /// Messages of this connection that wait for their turn or for an outcome.
     pub(crate) messages: usize,
-    /// Its requests that wait for their outcome.
+    /// Requests of this connection that wait for their outcome.
     pub(crate) waits: BTreeMap<DeliveryId, OsId>,
     pub(crate) timers: usize,
 }
@@ -68,23 +69,23 @@ pub(crate) struct Conn {
 pub(crate) struct Delivery {
     pub(crate) id: OsId,
     pub(crate) correlation: Option<OsId>,
-    /// It is talk of the loop about itself.
+    /// The message is of the domain `Sys`: the loop talks about itself.
     pub(crate) is_sys: bool,
     pub(crate) receipt: Option<Receipt>,
-    /// The timer that sent this event.
+    /// For an event that a timer sent: which timer, and to whom.
     pub(crate) timer: Option<TimerEvent>,
-    /// Its place in the mailbox is free already.
+    /// The actor has taken the message ([`Input::Handed`]): its slot in the mailbox is free already.
     pub(crate) handed: bool,
-    /// Of whoever began what it is part of.
+    /// The namespaces of the client that began the undertaking this message belongs to.
     pub(crate) realm: Realm,
 }
 
-/// Whose event it is, and for whom.
+/// An event that a timer sent to one subscriber.
 #[derive(Clone, Debug)]
 pub(crate) struct TimerEvent {
     pub(crate) timer: u64,
     pub(crate) which: TimerMessage,
-    /// The name of the subscriber, which may be gone when it gives the event back.
+    /// The subscriber's name. The subscriber itself may be gone when it gives the event back.
     pub(crate) to: Arc<str>,
 }
 
@@ -92,12 +93,12 @@ pub(crate) struct TimerEvent {
 pub(crate) enum Stop {
     No,
     Asked,
-    /// [`Effect::Stopped`] was said.
+    /// [`Effect::Stopped`] was emitted.
     Done,
 }
 
 impl Router {
-    /// `nonce` is drawn by the shell: no two processes may have the same, because ids are derived from it.
+    /// The shell draws `nonce`. No two processes may have the same one, because ids are derived from it.
     pub fn new(limits: RouterLimits, nonce: u64) -> Router {
         let mut table = Table::default();
         let own = own::install(&mut table);
@@ -124,19 +125,20 @@ impl Router {
         }
     }
 
-    /// At boot. All of them or none.
+    /// Installs capabilities at boot: all of them, or none on an error.
     pub fn install(&mut self, now: Now, manifests: Vec<Manifest>) -> Result<Vec<CapabilityId>, BootError> {
         self.replace(now, &[], manifests)
     }
 
-    /// At reload: these go, those come, in one step. Who goes finishes what it has, then [`Effect::Retired`].
+    /// Replaces capabilities at reload, in one step: `gone` leave, `come` arrive. A leaving capability finishes the
+    /// messages it has; then the engine emits [`Effect::Retired`].
     pub fn replace(
         &mut self,
         now: Now,
         gone: &[CapabilityId],
         come: Vec<Manifest>,
     ) -> Result<Vec<CapabilityId>, BootError> {
-        // Two of the table are the engine's own.
+        // The limit is for the caller's capabilities: the table also holds the engine's own two.
         let ids = self.table.replace(gone, come, self.limits.capabilities_max + own::OWN)?;
         for id in &ids {
             let capability = self.table.name_of(*id).to_string();
@@ -150,9 +152,9 @@ impl Router {
         Ok(ids)
     }
 
-    /// The last step of boot: the timers of the process before, as the rows of [`crate::TIMER_PREFIX`], and the row at
-    /// [`millrace_model::keys::ROUTER_ELAPSED`]. Says `Sys.BootComplete`. `boot` says which run of the machine this is, if
-    /// the system can tell.
+    /// The last step of boot; emits `Sys.BootComplete`. `rows` are those that the process before this one has left: its
+    /// timers (keys with [`crate::TIMER_PREFIX`]) and the row at [`millrace_model::keys::ROUTER_ELAPSED`]. `boot` says
+    /// which run of the machine this is, if the operating system can tell.
     pub fn restore(&mut self, now: Now, boot: Option<Boot>, rows: Vec<(String, Bytes)>) {
         let timers = self.restore_timers(now, boot, rows);
         let capabilities = self.gauges().capabilities;
@@ -160,7 +162,7 @@ impl Router {
         self.drain_microtasks(now);
     }
 
-    /// Takes one input: a message goes into its lane, everything else is bookkeeping done at once.
+    /// Handles one input: a message goes into its lane, everything else is bookkeeping done at once.
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::Open { conn, by } => {
@@ -193,7 +195,7 @@ impl Router {
             Input::Unhealthy { capability, reason } => self.unhealthy(now, capability, reason),
             Input::Healthy { capability } => self.healthy(capability),
             Input::Retire { capability } => {
-                // Without newcomers there is nothing to refuse.
+                // `replace` fails only because of new capabilities, and there are none.
                 let _ = self.replace(now, &[capability], Vec::new());
             }
             Input::BusEvent { to, receipt, message } => {
@@ -208,16 +210,16 @@ impl Router {
             }
             Input::StopNow => self.stop_now(now),
         }
-        // Outside a turn nothing may wait for the next one.
+        // An input outside a turn leaves no microtasks for the next turn.
         self.drain_microtasks(now);
         self.stop_if_finished();
     }
 
-    /// Routes one message, does the bookkeeping, and returns to the host: false if there was none.
+    /// Routes one message, does the bookkeeping and returns to the host. Returns false if no message waited.
     pub fn turn(&mut self, now: Now) -> bool {
         self.admit_due(now);
         let Some((lane, task)) = self.lanes.next() else {
-            // What was due may have left some.
+            // Expired deadlines may have left microtasks.
             self.drain_microtasks(now);
             self.stop_if_finished();
             return false;
@@ -244,12 +246,12 @@ impl Router {
         true
     }
 
-    /// What is to happen in the world, in order.
+    /// Returns the effects for the shell to carry out, in order.
     pub fn drain(&mut self) -> std::vec::Drain<'_, Effect> {
         self.effects.drain(..)
     }
 
-    /// When a turn is due although nothing is handed in.
+    /// Returns when the next turn is due even if no input arrives.
     pub fn next_deadline(&self) -> Option<Mono> {
         let timers = if self.stop == Stop::No { self.timers.first_due() } else { None };
         let drops = self.drops.first_due(self.limits.event_dropped_ms);
@@ -257,7 +259,8 @@ impl Router {
         self.timeouts.first().into_iter().chain(timers).chain(drops).chain(events).min()
     }
 
-    /// Nothing is under way and nothing will happen by itself. (What edges still have to write only they know.)
+    /// Whether nothing is under way and nothing will happen by itself. Does not cover answers that the edges have not
+    /// written to their connections yet: only they know of those.
     pub fn is_quiescent(&self) -> bool {
         self.lanes.is_empty()
             && self.pending.is_empty()
@@ -266,18 +269,18 @@ impl Router {
             && self.waiting_events.count == 0
     }
 
-    /// Whether a turn would find something to do at once.
+    /// Whether a turn would find a message to route at once.
     pub fn is_busy(&self) -> bool {
         !self.lanes.is_empty()
     }
 
-    /// Whoever can be asked for something, the loop itself included.
+    /// The manifests of all capabilities that take requests, the loop's own included.
     pub fn directory(&self) -> impl Iterator<Item = (CapabilityId, &Arc<Manifest>)> {
         self.table.all().filter(|(_, one)| !one.retiring).map(|(id, one)| (id, &one.manifest))
     }
 
-    /// What was seen of an undertaking, oldest first: at most `max` records with numbers above `after`, of those that
-    /// somebody who may act in the namespaces `from` may see.
+    /// Returns the trace of an undertaking, oldest first: at most `max` records with numbers above `after`, and only
+    /// those that a caller who may act in the namespaces `from` may see.
     pub fn trace(&self, query: &TraceQuery, after: u64, max: usize, from: &Namespaces) -> Vec<TraceRecord> {
         self.trace.find(query, after, max, from)
     }
@@ -340,12 +343,12 @@ impl Router {
         }
     }
 
-    /// Whether one more message may wait for its turn.
+    /// Whether one more message may wait for its turn in the user lane.
     pub(crate) fn has_room(&self) -> bool {
         self.lanes.lengths().1 + self.waiting_events.count < self.limits.user_lane_max
     }
 
-    /// The client is gone. What it asked for is carried out, nobody is told the outcome.
+    /// The client has disconnected. Its requests are still carried out, but nobody gets their outcomes.
     fn close(&mut self, conn: ConnId) {
         let Some(gone) = self.conns.remove(&conn).filter(|_| !self.sabotaged(Sabotage::KeepPending)) else {
             return;
@@ -355,7 +358,7 @@ impl Router {
         }
     }
 
-    /// Request timeouts and timers whose time has come enter the lanes, as far as there is room.
+    /// Puts due request timeouts and timers into the lanes, as far as there is room.
     fn admit_due(&mut self, now: Now) {
         if self.sabotaged(Sabotage::StarveUsers) {
             self.lanes.open_wide();
@@ -372,7 +375,7 @@ impl Router {
         }
     }
 
-    /// The end of a turn. A microtask makes no microtask: each arm ends in an effect, a counter or a lane.
+    /// Ends a turn. No microtask creates another one: each arm ends in an effect, a counter or a lane.
     pub(crate) fn drain_microtasks(&mut self, now: Now) {
         while let Some(microtask) = self.microtasks.pop_front() {
             match microtask {
@@ -388,7 +391,7 @@ impl Router {
         }
     }
 
-    /// Answers a request that was not accepted. Nothing of it is left behind.
+    /// Answers a request that was not accepted with an error. The engine keeps no state for it.
     pub(crate) fn refuse(&mut self, now: Now, requester: Requester, request: &OsMessage, fault: &OsFault) {
         self.counters.refusals += 1;
         let realm = match requester {
@@ -401,7 +404,7 @@ impl Router {
         self.give(requester, message);
     }
 
-    /// Where a client that is there may act.
+    /// The namespaces in which a connected client may act.
     pub(crate) fn realm_of_client(&self, conn: ConnId) -> Realm {
         self.conns.get(&conn).and_then(|conn| realm_of(&conn.by))
     }

@@ -1,4 +1,4 @@
-//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers bite.
+//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers find them.
 
 use crate::router::Router;
 
@@ -7,17 +7,17 @@ use crate::router::Router;
 pub enum Sabotage {
     /// A late outcome answers a later request of the same id.
     IgnoreGeneration,
-    /// The system lane lets everybody in.
+    /// The system lane admits messages without limit.
     StarveUsers,
-    /// Half the delay is enough.
+    /// A timer fires after half its delay.
     FireEarly,
-    /// The row of a timer goes when it fires, not when its work is done.
+    /// The row of a timer is deleted when it fires, not when its work is done.
     ForgetRow,
-    /// Who hung up stays on the books.
+    /// Requests of a client that has disconnected stay in the table of pending requests.
     KeepPending,
     /// A full mailbox takes one more.
     OverfillMailbox,
-    /// Whatever an actor names as a cause is one.
+    /// Any cause that an actor names is accepted.
     BelieveCauses,
 }
 

@@ -1,4 +1,4 @@
-//! JSON Schemas of `data`: compiled once, asked for every message.
+//! JSON Schemas of `data`: compiled once, checked against every message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use serde_json::Value;
 use crate::schema_refs::endless;
 use crate::tame::tame;
 
-/// Violations a refusal names.
+/// How many violations an error names.
 const VIOLATIONS_SHOWN_MAX: usize = 3;
-/// Violations looked at to choose those. They are sorted, so that one message always gets one text.
+/// How many violations are collected to choose those from. They are sorted, so that the same message always gets the
+/// same error.
 const VIOLATIONS_SEEN_MAX: usize = 64;
-/// Longest text of one violation; it may quote the message.
+/// Longest text of one violation, which may quote the message.
 const VIOLATION_BYTES_MAX: usize = 240;
-/// Members of a schema that only describe, so that a schema of nothing else accepts everything.
+/// Members of a schema that only describe: a schema with no other members accepts everything.
 const ANNOTATIONS: [&str; 10] = [
     "$schema",
     "$id",
@@ -33,7 +34,7 @@ const ANNOTATIONS: [&str; 10] = [
 #[derive(Clone)]
 pub struct Schema {
     pub(crate) document: Arc<Value>,
-    /// `None` if everything is fine.
+    /// `None` if the schema accepts everything.
     pub(crate) validator: Option<Arc<jsonschema::Validator>>,
 }
 
@@ -46,7 +47,7 @@ impl Schema {
         Schema { document: Arc::new(Value::Bool(true)), validator: None }
     }
 
-    /// Draft 2020-12 unless `$schema` says otherwise. References lead nowhere but into the document itself.
+    /// Draft 2020-12 unless `$schema` says otherwise. References may only point into the document itself.
     pub fn new(document: Value) -> Result<Schema, SchemaError> {
         if let Some(reference) = endless(&document) {
             let why = "refers to itself or cannot be followed, and a check must end";
@@ -62,7 +63,7 @@ impl Schema {
         Ok(Schema { document: Arc::new(document), validator })
     }
 
-    /// Accepts everything all the same: for data that is not looked at, and for what is only described.
+    /// A schema that is shown but never checked: for data that the loop does not inspect, and for outputs.
     pub fn shown(document: Value) -> Schema {
         Schema { document: Arc::new(document), validator: None }
     }
@@ -71,13 +72,15 @@ impl Schema {
         &self.document
     }
 
-    /// `Err` says what is wrong and where: `data/age: "x" is not of type "integer"`.
+    /// Checks data against the schema. The error says what is wrong and where, such as
+    /// `data/age: "x" is not of type "integer"`.
     pub fn check(&self, data: &JsonText) -> Result<(), String> {
         let Some(validator) = &self.validator else {
             return Ok(());
         };
         let text = data.as_str();
-        // A number beyond every double and half of a surrogate pair are legal JSON that no `Value` can hold.
+        // A number beyond the range of doubles and a lone half of a surrogate pair are legal JSON that no `Value` can
+        // hold.
         let value: Value = match serde_json::from_str(text).or_else(|_| serde_json::from_str(&tame(text))) {
             Ok(value) => value,
             Err(error) => return Err(format!("data cannot be checked: {error}")),

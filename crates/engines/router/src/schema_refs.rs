@@ -1,14 +1,14 @@
-//! Schemas that refer to themselves are refused: with alternatives in them, a small message can make a check take longer
-//! than anybody lives, and the loop checks on its own thread.
+//! Refuses schemas that refer to themselves: combined with alternatives, a small message could keep a check busy
+//! practically for ever, and the loop runs checks on its own thread.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// References that are resolved while checking, which cannot be followed beforehand.
+/// References that are resolved during a check and cannot be followed beforehand.
 const DYNAMIC: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
 
-/// The reference that closes a circle, or that cannot be followed.
+/// Returns a reference that closes a cycle or cannot be followed, if there is one.
 pub(crate) fn endless(document: &Value) -> Option<String> {
     let mut walk = Walk { document, open: vec!["#".to_owned()], fine: BTreeSet::new() };
     walk.visit(document)
@@ -16,21 +16,21 @@ pub(crate) fn endless(document: &Value) -> Option<String> {
 
 struct Walk<'a> {
     document: &'a Value,
-    /// What is being followed.
+    /// References that are being followed.
     open: Vec<String>,
-    /// What was followed to its end.
+    /// References that were followed to their end.
     fine: BTreeSet<String>,
 }
 
 impl<'a> Walk<'a> {
-    /// Nesting is bounded by the reader of the document, so recursion is.
+    /// The JSON parser bounds the nesting of the document, and so the depth of this recursion.
     fn visit(&mut self, value: &'a Value) -> Option<String> {
         match value {
             Value::Object(members) => {
                 members.iter().find_map(|(name, member)| match (name.as_str(), member) {
                     ("$ref", Value::String(reference)) => self.follow(reference),
                     (name, Value::String(reference)) if DYNAMIC.contains(&name) => Some(reference.clone()),
-                    // Values, not schemas: what looks like a reference there is none.
+                    // These hold values and not schemas: a member `$ref` in them is not a reference.
                     ("const" | "enum" | "default" | "examples", _) => None,
                     _ => self.visit(member),
                 })

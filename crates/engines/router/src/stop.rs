@@ -1,4 +1,4 @@
-//! The end of the loop: first politely, then at once.
+//! Stopping the loop: first gracefully, then at once.
 
 use millrace_model::{Now, OsFault};
 
@@ -9,7 +9,7 @@ use crate::pending::Requester;
 use crate::router::{Router, SHUTTING_DOWN, Stop};
 
 impl Router {
-    /// Nobody waits any longer: every client gets its answer, and it is no.
+    /// Ends the grace period: every client that still waits gets a 503 error.
     pub(crate) fn stop_now(&mut self, now: Now) {
         self.stop = if self.stop == Stop::Done { Stop::Done } else { Stop::Asked };
         let fault = OsFault::new(503, SHUTTING_DOWN);
@@ -20,7 +20,7 @@ impl Router {
                 self.refuse(now, Requester::Client(conn), &message, &fault);
             }
         }
-        // Rows of timers stay: what they sent comes again in the next process.
+        // Timers keep their rows: the next process sends their events again.
         for capability in self.table.ids() {
             self.give_up_places(now, capability, SHUTTING_DOWN);
         }
@@ -28,7 +28,7 @@ impl Router {
             self.pending.all().map(|(id, pending)| (id.clone(), pending.delivery)).collect();
         for (id, delivery) in waiting {
             let Some(pending) = self.forget(&id, delivery) else { continue };
-            // Rows of timers stay: they fire again in the next process.
+            // A timer keeps its row and fires again in the next process.
             if let Requester::Client(_) = pending.requester {
                 let asked = Asked { id, ty: pending.ty, correlation: pending.correlation };
                 let message = make::error(&mut self.ids, now, &asked, &fault);

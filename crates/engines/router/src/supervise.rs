@@ -1,4 +1,4 @@
-//! The life of capabilities: what they finish, how they fail, how they go.
+//! The life cycle of capabilities: finishing deliveries, failing, recovering, leaving.
 
 use millrace_model::{Now, OsFault, OsMessage, OsType};
 
@@ -9,7 +9,7 @@ use crate::route::{BUS_MESSAGE, TIMED_OUT};
 use crate::router::Router;
 
 impl Router {
-    /// A place in the mailbox is free.
+    /// The actor has finished with a delivery: its slot in the mailbox is free.
     pub(crate) fn done(
         &mut self,
         now: Now,
@@ -22,7 +22,7 @@ impl Router {
         self.finish(now, from, delivery, fault.as_ref(), settled);
     }
 
-    /// The actor goes on, and has not finished with this event.
+    /// The actor goes on to its next message before it has finished with this event.
     pub(crate) fn handed(&mut self, from: CapabilityId, delivery: DeliveryId) {
         let Some(one) = self.deliveries.get_mut(&(from, delivery)).filter(|one| !one.handed) else { return };
         one.handed = true;
@@ -33,7 +33,7 @@ impl Router {
         self.finish(now, from, delivery, None, Settled::Unseen);
     }
 
-    /// The actor was too slow. The engine's own patience may have ended before: then everybody was told.
+    /// The actor was too slow. If the engine's own timeout was earlier, the requester has its error already.
     pub(crate) fn gave_up(&mut self, now: Now, from: CapabilityId, delivery: DeliveryId) {
         let Some(one) = self.deliveries.get(&(from, delivery)) else { return };
         let (id, is_bus) = (one.id.clone(), one.receipt.is_some());
@@ -95,7 +95,7 @@ impl Router {
         self.retire_if_empty(of);
     }
 
-    /// What it had begun is lost with it; the rest waits for its successor.
+    /// Ends the deliveries that the crashed actor had begun; the rest waits for its successor.
     pub(crate) fn crashed(
         &mut self,
         now: Now,
@@ -126,7 +126,7 @@ impl Router {
         for delivery in mailbox {
             self.finish(now, id, delivery, Some(&fault), Settled::Unseen);
         }
-        // What it had finished with but not answered will not be answered either.
+        // Requests whose delivery the actor has finished without answering them will not be answered either.
         let unanswered: Vec<_> = self
             .pending
             .all()
@@ -147,15 +147,15 @@ impl Router {
         }
     }
 
-    /// Whether a capability that is to go has been given everything, and neither waits for an outcome nor owes one. It may
-    /// have events in its hands that it has not finished with.
+    /// Whether a leaving capability has been handed all its messages, waits for no outcome and owes none. The actor may
+    /// still be working on events that it was handed.
     pub fn is_drained(&self, id: CapabilityId) -> bool {
         let is_free =
             |one: &crate::table::Capability| one.waiting + one.events.len() + one.asked + one.owes == 0;
         self.table.get(id).is_none_or(|one| one.retiring && is_free(one))
     }
 
-    /// A capability that is to go goes when it has finished everything and nobody waits for it.
+    /// Removes a leaving capability once it has finished everything and nobody waits for it.
     pub(crate) fn retire_if_empty(&mut self, id: CapabilityId) {
         let is_there = self.table.get(id).is_some();
         if is_there && self.is_drained(id) && self.mailbox(id).next().is_none() {

@@ -1,5 +1,5 @@
-//! The routing table: who handles which `(kind, type)`, who listens to which event. Built at boot and at reload, all
-//! of it or nothing of it.
+//! The routing table: which capability handles which `(kind, type)`, and which subscribe to which event. Changed at
+//! boot and at reload, completely or not at all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::input::CapabilityId;
 use crate::lineage::Lineage;
 use crate::manifest::{Branch, CAPABILITY_NAME_BYTES_MAX, Manifest};
 
-/// What the engine answers itself; nobody else may.
+/// Domains of requests that only the engine itself may handle.
 const OWN_DOMAINS: [&str; 2] = ["Sys.", "Timer."];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,19 +41,19 @@ pub(crate) struct Table {
 #[derive(Debug)]
 pub(crate) struct Capability {
     pub(crate) manifest: Arc<Manifest>,
-    /// Messages in its mailbox, the one in hand included.
+    /// Messages in its mailbox, including the one in progress.
     pub(crate) waiting: usize,
-    /// Events that wait for a place in it, which is full as long as there are some.
+    /// Events that wait for a slot in its mailbox. The mailbox is full as long as there are some.
     pub(crate) events: VecDeque<WaitingEvent>,
-    /// Requests it has emitted and that wait for their outcome.
+    /// Requests of this capability that wait for their outcome.
     pub(crate) asked: usize,
-    /// Requests that wait for its outcome.
+    /// Requests that wait for an outcome from this capability.
     pub(crate) owes: usize,
-    /// What it may name as a cause besides what is in its mailbox.
+    /// Messages that it may name as a cause, besides those in its mailbox.
     pub(crate) had: Lineage,
-    /// Why it takes nothing, if it does not.
+    /// Why it takes no messages, if it is unhealthy.
     pub(crate) unhealthy: Option<String>,
-    /// It finishes what it has and goes.
+    /// The capability finishes the messages it has, and then leaves.
     pub(crate) retiring: bool,
 }
 
@@ -68,7 +68,8 @@ impl Capability {
 }
 
 impl Table {
-    /// `gone` lose their routes and drain, `come` get numbers, in one step. On an error nothing has changed.
+    /// `gone` lose their routes and finish their messages, `come` are numbered and added, in one step. On an error
+    /// nothing changes.
     pub(crate) fn replace(
         &mut self,
         gone: &[CapabilityId],
@@ -106,7 +107,7 @@ impl Table {
         Ok(ids)
     }
 
-    /// The engine's own, which need no check.
+    /// Adds one of the engine's own capabilities, which need no check.
     pub(crate) fn add_own(&mut self, manifest: Manifest) -> CapabilityId {
         let id = CapabilityId(self.next);
         self.next += 1;
@@ -149,7 +150,7 @@ impl Table {
         self.handlers.get(&(kind, ty.clone())).copied()
     }
 
-    /// The other kind of request somebody handles under this type.
+    /// The other kind of request, if a capability handles that one under this type.
     pub(crate) fn other_kind(&self, kind: OsKind, ty: &OsType) -> Option<OsKind> {
         let other = if kind == OsKind::Command { OsKind::Query } else { OsKind::Command };
         self.handler(other, ty).map(|_| other)
@@ -192,7 +193,7 @@ fn check_name(name: &str) -> Result<(), BootError> {
     if Manifest::name_is_legal(name) {
         return Ok(());
     }
-    // Cut, because the text may be of any length and ends up in a log.
+    // Cut, because the name may be of any length and is logged.
     Err(BootError::BadName(name.chars().take(CAPABILITY_NAME_BYTES_MAX).collect()))
 }
 

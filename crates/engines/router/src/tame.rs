@@ -1,13 +1,13 @@
-//! Legal JSON that no value in memory can hold, made into the nearest that one can.
+//! Replaces legal JSON values that Rust types cannot hold by the nearest ones that they can.
 //!
-//! Only for looking at it: what is forwarded stays as it was written.
+//! The result is only for inspection: forwarded messages keep their original text.
 
 use serde_json::Value;
 
 const REPLACEMENT: &str = "\\ufffd";
 
-/// A copy in which numbers beyond every double are the largest double and lone surrogates are U+FFFD. Text that is no
-/// JSON gives some text.
+/// Returns a copy in which numbers beyond the range of doubles become the largest double, and lone surrogates become
+/// U+FFFD. Invalid JSON gives some text or other.
 pub(crate) fn tame(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
@@ -25,7 +25,7 @@ pub(crate) fn tame(json: &str) -> String {
     out
 }
 
-/// Each of these returns how many bytes it took from the front.
+/// Copies a number. Like `push_string`, returns how many bytes it consumed from the front of `text`.
 fn push_number(out: &mut String, text: &str) -> usize {
     let is_part = |byte: u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
     let bytes = text.bytes().position(|byte| !is_part(byte)).unwrap_or(text.len());
@@ -59,7 +59,7 @@ fn push_string(out: &mut String, text: &str) -> usize {
         };
         at += length;
     }
-    // Past the closing quote; broken text may end earlier, or within a character.
+    // `at` is at the closing quote. Broken text may end earlier, or within a character.
     let end = text.ceil_char_boundary((at + 1).min(text.len()));
     out.push_str(&text[copied..end]);
     end
@@ -70,7 +70,7 @@ enum Half {
     Low,
 }
 
-/// The half of a surrogate pair that is escaped at `at`.
+/// Which half of a surrogate pair is escaped at `at`, if any.
 fn surrogate(bytes: &[u8], at: usize) -> Option<Half> {
     let escape = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let unit = u16::from_str_radix(std::str::from_utf8(escape).ok()?, 16).ok()?;

@@ -1,4 +1,4 @@
-//! What `Timer.Set` brings: when, and the message that is then to be sent.
+//! The data of `Timer.Set`: when to fire, and the message to send then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use millrace_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Farthest a timer may lie ahead, and the largest time it may name: what every JSON reader keeps exact.
+/// Largest delay and largest time of a timer: the largest integer that every JSON reader represents exactly.
 const TIME_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// `data` of `Timer.Set`, read and checked.
@@ -26,7 +26,7 @@ pub(crate) enum When {
     At(Timestamp),
 }
 
-/// A message without id, time and cause. Nothing in it is looked at but its envelope.
+/// A message without id, time and cause. Only its envelope is checked, not its data.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Template {
     pub(crate) kind: OsKind,
@@ -60,12 +60,12 @@ struct TemplateData<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-/// `null` is a value here, not an absence.
+/// Here `null` is a value, and not an absent member.
 fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(from).map(Some)
 }
 
-/// The error says what is wrong, for a 422.
+/// Reads and checks the data of `Timer.Set`. The error is the message of a 422.
 pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, String> {
     let text = data.last_members();
     let set: SetData<'_> = object(&text).ok_or_else(|| {
@@ -86,12 +86,13 @@ pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, String> {
     Ok(SetTimer { when, template: template(message)?, durable })
 }
 
-/// What a `Timer.Set` with this data would send, if it sets a timer at all: its type and data.
+/// Returns the type and data of the message that a `Timer.Set` with this data would send; `None` if it would be
+/// refused.
 pub fn scheduled(data: &JsonText) -> Option<(OsType, JsonText)> {
     parse(data).ok().map(|set| (set.template.ty, set.template.data))
 }
 
-/// Whole milliseconds, rounded down.
+/// Parses whole milliseconds, rounded down.
 fn time(name: &str, raw: &RawValue) -> Result<u64, String> {
     match raw.get().parse::<f64>() {
         Ok(ms) if (0.0..=TIME_MAX).contains(&ms) => Ok(ms as u64),
@@ -102,12 +103,12 @@ fn time(name: &str, raw: &RawValue) -> Result<u64, String> {
     }
 }
 
-/// Not what serde takes for one: an array of its values.
+/// Parses an object. Without the check serde would also accept an array of the values.
 fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     if text.trim_start().starts_with('{') { serde_json::from_str(text).ok() } else { None }
 }
 
-/// The beginning of a value that is refused.
+/// The beginning of a refused value, to quote it in an error.
 fn shown(text: &str) -> String {
     text.chars().take(40).collect()
 }
@@ -133,7 +134,7 @@ fn template(raw: &RawValue) -> Result<Template, String> {
             .map_err(|_| format!("message.metadata is {}: give an object", shown(raw.get())))?
             .unwrap_or_default(),
     };
-    // Always assigned anew when it fires.
+    // These are assigned when the timer fires.
     for own in ["id", "timestamp", "causation"] {
         metadata.remove(own);
     }
@@ -148,7 +149,7 @@ fn template(raw: &RawValue) -> Result<Template, String> {
     Ok(Template { kind, ty, data: JsonText::from_checked(data), correlation, other: members(&metadata) })
 }
 
-/// As they stand between the braces of an object.
+/// Formats the members as they stand between the braces of a JSON object.
 fn members(metadata: &BTreeMap<String, &RawValue>) -> Option<Arc<str>> {
     let one = |(name, value): (&String, &&RawValue)| {
         format!("{}:{}", serde_json::Value::from(name.as_str()), JsonText::from_checked(value).as_str())
@@ -157,25 +158,26 @@ fn members(metadata: &BTreeMap<String, &RawValue>) -> Option<Arc<str>> {
     (!all.is_empty()).then(|| all.join(",").into())
 }
 
-/// A timer: everything its firing will need, and its row in the store.
+/// The row of a timer in the store: everything that firing it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TimerRow {
-    /// Wall-clock time before which it must not fire.
+    /// Wall-clock time before which the timer must not fire.
     pub(crate) due: Timestamp,
-    /// Equal times fire in this order.
+    /// Timers with equal times fire in this order.
     pub(crate) order: u64,
-    /// It names a time of the wall clock, rather than a delay.
+    /// The timer is set for a time of day, and not for a delay.
     pub(crate) absolute: bool,
-    /// The delay it was set with.
+    /// The delay that the timer was set with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after_ms: Option<u64>,
-    /// When that delay ends in elapsed time: see [`millrace_model::ElapsedTime`]. Absent in rows from before this was
-    /// kept, and of timers that were set before the loop knew its elapsed time.
+    /// When that delay ends in elapsed time: see [`millrace_model::ElapsedTime`]. Absent in rows of older versions, and
+    /// of timers that were set before the loop knew the elapsed time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) due_elapsed: Option<Timestamp>,
-    /// The id of the `Timer.Set` that set it.
+    /// The id of the `Timer.Set` request.
     pub(crate) set_by: String,
-    /// Drawn when it was set, so that a timer that fires again after a crash sends the same ids.
+    /// The ids of both messages are drawn when the timer is set, so that it sends the same ids if it fires again after
+    /// a crash.
     pub(crate) message_id: String,
     pub(crate) fired_id: String,
     pub(crate) kind: String,
@@ -186,10 +188,10 @@ pub(crate) struct TimerRow {
     pub(crate) correlation: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) other: Option<String>,
-    /// Who set it, where access control concerned them.
+    /// The principal that set the timer, where access control applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<BehalfRow>,
-    /// The capability that set it, if one did.
+    /// The capability that set the timer, if it was a capability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) actor: Option<String>,
 }
@@ -211,7 +213,7 @@ impl BehalfRow {
         self.agent == principal.agent
     }
 
-    /// The agent whose share the timer counts against: administrators have none.
+    /// The agent whose share of timers this one counts against. Administrators have no share.
     pub(crate) fn sharer(&self) -> Option<&Actor> {
         (!self.principal().is_administrator()).then_some(&self.agent)
     }
@@ -221,16 +223,16 @@ impl BehalfRow {
     }
 }
 
-/// When a timer set now will be due by the wall clock.
+/// When a timer that is set now is due by the wall clock.
 pub(crate) fn due(now: Now, when: When) -> Timestamp {
     match when {
-        // «Now» may be almost a tick later than told.
+        // The clock is read in whole ticks: the current time may be almost a tick later than `now`.
         When::After { ms } => now.wall + ms + TICK_MS,
         When::At(at) => at,
     }
 }
 
-/// The message a timer sends, as of now.
+/// Builds the message that the timer sends now.
 pub(crate) fn message(row: &TimerRow, now: Now) -> Result<OsMessage, String> {
     use millrace_model::OsMetadata;
     let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());

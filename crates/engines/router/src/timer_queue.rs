@@ -1,22 +1,22 @@
-//! When timers are due. Equal times fire in the order in which the timers were set.
+//! The queue of timers by due time. Timers with equal times fire in the order in which they were set.
 
 use std::collections::BTreeSet;
 
 use millrace_model::{Mono, Now, Timestamp};
 
-/// Where a timer stands in the queue.
+/// A timer's position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Armed {
     pub(crate) at: Mono,
-    /// The time of day it waits for. `None` for a delay, and for a timer that was due and tries again.
+    /// The time of day the timer waits for. `None` for a delay, and for a timer that was due and tries again.
     pub(crate) day: Option<Timestamp>,
 }
 
-/// Timers by number; a number tells in which order they were set.
+/// Timers by number; numbers rise in the order in which the timers were set.
 ///
-/// A time of day is turned into a monotonic moment when its timer is set. Both clocks are read in whole milliseconds and
-/// tick at different moments, so of two timers for one time of day the second may get the earlier moment. The moments
-/// therefore only say when to look: which timer is first is decided by `days`.
+/// A time of day is converted to a monotonic time when its timer is set. Both clocks are read in whole milliseconds and
+/// tick at different moments, so of two timers for one time of day the second may get the earlier monotonic time.
+/// `moments` therefore only tells when to look; `days` decides which timer is first.
 #[derive(Debug, Default)]
 pub(crate) struct TimerQueue {
     moments: BTreeSet<(Mono, u64)>,
@@ -40,9 +40,9 @@ impl TimerQueue {
         self.moments.first().map(|(at, _)| *at)
     }
 
-    /// The timer to look at, if one is due. It stays in the queue until it is removed.
+    /// Returns a timer that is due, if there is one. The timer stays in the queue until `remove`.
     ///
-    /// `armed` tells how the timer of a number stands in the queue.
+    /// `armed` returns the position of a timer in the queue.
     pub(crate) fn due(&self, now: Now, armed: impl Fn(u64) -> Option<Armed>) -> Option<u64> {
         let (at, timer) = *self.moments.first()?;
         if at > now.mono {
@@ -50,7 +50,7 @@ impl TimerQueue {
         }
         let waits_for = armed(timer).and_then(|armed| armed.day);
         match (waits_for, self.days.first()) {
-            // An earlier one is due too: by the wall clock, which is the one that was asked for.
+            // The first timer by time of day is due too, and the wall clock is what its owner asked for.
             (Some(day), Some((_, first))) if day <= now.wall => Some(*first),
             _ => Some(timer),
         }

@@ -1,8 +1,8 @@
-//! Timers: never early, never lost, equal deadlines in the order they were set.
+//! Timers: never early, never lost; equal deadlines fire in the order they were set.
 //!
-//! A durable timer is armed when its row is stored, and its row goes when what it sent has been taken care of: every
-//! subscriber has finished with the event, the request was answered. A crash in between makes it fire again, with the
-//! same ids.
+//! A durable timer is armed once its row is stored. Its row is deleted when the message it sent is dealt with: every
+//! subscriber has finished with the event, or the request was answered. After a crash in between the timer fires again,
+//! with the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::sabotage::Sabotage;
 use crate::template::{self, BehalfRow, SetTimer, TimerRow, When};
 use crate::timer_queue::{Armed, TimerQueue};
 
-/// Where the rows of timers are in [`Space::Kv`].
+/// Prefix of the keys of timers' rows in [`Space::Kv`].
 pub const TIMER_PREFIX: &str = "router/timer/";
 
-/// Who set a timer.
+/// The owner of a timer: who set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Client(ConnId),
     Actor,
-    /// Somebody before this process started.
+    /// Set before this process started, or by a client that disconnected before its request had its turn.
     Before,
 }
 
-/// Whom a new timer belongs to, as its row says it.
+/// The owner of a new timer, as its row records it.
 struct Setter {
     actor: Option<String>,
     by: Option<BehalfRow>,
@@ -47,46 +47,46 @@ pub(crate) struct Timer {
     pub(crate) row: TimerRow,
     pub(crate) owner: Owner,
     pub(crate) durable: bool,
-    /// Where it stands in the queue; `None` while it is being stored or after it fired.
+    /// Its position in the queue; `None` while a commit of its row is under way, and after it fired.
     pub(crate) armed: Option<Armed>,
-    /// `Timer.Fired`, and what it is to send.
+    /// How far the timer's two messages are: `Timer.Fired`, and the message it was set to send.
     pub(crate) fired: Sending,
     pub(crate) sent: Sending,
-    /// Events of it that subscribers have not finished with.
+    /// How many of its events subscribers have not finished with.
     pub(crate) owed: usize,
-    /// It has fired, and that was told.
+    /// The timer has fired, and `Sys.TimerFired` was emitted.
     pub(crate) announced: bool,
-    /// As whom it acts, once that was vouched for.
+    /// The principal it acts as, once the shell has vouched for it ([`crate::Input::Vouched`]).
     pub(crate) by: By,
-    /// When it is lost, once it was due and sent its message in vain.
+    /// When the timer is given up as lost; set once its message found no subscriber, or one that answered 503.
     pub(crate) give_up_at: Option<Mono>,
 }
 
-/// Which of the two messages of a timer.
+/// Selects one of the two messages of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerMessage {
     /// `Timer.Fired`.
     Fired,
-    /// What it was set to send.
+    /// The message it was set to send.
     Sent,
 }
 
-/// How far one of the two messages of a timer is.
+/// How far one of the timer's two messages is.
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
     pub(crate) step: SendStep,
-    /// Subscribers that have it: when the timer tries again for others, these do not get it twice.
+    /// Subscribers that have the message: when the timer tries again for others, these do not get it twice.
     pub(crate) taken: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SendStep {
-    /// To be sent when the timer is due, or when it tries again.
+    /// To be sent when the timer is due or tries again.
     #[default]
     Due,
     /// In a lane, or a request that waits for its outcome.
     UnderWay,
-    /// Nobody else is to get it.
+    /// No further subscriber is to get it.
     Over,
 }
 
@@ -115,19 +115,20 @@ impl Timer {
         }
     }
 
-    /// The agent whose share it counts against: over restarts too, because its row says whose it is.
+    /// The agent whose share of timers it counts against. Its row records the agent, so it still counts after a
+    /// restart.
     fn sharer(&self) -> Option<&Actor> {
         self.row.by.as_ref()?.sharer()
     }
 
-    /// The `Timer.Set` it follows from, and the undertaking it belongs to.
+    /// The `Timer.Set` the timer follows from, with its correlation.
     pub(crate) fn cause(&self) -> Option<Cause> {
         let correlation = self.row.correlation.as_deref().and_then(|id| OsId::new(id).ok());
         Some(Cause { id: OsId::new(&self.row.set_by).ok()?, correlation })
     }
 }
 
-/// What a commit was for.
+/// The purpose of a commit.
 #[derive(Debug)]
 pub(crate) enum Stored {
     Set {
@@ -144,7 +145,7 @@ pub(crate) enum Stored {
         timer: Arc<str>,
         cause: Option<Cause>,
     },
-    /// The elapsed time beside the wall time.
+    /// The elapsed time, stored beside the wall time.
     Elapsed,
 }
 
@@ -153,14 +154,16 @@ pub(crate) struct Timers {
     pub(crate) all: BTreeMap<u64, Timer>,
     by_name: BTreeMap<Arc<str>, u64>,
     pub(crate) queue: TimerQueue,
-    /// Until when what timers send to a capability waits: one of them found no room there, and none may pass it.
+    /// Until when timers' messages to a capability are held back: one of them found no room there, and no younger one
+    /// may overtake it.
     pub(crate) held: BTreeMap<CapabilityId, Mono>,
-    /// Timers that were due, and nobody subscribes to their event.
+    /// Timers that were due while nobody subscribes to their event.
     pub(crate) unheard: BTreeSet<u64>,
     commits: BTreeMap<Token, Stored>,
-    /// What delays of durable timers are counted on. `None` until the rows of the process before are known.
+    /// The clock on which delays of durable timers are counted. `None` until the rows of the previous process are
+    /// known.
     pub(crate) elapsed: Option<ElapsedTime>,
-    /// How many timers each agent has set. Those of administrators count against nobody.
+    /// How many timers each agent has set. Timers of administrators count against no share.
     by_agent: BTreeMap<Actor, usize>,
     pub(crate) next: u64,
     next_token: u64,
@@ -183,8 +186,8 @@ impl Timers {
         self.all.get(&timer).map_or(Owner::Before, |one| one.owner)
     }
 
-    /// Whether the agent has set half of the `max` timers that all may set. Whom no token binds, and administrators, have no
-    /// share.
+    /// Whether the agent has set half of the `max` timers that all may set together. Administrators, and callers
+    /// without a token, have no share to fill.
     fn fills_share(&self, by: &By, max: usize) -> bool {
         let sharer = by.as_deref().filter(|by| !by.is_administrator());
         let held = sharer.and_then(|by| self.by_agent.get(&by.agent)).copied();
@@ -200,7 +203,7 @@ impl Timers {
         }
     }
 
-    /// A timer stands in the queue once: if it does already, the earlier moment counts.
+    /// Each timer is in the queue at most once: if it is there already, the earlier time counts.
     pub(crate) fn arm(&mut self, timer: u64, armed: Armed) {
         let Some(one) = self.all.get_mut(&timer) else { return };
         if let Some(before) = one.armed {
@@ -213,7 +216,7 @@ impl Timers {
         self.queue.add(timer, armed);
     }
 
-    /// Out of the queue, to be looked at now.
+    /// Takes the first timer that is due out of the queue.
     pub(crate) fn take_due(&mut self, now: Now) -> Option<u64> {
         let due = self.queue.due(now, |timer| self.all.get(&timer).and_then(|one| one.armed))?;
         self.disarm(due);
@@ -226,7 +229,7 @@ impl Timers {
         Some(armed)
     }
 
-    /// The row that says what the elapsed time is beside the wall time.
+    /// The write that stores the elapsed time beside the wall time.
     fn put_elapsed(&mut self, now: Now) -> Option<Op> {
         let value = self.elapsed.as_mut()?.write(now).encode();
         Some(Op::Put { space: Space::Kv, key: keys::ROUTER_ELAPSED.to_owned(), value })
@@ -260,7 +263,7 @@ impl Router {
             Requester::Client(conn) => Owner::Client(conn),
             Requester::Gone => Owner::Before,
             Requester::Actor { .. } => Owner::Actor,
-            // What a timer sets belongs to whoever set that timer.
+            // A timer set by a timer belongs to the owner of the first one.
             Requester::Timer(timer) => self.timers.owner(timer),
         };
         if let Err(fault) = self.timer_room(owner, by) {
@@ -280,7 +283,7 @@ impl Router {
         };
         if durable && let Some(timer) = self.timers.all.get(&number) {
             let key = format!("{TIMER_PREFIX}{}", timer.name);
-            // Maps of strings and numbers: their serialisation has no failing case.
+            // Maps of strings and numbers always serialise.
             let value = Bytes::from(serde_json::to_vec(&timer.row).unwrap_or_default());
             let mut ops = vec![Op::Put { space: Space::Kv, key, value }];
             if timer.row.due_elapsed.is_some() {
@@ -399,12 +402,12 @@ impl Router {
         let name = text_member(&message.data, "timerId").unwrap_or_default();
         let named = self.timers.by_name.get(name.as_str()).copied();
         let number = named.filter(|number| self.may_cancel(requester, by, *number));
-        // One that tries again for others has sent its message.
+        // A timer that tries again for further subscribers has already sent its message.
         let is_unsent = |one: &Timer| one.sent.step == SendStep::Due && one.sent.taken.is_empty();
         let number = number.filter(|number| self.timers.all.get(number).is_some_and(is_unsent));
         let disarmed = number.and_then(|number| Some((number, self.timers.disarm(number)?)));
         let Some((number, armed)) = disarmed else {
-            // Unknown, fired, on its way, or another's, of which nothing is told: not an error.
+            // Unknown, fired, being sent, or another owner's (about which nothing is revealed): not an error.
             return self.finish_own(now, &ask, Ok(&json!({ "cancelled": false })));
         };
         if self.timers.all.get(&number).is_some_and(|one| one.durable) {
@@ -416,8 +419,9 @@ impl Router {
         }
     }
 
-    /// Whoever set it, by name and not by connection: over reconnects and restarts. Where nobody has a name all are one,
-    /// and whom no access control concerns is not stopped by it here either; but what a capability set is its own.
+    /// Only the agent that set a timer may cancel it. Agents are compared by name, not by connection, so this holds
+    /// across reconnects and restarts. Callers without access control count as one and may cancel every client's timer;
+    /// but a timer that a capability set only that capability may cancel.
     fn may_cancel(&self, requester: Requester, by: &By, timer: u64) -> bool {
         let Some(row) = self.timers.all.get(&timer).map(|one| &one.row) else { return false };
         let same_agent = match (&row.by, by) {
@@ -428,7 +432,7 @@ impl Router {
         same_agent && row.actor == self.setting_actor(requester)
     }
 
-    /// The capability a request comes from, or the timer it set.
+    /// The capability that makes this request, or that set the timer which makes it.
     fn setting_actor(&self, requester: Requester) -> Option<String> {
         match requester {
             Requester::Actor { capability, .. } => Some(self.table.name_of(capability).to_string()),
@@ -463,12 +467,12 @@ impl Router {
                 let note = Note::TimerLost { timer: timer.to_string(), reason };
                 self.note(note, Audience::Subscribers, cause);
             }
-            // It is written again with the next timer, or when the wall clock changes again.
+            // A failed write of the elapsed time is repeated with the next timer, or when the wall clock changes again.
             (Some(Stored::Forget { .. }), Ok(())) | (Some(Stored::Elapsed), _) | (None, _) => {}
         }
     }
 
-    /// Writes the elapsed time down again when the wall clock has changed beside it and delays may be waiting.
+    /// Stores the elapsed time again if the wall clock has been set since the last write and timers are set.
     pub(crate) fn keep_elapsed(&mut self, now: Now) {
         let is_outdated = self.timers.elapsed.is_some_and(|elapsed| elapsed.is_outdated(now));
         if is_outdated
@@ -480,7 +484,7 @@ impl Router {
         }
     }
 
-    /// Of interest to subscribers only: a log line per timer would be noise.
+    /// Emits this note only if somebody subscribes to it: a log line for every timer would be noise.
     pub(crate) fn tell(&mut self, note: Note, cause: Option<Cause>) {
         if OsType::new(note.ty()).is_ok_and(|ty| !self.table.listeners(&ty).is_empty()) {
             self.note(note, Audience::Subscribers, cause);

@@ -1,4 +1,4 @@
-//! What the loop saw, in a ring of bounded size: enough to draw the tree of causes of a recent undertaking.
+//! The messages that the loop has seen, in a ring buffer: enough to draw the tree of causes of a recent undertaking.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub enum Party {
     Bus,
 }
 
-/// What became of a message.
+/// The result of routing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It was put into mailboxes, or answered by the loop itself.
+    /// Put into these mailboxes, or answered by the loop itself.
     Routed { to: Vec<Arc<str>> },
     /// The loop answered the request with this error.
     Refused { code: u16 },
@@ -30,13 +30,13 @@ pub enum Step {
     Answered { to: Party },
     /// An outcome nobody waits for.
     Orphan,
-    /// What it should not be: an actor's mistake.
+    /// An actor emitted a message that it may not emit.
     Faulty,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
-    /// Rising, without gaps.
+    /// Increases by one from record to record.
     pub number: u64,
     pub at: Timestamp,
     pub from: Party,
@@ -46,31 +46,34 @@ pub struct TraceRecord {
     pub id: OsId,
     pub causation: Option<OsId>,
     pub correlation: Option<OsId>,
-    /// The code of an error.
+    /// The code in an error's data.
     pub code: Option<u16>,
-    /// The beginning of its data, as far as it is kept.
+    /// The beginning of the message's data, as far as [`crate::RouterLimits::trace_data_bytes_max`] allows.
     pub data: String,
-    /// Where whoever began this may act. `None`: everywhere, or it is not known: then it is for those who may, too.
+    /// The namespaces of the client that began this undertaking. `None`: unrestricted or unknown, so that only
+    /// unrestricted callers see the record.
     pub namespaces: Namespaces,
 }
 
 impl TraceRecord {
-    /// Whether somebody who may act in `namespaces` may see it: it must be of somebody who may act in no others.
+    /// Whether a caller restricted to `namespaces` may see this record: all namespaces of the record must be among
+    /// them.
     fn is_seen_from(&self, namespaces: &Namespaces) -> bool {
         let Some(own) = namespaces else { return true };
         self.namespaces.as_deref().is_some_and(|names| names.iter().all(|name| own.contains(name)))
     }
 }
 
-/// Where whoever began an undertaking may act: only they and those who may act there see it in the trace.
+/// The namespaces of the client that began an undertaking: in the trace, only callers who may act in all of them see
+/// it.
 pub(crate) type Realm = Namespaces;
 
 pub(crate) fn realm_of(by: &By) -> Realm {
     by.as_deref().and_then(|by| by.namespaces.clone())
 }
 
-/// On whose behalf a request is made: who access lists are asked about, and who sees it in the trace. For a request that
-/// a capability makes the two differ: it acts as itself, in an undertaking that somebody else began.
+/// On whose behalf a request is made: `by` is checked against access lists, `realm` decides who sees the request in the
+/// trace. The two differ for a request of a capability: it acts as itself, in an undertaking that a client began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Behalf {
     pub(crate) by: By,
@@ -84,15 +87,15 @@ impl Behalf {
     }
 }
 
-/// Stands behind data that is longer than what is kept of it.
+/// Marks data that was cut.
 const CUT: &str = "...";
-/// Its data holds a token.
+/// The data of this request holds a token.
 const AUTHENTICATE: &str = "Syscall.Authenticate";
-/// Paths of Memory that take ciphertext only begin with this. A value that was refused there is plaintext.
+/// Values under this path of Memory must be ciphertext: a value that was refused there is plaintext.
 const SEALED: &str = "/vault";
 
-/// Whether data must not be kept, because it holds a secret or a timer is to send a message that does. A text with
-/// escapes is compared as it reads, not as it is spelled.
+/// Whether data must not be kept in the trace: it holds a secret, or it sets a timer that sends one. JSON escapes are
+/// decoded before the comparison.
 fn is_secret(ty: &str, data: &str) -> bool {
     let names = |secret: &str| {
         data.contains(secret)
@@ -105,7 +108,7 @@ fn is_secret(ty: &str, data: &str) -> bool {
     }
 }
 
-/// Whether some text inside the value holds `secret`. The value was parsed at the door, so its depth is bounded.
+/// Whether some text inside the value holds `secret`. The edge has parsed the value before, so its depth is bounded.
 fn mentions(value: &serde_json::Value, secret: &str) -> bool {
     match value {
         serde_json::Value::String(text) => text.contains(secret),
@@ -125,11 +128,11 @@ fn code_of(data: &JsonText) -> Option<u16> {
     serde_json::from_str::<Fault>(data.as_str()).ok().map(|fault| fault.code)
 }
 
-/// What to look for.
+/// Which records to find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceQuery {
     Correlation(OsId),
-    /// The message of this id and everything that followed from it.
+    /// The message with this id and everything that followed from it.
     Id(OsId),
 }
 
@@ -158,7 +161,7 @@ impl Trace {
         namespaces: Namespaces,
         message: &OsMessage,
     ) -> &TraceRecord {
-        // The oldest record's text makes room for the newest one's: no allocation per message once the ring is full.
+        // The new record reuses the oldest one's text buffer: no allocation per message once the ring is full.
         let oldest = if self.ring.len() >= self.max.max(1) { self.ring.pop_front() } else { None };
         let mut data = oldest.map(|oldest| oldest.data).unwrap_or_default();
         self.copy_beginning(message, &mut data);
@@ -181,7 +184,7 @@ impl Trace {
         &self.ring[self.ring.len() - 1]
     }
 
-    /// Copied, so that a record does not keep the whole message in memory.
+    /// Copies the data, so that a record does not keep the whole message in memory.
     fn copy_beginning(&self, message: &OsMessage, into: &mut String) {
         into.clear();
         let (ty, data) = (message.ty.as_str(), message.data.as_str());
@@ -195,7 +198,8 @@ impl Trace {
         into.push_str(cut);
     }
 
-    /// Oldest first, at most `max` of those with a number above `after` that somebody who may act in `from` may see.
+    /// Returns the oldest records first: at most `max`, with numbers above `after`, that a caller restricted to the
+    /// namespaces `from` may see.
     pub(crate) fn find(
         &self,
         query: &TraceQuery,
@@ -213,7 +217,7 @@ impl Trace {
         hits.into_iter().filter(shown).take(max).cloned().collect()
     }
 
-    /// One pass is enough: a consequence is seen after its cause.
+    /// A single pass finds all of them: a consequence is recorded after its cause.
     fn descendants(&self, root: &OsId) -> Vec<&TraceRecord> {
         let mut family = BTreeSet::from([root]);
         let mut hits = Vec::new();

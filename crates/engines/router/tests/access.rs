@@ -1,4 +1,4 @@
-//! On whose behalf things are done: what somebody may not do, no timer and no hang-up does for them.
+//! Access control: a client cannot get around it by a timer, nor by hanging up.
 #![allow(clippy::unwrap_used)]
 
 mod desk;
@@ -124,7 +124,7 @@ fn set_timer(desk: &mut Desk, conn: u64, id: &str) -> String {
     timer_id(desk)
 }
 
-/// Of what was just set, after its commit.
+/// The id of the timer that was just set, after its commit.
 fn timer_id(desk: &mut Desk) -> String {
     desk.run();
     desk.commit(&mut std::collections::BTreeMap::new());
@@ -135,7 +135,7 @@ fn timer_id(desk: &mut Desk) -> String {
 fn cancels(desk: &mut Desk, conn: u64, timer: &str) -> bool {
     desk.client(conn, message("command", "Timer.Cancel", "cancel", json!({ "timerId": timer })));
     let told = desk.run();
-    // Confirmed once the row is gone.
+    // A cancellation is confirmed once the timer's row is deleted.
     let answered = told.iter().any(|line| line.contains("is told"));
     desk.commit(&mut std::collections::BTreeMap::new());
     let told = if answered { told } else { desk.run() };
@@ -186,7 +186,7 @@ fn what_a_capability_set_only_it_cancels() {
     assert!(!cancels(&mut desk, 1, &timer) && !cancels(&mut desk, 7, &timer), "no client");
     waiting(&mut desk, "Other", cancel("o"));
     assert_eq!(desk.run(), [r#"Other awaited reply Timer.Cancel {"cancelled":false} <o"#]);
-    // Its successor after a reload has its name.
+    // The successor after a reload has the same name.
     let (gone, come) = (desk.ids["Echo"], desk::manifest("Echo", &[], &[]));
     let new = desk.router.replace(desk.now, &[gone], vec![come]).unwrap();
     desk.ids.insert("Echo".to_owned(), new[0]);
@@ -222,7 +222,7 @@ fn a_timer_of_an_agent_who_may_not_any_more_sends_nothing_and_is_gone() {
         assert_eq!(rows.len(), 1);
         let reason = "no token of agent alice is accepted any more".to_owned();
         desk.refuses = Some(NotVouched::Refused(reason));
-        // Before and after a restart alike.
+        // The refusal is the same before and after a restart.
         let mut after = Desk::new();
         after.now = desk.now;
         after.refuses.clone_from(&desk.refuses);
@@ -273,12 +273,13 @@ fn the_trace_of_one_namespace_is_not_anothers() {
         [(7, bound("ann", &["eu"])), (8, bound("bob", &["eu", "us"])), (9, bound("cid", &["us"]))]
     {
         desk.give(Input::Open { conn: ConnId(conn), by: Some(by) });
-        // All three use the same correlation, which is no secret.
+        // All three clients use the same correlation, which is not a secret.
         let mut asked = message("query", "Echo.Say", &format!("q{conn}"), json!(1));
         asked.metadata.correlation = Some(OsId::new("shared").unwrap());
         desk.client(conn, asked);
         desk.run();
-        // What the capability says while it works on it, and its answer, are part of the same undertaking.
+        // The event that the capability emits while it works on the request, and its reply, belong to the same
+        // undertaking.
         let during = desk.delivery(&format!("q{conn}"));
         let cause = format!("q{conn}");
         desk.say(
@@ -289,7 +290,7 @@ fn the_trace_of_one_namespace_is_not_anothers() {
         desk.answer(&cause, json!("yes"));
         desk.run();
     }
-    // Of the loop's owner, whom nothing binds.
+    // Connection 1 has no token and is unrestricted.
     let mut asked = message("query", "Echo.Say", "q1", json!(1));
     asked.metadata.correlation = Some(OsId::new("shared").unwrap());
     desk.client(1, asked);

@@ -1,4 +1,4 @@
-//! Events that find no place: who waits for one, what is dropped, and who is told.
+//! Events that find a full mailbox: which wait, which are dropped, and what is reported.
 
 // Helpers of tests unwrap like tests.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
@@ -20,7 +20,7 @@ fn small(mailbox_max: usize) -> Desk {
     Desk::with(RouterLimits { mailbox_max, ..RouterLimits::default() })
 }
 
-/// How many places of connection 1 were given back.
+/// How many messages of connection 1 were released.
 fn released(desk: &mut Desk) -> usize {
     while desk.router.turn(desk.now) {}
     let effects: Vec<Effect> = desk.router.drain().collect();
@@ -104,7 +104,7 @@ fn an_event_that_waited_as_long_as_a_request_may_is_dropped_and_told() {
     desk.pass(1);
     assert_eq!(released(&mut desk), 2);
     assert_eq!(dropped(&desk), [(1, "its mailbox was full for 100 ms".to_owned())]);
-    // The second one is told with the pause in between, without anything else happening.
+    // The second drop is reported after the pause, without any further input.
     let due = desk.router.next_deadline().unwrap();
     desk.now.mono = due;
     released(&mut desk);
@@ -191,7 +191,7 @@ fn events_that_wait_count_against_the_lane_and_a_stop_lets_them_in() {
     assert_eq!(told.last().unwrap(), "stopped", "all of them are in the mailbox");
 }
 
-/// What is on the disk when a subscriber has a timer's event and has not finished with it.
+/// The row of a timer is still on disk while a subscriber works on the timer's event.
 #[test]
 fn the_row_of_a_timer_stays_until_every_subscriber_has_finished_with_its_event() {
     let (mut desk, mut rows) = (Desk::new(), BTreeMap::new());
@@ -264,7 +264,7 @@ fn a_timer_whose_event_fits_nobody_is_lost_once_and_its_row_goes() {
     assert_eq!(desk.router.counters().timers_lost, 1);
 }
 
-/// One subscriber has it, the other one is down: that one gets it when it is well, the first not again.
+/// A subscriber has the event and another one is down: the second gets the event when it recovers, the first not again.
 #[test]
 fn a_timers_event_waits_for_a_subscriber_that_is_down() {
     let (mut desk, mut rows) = (Desk::new(), BTreeMap::new());
@@ -312,7 +312,7 @@ fn every_routing_decision_is_an_event_for_those_who_ask_for_it() {
     }
 }
 
-/// Whatever happens, an event of the loop about itself says what it follows from and where that belongs.
+/// Every event of the loop about itself has a causation and a correlation.
 #[test]
 fn every_event_of_the_loop_has_its_lineage() {
     let types = [
@@ -378,7 +378,7 @@ fn every_event_of_the_loop_has_its_lineage() {
     }
 }
 
-/// It waits without being tried every second, and goes when a capability comes that subscribes.
+/// The timer waits without being tried every second, and fires when a capability that subscribes is installed.
 #[test]
 fn a_durable_timer_whose_event_nobody_hears_waits_and_is_lost_in_the_end() {
     let limits = RouterLimits { timer_give_up_ms: 60_000, ..RouterLimits::default() };

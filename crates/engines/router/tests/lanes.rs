@@ -18,7 +18,7 @@ fn a_turn_routes_one_message_and_finishes_its_bookkeeping() {
     assert_eq!(desk.router.counters().turns, 2);
 }
 
-/// 100,000 user messages wait; the timeout of a request is still answered in the very next turn.
+/// While 100,000 user messages wait, the timeout of a request is still answered in the very next turn.
 #[test]
 fn a_system_message_starts_within_one_turn_whatever_waits_in_the_user_lane() {
     let limits =
@@ -49,7 +49,7 @@ fn clients_travel_in_the_user_lane_whatever_they_call_their_messages() {
     assert_eq!(desk.turn(), ["Sink gets event Sys.Anything 1"]);
 }
 
-/// However many timeouts are due, a user message starts after at most `system_lane_max` of them.
+/// However many timeouts are due, at most `system_lane_max` of them go before a user message.
 #[test]
 fn users_do_not_starve_behind_the_system_lane() {
     let limits = RouterLimits {
@@ -99,7 +99,7 @@ fn the_loop_does_not_talk_about_its_own_talk() {
     assert!(told.iter().any(|line| line.starts_with("Watcher gets event Sys.RoutingError")), "{told:?}");
 }
 
-/// Nobody is told about what it did itself, nor anybody about what became of such talk.
+/// No capability is told about its own failures, and nobody about failures at such reports.
 #[test]
 fn who_fails_at_hearing_of_failures_does_not_keep_the_loop_busy() {
     let mut desk = Desk::new();

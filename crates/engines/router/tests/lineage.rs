@@ -1,4 +1,4 @@
-//! Lineage of what actors say (RFC 0032, section 9.2; point 33 of the specification): causes are true.
+//! Lineage of messages that actors emit (RFC 0032, section 9.2; point 33 of the specification): causes are true.
 #![allow(clippy::unwrap_used)]
 
 mod desk;
@@ -16,7 +16,7 @@ fn heard(desk: &mut Desk, id: &str) -> bool {
     desk.run().iter().any(|line| line.starts_with(&format!("Ear gets event Echo.Said \"{id}\"")))
 }
 
-/// Echo with `id` in hand.
+/// Sends request `id` to Echo and returns the delivery that Echo is then working on.
 fn asked(desk: &mut Desk, id: &str) -> millrace_router::DeliveryId {
     desk.ask(id);
     desk.run();
@@ -157,7 +157,7 @@ fn a_consequence_belongs_to_the_undertaking_of_its_cause() {
     }
 }
 
-/// Requests are consequences, too; and whoever waits for one that is a fault is told.
+/// Requests are checked like events; and an actor that waits for a faulty request gets an error.
 #[test]
 fn a_request_with_a_false_cause_or_that_was_not_declared_ends_at_once() {
     let mut desk = Desk::new();
@@ -175,7 +175,7 @@ fn a_request_with_a_false_cause_or_that_was_not_declared_ends_at_once() {
     assert!(desk.router.is_quiescent());
 }
 
-/// A mailbox is not another's: what one names as its delivery must be its own.
+/// An actor may name only its own deliveries as the one it is working on.
 #[test]
 fn nobody_speaks_with_anothers_delivery_in_hand() {
     let mut desk = Desk::new();
@@ -186,7 +186,8 @@ fn nobody_speaks_with_anothers_delivery_in_hand() {
     assert_eq!(desk.run(), ["1 is told reply Echo.Say 1 <a"]);
 }
 
-/// An actor that goes on at once does not get away with it: what it had in hand is what it had when it spoke.
+/// An actor that answers right after a false cause is still blamed: the delivery at the time it emitted the message
+/// counts.
 #[test]
 fn a_lie_costs_the_request_that_was_in_hand_also_when_the_answer_is_close_behind() {
     let mut desk = Desk::new();

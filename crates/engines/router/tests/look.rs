@@ -1,4 +1,4 @@
-//! What the shell may ask between two turns.
+//! The read-only queries of the shell between two turns.
 
 mod desk;
 

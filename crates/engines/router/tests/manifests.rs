@@ -1,4 +1,4 @@
-//! Manifests of child processes: what is read, and in which words the rest is refused.
+//! Manifests of child processes: what is accepted, and the errors for everything else.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use millrace_model::{JsonText, OsKind};

@@ -58,7 +58,7 @@ fn the_late_outcome_of_an_earlier_use_does_not_answer_a_later_one() {
         desk.ask("a");
         desk.run();
         let second = desk.delivery("a");
-        // The actor, still with the first use in hand, answers it; an actor that cannot tell which says nothing.
+        // The actor answers the first use of the id; if it cannot tell which one that is, it names no delivery.
         let during = told.then_some(first);
         desk.say("Echo", during, caused("reply", "Echo.Say", "late", json!("old"), Some("a")));
         assert_eq!(desk.run(), ["note Sys.OrphanOutcome"], "told: {told}");
@@ -127,7 +127,7 @@ fn who_hangs_up_is_forgotten_and_late_outcomes_are_orphans() {
     desk.answer("b", json!(1));
     assert_eq!(desk.run(), ["note Sys.OrphanOutcome", "note Sys.OrphanOutcome"]);
     assert!(desk.router.is_quiescent() && desk.router.gauges().connections == 0);
-    // The id is free for whoever comes next, although the actor may still answer the first use.
+    // The id is free for other clients, although the actor may still answer the first use.
     desk.open(2);
     desk.client(2, message("query", "Echo.Say", "a", json!(2)));
     assert_eq!(desk.run(), ["Echo gets query Echo.Say 2"]);
@@ -241,7 +241,7 @@ fn an_error_without_a_cause_is_for_the_record_only() {
     assert!(desk.run().is_empty());
 }
 
-/// Patience counts from the arrival, not from the turn: waiting in the lane is waiting.
+/// The timeout counts from the arrival of a request, not from its turn: waiting in the lane counts too.
 #[test]
 fn a_request_is_timed_out_as_long_after_it_arrived_as_was_said() {
     let mut desk = Desk::new();
@@ -267,7 +267,7 @@ fn a_request_is_timed_out_as_long_after_it_arrived_as_was_said() {
     assert!(told[0].starts_with("Ear awaited error Echo.Say {\"code\":504"), "of actors, too: {told:?}");
 }
 
-/// One that hangs up costs what it has open, not what everybody has.
+/// Disconnecting ends only the requests of that connection.
 #[test]
 fn who_hangs_up_takes_only_its_own_requests_along() {
     let mut desk = Desk::new();

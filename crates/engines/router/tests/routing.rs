@@ -1,4 +1,4 @@
-//! Routing laws (RFC 0032, sections 9 and 11): what goes where by kind, and what is refused.
+//! Routing rules (RFC 0032, sections 9 and 11): where messages go by kind, and which are refused.
 #![allow(clippy::unwrap_used)]
 
 mod desk;
@@ -213,7 +213,7 @@ fn an_event_branch_without_a_subscription_only_validates() {
     desk.open(1);
     desk.client(1, message("event", "X.Happened", "a", json!(1)));
     desk.client(1, message("event", "X.Happened", "b", json!("text")));
-    // Only the subscriber lost an event, and that is told once.
+    // Only the subscriber lost an event, and the loss is reported once.
     assert_eq!(desk.run(), ["Ear gets event X.Happened 1", "note Sys.EventDropped"]);
     assert_eq!(desk.router.counters().events_undelivered, 1);
 }

@@ -1,4 +1,4 @@
-//! Capabilities that fail, go and come, bus events in their hands, and the end of it all.
+//! Capabilities that crash, leave and are installed, the bus events they are working on, and stopping.
 
 mod desk;
 

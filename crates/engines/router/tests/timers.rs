@@ -22,11 +22,11 @@ fn command(data: Value) -> Value {
     json!({"kind": "command", "type": "Echo.Do", "data": data})
 }
 
-/// Sets a timer and lets its row be stored; its id.
+/// Sets a timer, lets its row be stored and returns its id.
 fn set_and_store(desk: &mut Desk, rows: &mut Rows, message: OsMessage) -> String {
     desk.client(1, message);
     let told = desk.run();
-    // The row of the timer; and once the loop knows it, the elapsed time.
+    // The commit writes the timer's row and, once the loop knows it, the elapsed time.
     assert!(
         told == ["commit put"] || told == ["commit put, put"],
         "the answer waits for the commit: {told:?}"
@@ -95,8 +95,8 @@ fn equal_deadlines_fire_in_the_order_they_were_set() {
     assert_eq!(heard, expected);
 }
 
-/// The two clocks are read in whole milliseconds, and tick at different moments. Of two timers for one time of day the
-/// second may so lie earlier by the monotonic clock.
+/// The two clocks are read in whole milliseconds and tick at different moments. So of two timers for one time of day
+/// the second may be earlier by the monotonic clock.
 #[test]
 fn one_time_of_day_fires_in_the_order_it_was_set_while_the_clocks_run() {
     let limits = RouterLimits { durable_timers: false, conn_messages_max: 10_000, ..RouterLimits::default() };
@@ -149,7 +149,7 @@ fn after_a_crash_a_durable_timer_fires_again_with_the_same_ids() {
     after.restore(rows.clone());
     after.run();
     assert_eq!(ids(&after), first);
-    // One that was not due before the crash waits for its time in the next process too.
+    // A timer that was not due before the crash also waits for its time in the next process.
     let mut early = Desk::new();
     early.restore(rows);
     early.pass(50);
@@ -158,8 +158,8 @@ fn after_a_crash_a_durable_timer_fires_again_with_the_same_ids() {
     assert_eq!(early.run().len(), 2);
 }
 
-/// Only the wall clock knows how long the process was away. One that was set back says nothing about it, and the delay
-/// is not made longer.
+/// Only the wall clock tells how long no process ran. A clock that was set back tells nothing, and does not make the
+/// delay longer.
 #[test]
 fn a_clock_set_back_over_a_restart_holds_up_no_delay() {
     let (mut desk, mut rows) = (Desk::new(), Rows::new());
@@ -172,19 +172,20 @@ fn a_clock_set_back_over_a_restart_holds_up_no_delay() {
     assert!(after.run().is_empty());
     after.pass(1);
     assert_eq!(after.run().len(), 2);
-    // Away for the whole delay.
+    // This process starts after the whole delay has passed.
     let mut late = Desk::new();
     late.now.wall = desk.now.wall + 5_000;
     late.restore(rows);
     assert_eq!(late.run().len(), 2);
 }
 
-/// The clock was three hours behind when the timer was set, and was corrected since.
+/// The clock was three hours behind when the timer was set, and was corrected later.
 #[test]
 fn a_clock_set_forward_ends_no_delay_early_over_a_restart() {
     const HOUR: u64 = 3_600_000;
     let boot = |id, up_at_zero_ms| Some(Boot { id: BootId(id), up_at_zero_ms });
-    // The machine's run afterwards; whether the loop saw the step, and believed it; what is left of an hour.
+    // Per case: the boot at the restart; whether the first process saw the clock step, and believed it; the rest of the
+    // hour.
     for (after_boot, seen, believed, left_ms) in [
         (boot(1, 5_000), false, false, HOUR - 4_000 + 3),
         (boot(1, 5_000), true, true, HOUR - 4_000 + 3),
@@ -213,7 +214,7 @@ fn a_clock_set_forward_ends_no_delay_early_over_a_restart() {
         after.boot = after_boot;
         after.now.wall = corrected;
         after.restore(rows.clone());
-        // It may write down how elapsed time and wall time stand now.
+        // The restarted loop may store the elapsed time beside the new wall time: such commits do not count.
         let fired = |after: &mut Desk| {
             let told = after.run().into_iter();
             told.filter(|line| !line.starts_with("commit")).count()
@@ -315,7 +316,7 @@ fn a_past_time_fires_at_once_and_a_far_one_waits() {
     assert_eq!(desk.run().len(), 2);
 }
 
-/// A time of day is meant as such: should the clock step back, it waits.
+/// A timer for a time of day goes by the wall clock: if that is set back, the timer waits.
 #[test]
 fn an_absolute_time_follows_the_wall_clock() {
     let mut desk = Desk::with(RouterLimits { durable_timers: false, ..RouterLimits::default() });
@@ -346,7 +347,7 @@ fn what_a_timer_sends_waits_while_nobody_has_room_for_it() {
     assert_eq!(desk.run(), ["Echo gets command Echo.Do 1 <s"], "and Timer.Fired is not said twice");
 }
 
-/// A full mailbox does not let a younger one pass.
+/// While a mailbox is full, no younger timer's message overtakes an older one's.
 #[test]
 fn what_waits_for_room_stays_in_order() {
     let limits = RouterLimits { mailbox_max: 3, durable_timers: false, ..RouterLimits::default() };
@@ -360,7 +361,7 @@ fn what_waits_for_room_stays_in_order() {
     for _ in 0..60 {
         let told = desk.run();
         got.extend(told.into_iter().filter(|line| line.starts_with("Echo gets")));
-        // One place is free again before the rest has had its turn.
+        // Free one slot and run a turn before the others are freed.
         let busy: Vec<_> = desk.posted.drain(..).filter(|(to, _, _)| *to == desk.ids["Echo"]).collect();
         for (at, (from, delivery, _)) in busy.into_iter().enumerate() {
             desk.give(Input::Done { from, delivery, result: Ok(()) });
@@ -417,7 +418,7 @@ fn the_number_of_timers_is_bounded() {
     assert_eq!(desk.router.gauges().pending, 3, "the commands they sent wait for their outcome");
 }
 
-/// 100,000 timers, half of them cancelled: the rest fires, none early, in order.
+/// Sets 100,000 timers and cancels half of them: the rest fire in order, none early.
 #[test]
 fn a_hundred_thousand_timers() {
     let limits = RouterLimits {

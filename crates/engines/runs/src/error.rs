@@ -1,4 +1,4 @@
-//! Why a run failed, and why an input was refused.
+//! Reasons why a run failed, or why a start or an input was refused.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use crate::operation::ResumeKind;
 
-/// Why a run failed. The texts are those of wire generation A; a host of generation B words the same variants its way.
+/// Why a run failed. The texts are those of wire generation A; a host of generation B words the same variants
+/// differently.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RunError<F> {
     #[error("Unhandled effect {label} ({kind})")]
@@ -28,14 +29,14 @@ pub enum RunError<F> {
         "the guest asked for operation {op}, but its effect table has {count} operations, counted from 0"
     )]
     UnknownOperation { op: u32, count: usize },
-    /// A bug of the engine: a run without work was in the ready queue.
+    /// A bug of the engine: the ready queue held a run that had no step to execute.
     #[error("the scheduler reached a run that was not ready")]
     NotReady,
     #[error("the run did not end by its deadline, {deadline_ms} ms on the monotonic clock")]
     TimedOut { deadline_ms: u64 },
 }
 
-/// What a handler says about its failure.
+/// A handler's description of its failure.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct HandlerError {
@@ -48,7 +49,7 @@ impl HandlerError {
     }
 }
 
-/// A run that was not started. The guest comes back, so that the shell can release what it holds.
+/// A run that was not started. The guest is returned, so that the shell can release its resources.
 #[derive(Debug, Error)]
 #[error("{refused}")]
 pub struct NotStarted<G> {
@@ -69,7 +70,7 @@ pub enum StartRefused {
     TooManyTimers { max: usize },
 }
 
-/// Why an input was refused. Nothing changed.
+/// Why an input was refused. The engine's state is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InputRefused {
     #[error(

@@ -1,4 +1,4 @@
-//! The external completion queue: work of the host that is done and enters the scheduler with the next tick.
+//! The queue of external completions: finished work of the host that enters the scheduler with the next tick.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use crate::ids::CallId;
 use crate::shuffle::Shuffle;
 use crate::timers::TimerKind;
 
-/// The answer of a completion is held by its run, so that it is freed with the run; an entry whose run has ended is
-/// skipped.
+/// An entry does not hold the answer of its completion: the run holds it, so that the answer is freed with the run. An
+/// entry whose run has ended is skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct External {
-    /// When it happened: the moment a completion arrived, the deadline of a timer.
+    /// When the completion arrived, or when the timer was due.
     pub(crate) at: Mono,
     pub(crate) call: CallId,
     pub(crate) kind: TimerKind,
@@ -40,7 +40,7 @@ impl ExternalQueue {
         self.queue.iter()
     }
 
-    /// Shuffles entries that happened at the same moment among themselves. Later moments stay behind earlier ones.
+    /// Shuffles entries with equal times among themselves. Later times stay behind earlier ones.
     pub(crate) fn shuffle(&mut self, shuffle: &mut Shuffle) {
         let entries = self.queue.make_contiguous();
         for simultaneous in entries.chunk_by_mut(|one, next| one.at == next.at) {

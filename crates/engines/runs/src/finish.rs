@@ -11,7 +11,7 @@ use crate::run::RunState;
 use crate::runs::Runs;
 use crate::sabotage::Sabotage;
 
-/// Entries of ended runs that the ready queue may hold beyond as many as there are live ones.
+/// Entries of ended runs that the ready queue may hold, beyond the number of live ones.
 const STALE_READY_MAX: usize = 64;
 
 impl<G: Guest> Runs<G> {
@@ -48,8 +48,8 @@ impl<G: Guest> Runs<G> {
         Disposition::Accepted
     }
 
-    /// A shell that starts and cancels runs without ticking must not make the ready queue grow. Amortised, a cancelled
-    /// run costs a constant.
+    /// Removes entries of ended runs from the ready queue, so that a shell that starts and cancels runs without ticking
+    /// does not make the queue grow. The amortised cost of a cancelled run is constant.
     fn forget_ended_ready(&mut self) {
         if self.ready.len() > 2 * self.ready_runs + STALE_READY_MAX {
             let table = &self.table;

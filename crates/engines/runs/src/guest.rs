@@ -1,4 +1,4 @@
-//! The port of guests: the programs that runs execute.
+//! The trait of guests: the programs that runs execute.
 
 use std::fmt::Debug;
 
@@ -12,17 +12,19 @@ pub trait Guest {
     type Value: Debug;
     /// Why a guest failed: a trap, a protocol mismatch, a limit. Ends up in [`crate::RunError::Guest`].
     type Fault: Debug;
-    /// What guests share and the shell lends for each step, such as the wasm instances. `()` if there is nothing.
+    /// State that guests share and that the shell lends for each step, such as the wasm instances. `()` if there is
+    /// none.
     type Host: ?Sized;
 
-    /// Calls the entry. Called once, in the run's first step; the arguments of the entry are the guest's own.
+    /// Calls the entry of the program. Called once, in the run's first step; the guest itself holds the entry's
+    /// arguments.
     fn start(&mut self, host: &mut Self::Host) -> GuestStep<Self::Value, Self::Fault>;
 
-    /// Continues after the effect the guest asked for. The engine has checked the resume kind already.
+    /// Continues the program with the reply to the effect it asked for. The engine has checked the resume kind before.
     fn resume(&mut self, host: &mut Self::Host, reply: Self::Value) -> GuestStep<Self::Value, Self::Fault>;
 
-    /// Gives back whatever the guest holds in the host: continuation, buffer. Called by the shell when it carries out
-    /// [`crate::Effect::Release`]; the guest may have been suspended, finished, or never started.
+    /// Releases the guest's resources in the host, such as its continuation and buffer. The shell calls this when it
+    /// carries out [`crate::Effect::Release`]; the guest may be suspended, finished, or never started.
     fn release(self, host: &mut Self::Host)
     where
         Self: Sized;
@@ -35,7 +37,7 @@ pub enum GuestStep<V, F> {
     Done(V),
     /// The program asks for an effect and is suspended until [`Guest::resume`].
     Request {
-        /// Position in the operations that the run was started with. A position outside of them fails the run.
+        /// Position in the operations that the run was started with. A position outside of them makes the run fail.
         op: u32,
         args: Vec<V>,
     },

@@ -1,4 +1,4 @@
-//! What the engine is told by its shell.
+//! Everything the shell tells the engine.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::HandlerError;
 use crate::ids::{CallId, RunId};
 use crate::operation::Operation;
 
-/// A run to be started. Its first step waits in the ready queue like any other.
+/// A run to be started. Its first step waits in the ready queue like any other step.
 #[derive(Debug)]
 pub struct Start<G> {
     pub guest: G,
@@ -18,18 +18,18 @@ pub struct Start<G> {
     pub deadline: Option<Mono>,
 }
 
-/// A fact for the engine. Late inputs about runs that have ended are dropped.
+/// Something that happened in the shell. Late inputs about runs that have ended are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<V> {
-    /// The handler answered while it was called: the run goes straight to the end of the ready queue, and its next step
-    /// may be part of this tick.
+    /// The handler answered while it was being called: the run goes to the end of the ready queue at once, and its next
+    /// step may be part of this tick.
     Answered { call: CallId, answer: Answer<V> },
     /// The handler answered later: an external completion, which waits for the next tick.
     Completed { call: CallId, answer: Answer<V> },
-    /// The handler's answer is known now and counts at `at`: a sleep without a waiting handler.
+    /// The handler's answer is known now and takes effect at `at`: a sleep, for which no handler has to wait.
     AnswerAt { call: CallId, at: Mono, answer: Answer<V> },
-    /// The handler of this call waits for a moment: [`crate::Effect::Woke`] with the same token tells it. The handler
-    /// answers after that, or sets further timers. Tokens are the shell's.
+    /// The handler of this call waits until `at`: then [`crate::Effect::Woke`] comes with the same token. After that
+    /// the handler answers or sets further timers. The shell chooses the tokens.
     WakeAt { call: CallId, at: Mono, token: u64 },
     /// End the run now, without another step.
     Cancel { run: RunId, reason: Option<V> },
@@ -46,14 +46,14 @@ pub enum Answer<V> {
     Failed(HandlerError),
     /// No handler is registered for the operation.
     Unhandled,
-    /// The handler returned something that is no continuation call.
+    /// The handler returned a value that is not a continuation call.
     NotAContinuation,
 }
 
-/// What became of an input that was not refused.
+/// The result of an input that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     Accepted,
-    /// Too late: the run has ended, or the call has its answer already. Nothing changed.
+    /// Too late: the run has ended, or the call already has its answer. Nothing changed.
     Dropped,
 }

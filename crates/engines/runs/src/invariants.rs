@@ -1,4 +1,5 @@
-//! What must hold between two calls of the engine. For tests and simulation: a check reads every run and every queue.
+//! Invariants that hold between two calls of the engine. For tests and simulation: a check reads every run and every
+//! queue.
 
 use std::collections::BTreeSet;
 

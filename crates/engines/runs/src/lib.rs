@@ -1,10 +1,10 @@
 //! The engine of effect runs: many sandboxed programs on one scheduler, each asking for effects one at a time.
 //!
-//! A plain state machine, generic over the guest ([`Guest`]) and its value type. Told the time and one input, it decides
-//! which continuation step runs next, which answer is applied, when a timer is due and how a run ends.
+//! A plain state machine, generic over the guest ([`Guest`]) and its value type. Given the time and one input, it
+//! decides which continuation step runs next, which answer is applied, when a timer is due and how a run ends.
 //!
-//! The engine does not know bytes, does not look handlers up and waits for nobody. It has no clock, socket, thread or
-//! randomness; the seed that shuffles simultaneous completions is given by the shell.
+//! The engine does not interpret values, does not look up handlers and never blocks; it has no clock, socket, thread or
+//! randomness. The shell provides the seed that shuffles simultaneous completions.
 //!
 //! Start with [`Runs`]. The loop of a shell:
 //!

@@ -1,26 +1,26 @@
-//! Every bound of the engine, with its default and the answer when it is reached.
+//! Every limit of the engine, with its default and what happens when it is reached.
 
 #[derive(Clone, Debug)]
 pub struct RunsLimits {
-    /// Continuation steps in one tick, of all runs together; at least 1. Steps beyond it wait for the next tick, in
-    /// their order.
+    /// Continuation steps in one tick, of all runs together; at least 1. Further steps wait for the next tick, in their
+    /// order.
     pub max_internal_steps_per_tick: usize,
-    /// Runs that have not ended: [`crate::StartRefused::TooManyRuns`].
+    /// Runs that have not ended. Beyond it: [`crate::StartRefused::TooManyRuns`].
     pub runs_max: usize,
-    /// External completions that wait for the next tick; at least 1: [`crate::InputRefused::ExternalQueueFull`]. Timers that are
-    /// due stay in their queue until there is room.
+    /// External completions that wait for the next tick; at least 1. Beyond it:
+    /// [`crate::InputRefused::ExternalQueueFull`]. Due timers stay in their queue until there is room.
     pub external_max: usize,
-    /// Timers set and not fired, deadlines of runs included: [`crate::InputRefused::TooManyTimers`],
-    /// [`crate::StartRefused::TooManyTimers`].
+    /// Timers that are set and have not fired, including the deadlines of runs. Beyond it:
+    /// [`crate::InputRefused::TooManyTimers`], [`crate::StartRefused::TooManyTimers`].
     pub timers_max: usize,
-    /// The same of one run, its deadline not counted: [`crate::InputRefused::TooManyRunTimers`].
+    /// Wake-ups ([`crate::Input::WakeAt`]) of one run. Beyond it: [`crate::InputRefused::TooManyRunTimers`].
     pub run_timers_max: usize,
     #[cfg(feature = "sabotage")]
     pub sabotage: Option<crate::Sabotage>,
 }
 
 impl RunsLimits {
-    /// Without a step or a completion per tick nothing would ever end: 0 counts as 1 there.
+    /// Raises limits of 0 to 1 where no run would ever end otherwise: steps per tick and external completions.
     pub(crate) fn normalised(mut self) -> RunsLimits {
         self.max_internal_steps_per_tick = self.max_internal_steps_per_tick.max(1);
         self.external_max = self.external_max.max(1);

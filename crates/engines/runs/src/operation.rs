@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// An operation of an effect. A guest names it by its position in the table that its run was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Shown in errors and traces, such as `case::Ask.number`.
+    /// The name shown in errors and traces, such as `case::Ask.number`.
     pub label: Arc<str>,
     pub kind: ResumeKind,
 }

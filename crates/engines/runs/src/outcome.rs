@@ -17,7 +17,7 @@ pub enum RunOutcome<V, F> {
     },
 }
 
-/// Why a run has no value: [`RunOutcome::into_result`] keeps failed and cancelled apart.
+/// Why a run has no value. Unlike a plain error, it tells failed and cancelled runs apart.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RunStopped<V, F> {
     #[error("{0}")]
@@ -40,7 +40,7 @@ impl<V, F> RunOutcome<V, F> {
         }
     }
 
-    /// `value`, `failed` or `cancelled`, as in the output of `millrace run`.
+    /// Returns `value`, `failed` or `cancelled`, as in the output of `millrace run`.
     pub fn kind(&self) -> &'static str {
         match self {
             RunOutcome::Value(_) => "value",

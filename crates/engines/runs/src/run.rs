@@ -13,7 +13,7 @@ pub(crate) struct Run<G: Guest> {
     pub(crate) id: RunId,
     pub(crate) guest: G,
     pub(crate) operations: Arc<[Operation]>,
-    /// Steps begun.
+    /// Effect requests made so far: the number of the current call.
     pub(crate) step: u64,
     pub(crate) state: RunState<G::Value>,
     /// Wake-ups that the handler of the current call waits for.
@@ -23,15 +23,16 @@ pub(crate) struct Run<G: Guest> {
 
 #[derive(Debug)]
 pub(crate) enum RunState<V> {
-    /// In the ready queue, for its first step.
+    /// In the ready queue, for the first step.
     Starting,
-    /// In the ready queue: the answer to its request is to be applied.
+    /// In the ready queue: the next step applies the answer to the run's request.
     Ready { op: u32, answer: Answer<V> },
-    /// The handler is working.
+    /// The handler is working on the run's request.
     Waiting { op: u32 },
-    /// In the external queue, or in the timer queue: the answer is known and does not count yet.
+    /// The answer is known but not applied yet: it waits in the external queue, or in the timer queue if `timer` is
+    /// set.
     Answered { op: u32, answer: Answer<V>, timer: Option<TimerKey> },
-    /// The guest is being called. Never seen between two calls of the engine.
+    /// The guest is being called. Never visible between two calls of the engine.
     Stepping,
 }
 

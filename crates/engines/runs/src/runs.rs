@@ -1,4 +1,4 @@
-//! The engine's face: runs in, inputs, ticks and steps, effects out.
+//! The engine's public interface: start runs, feed inputs, tick and step, take effects.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub struct Runs<G: Guest> {
     pub(crate) timers: Timers,
     /// Steps that this tick may still execute.
     pub(crate) budget: usize,
-    /// The latest moment the engine was told: time never falls.
+    /// The latest time the engine was given: its time never goes back.
     pub(crate) now: Mono,
     pub(crate) shuffle: Option<Shuffle>,
     pub(crate) effects: VecDeque<Effect<G>>,
@@ -55,14 +55,14 @@ impl<G: Guest> Runs<G> {
         }
     }
 
-    /// External completions of the same moment enter the ready queue in an order that follows from `seed`, instead of
-    /// first in, first out. For tests that look for a dependence on that order.
+    /// Lets external completions with equal times enter the ready queue in an order derived from `seed`, instead of
+    /// first in, first out. For tests that look for code that depends on that order.
     pub fn shuffled(mut self, seed: u64) -> Runs<G> {
         self.shuffle = Some(Shuffle::new(seed));
         self
     }
 
-    /// Adds a run. Its entry is called in a step of the next tick, or of this one if its budget is not used up.
+    /// Adds a run. Its entry is called in a step of the next tick, or of the current tick if the budget is not used up.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl<G: Guest> Runs<G> {
         Ok(id)
     }
 
-    /// Hears one fact. Answers are applied by a later [`Runs::step`], not here; cancellation takes place at once.
+    /// Handles one input. Answers are applied by a later [`Runs::step`], not here; cancellation takes effect at once.
     ///
     /// # Errors
     ///
@@ -110,13 +110,13 @@ impl<G: Guest> Runs<G> {
         Ok(disposition)
     }
 
-    /// The next effect to carry out. Take all of them after each input, tick and step: they are at most four for each
-    /// run that ended, and one for each step and wake-up.
+    /// Returns the next effect to carry out. Take all of them after each input, tick and step: there are at most four
+    /// for each run that ended, and one for each step and wake-up.
     pub fn next_effect(&mut self) -> Option<Effect<G>> {
         self.effects.pop_front()
     }
 
-    /// When the engine wants the next tick: at once if a step can execute or a completion waits, else when the first
+    /// Returns when the next tick is due: at once if a step can execute or a completion waits, else when the first
     /// timer is due. `None`: not before the next input.
     pub fn next_deadline(&self) -> Option<Mono> {
         if self.ready_runs > 0 || self.external.len() > 0 {
@@ -125,7 +125,7 @@ impl<G: Guest> Runs<G> {
         self.timers.first()
     }
 
-    /// Runs that have not ended, by slot: a fixed order, not that of their start.
+    /// Runs that have not ended, in the order of their slots: a fixed order, but not that of their start.
     pub fn active(&self) -> impl Iterator<Item = RunId> + '_ {
         self.table.iter().map(|run| run.id)
     }
@@ -208,13 +208,13 @@ impl<G: Guest> Runs<G> {
         Ok(Disposition::Accepted)
     }
 
-    /// Callers read their clocks at different moments; the engine goes by the latest of them.
+    /// Callers read their clocks at different moments; the engine uses the latest time.
     pub(crate) fn see(&mut self, now: Mono) {
         self.now = self.now.max(now);
     }
 }
 
-/// The run of this call and its operation, if the call still waits for its answer.
+/// Returns the run of this call and the call's operation, if the call still waits for its answer.
 pub(crate) fn waiting<G: Guest>(table: &mut RunTable<G>, call: CallId) -> Option<(&mut Run<G>, u32)> {
     let run = table.get_mut(call.run).filter(|run| run.step == call.step)?;
     match run.state {

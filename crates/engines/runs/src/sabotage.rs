@@ -1,4 +1,4 @@
-//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers bite.
+//! Deliberate bugs, chosen at run time by the simulator's tests to prove that its checkers find them.
 
 use crate::guest::Guest;
 use crate::runs::Runs;
@@ -14,7 +14,7 @@ pub enum Sabotage {
     PushFront,
     /// A run that ends leaves its timers in the queue.
     KeepTimers,
-    /// A tick executes steps as long as there are any, within ten times the budget.
+    /// A tick executes up to ten times its budget of steps.
     IgnoreBudget,
     /// A run that is ready cannot be cancelled.
     IgnoreCancel,

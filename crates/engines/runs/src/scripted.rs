@@ -7,16 +7,16 @@ use thiserror::Error;
 
 use crate::guest::{Guest, GuestStep};
 
-/// Does what the lines of a script say, one line for each continuation step.
+/// Executes a script, one line for each continuation step.
 #[derive(Clone, Debug)]
 pub struct ScriptedGuest<V> {
-    /// Tells the guests of one [`GuestLog`] apart.
+    /// Identifies the guest in a shared [`GuestLog`].
     name: u64,
     lines: Arc<[ScriptLine<V>]>,
     next: usize,
 }
 
-/// What a scripted guest does in one step.
+/// A line of a script: what the guest does in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptLine<V> {
     Request {
@@ -24,10 +24,10 @@ pub enum ScriptLine<V> {
         args: Vec<V>,
     },
     Done(V),
-    /// Returns the reply of the request before it.
+    /// Returns the reply to the previous request.
     DoneWithReply,
     Fail(String),
-    /// Goes on with the line at this position, in the same step. It must not be another `Goto`.
+    /// Continues with the line at this position, in the same step. That line must not be another `Goto`.
     Goto(usize),
 }
 
@@ -42,7 +42,7 @@ pub enum ScriptFault {
     NoReply { line: usize },
 }
 
-/// What scripted guests were told, in order. The host that they share.
+/// The host that scripted guests share: a log of how they were called, in order.
 #[derive(Clone, Debug)]
 pub struct GuestLog<V> {
     events: Vec<GuestEvent<V>>,
@@ -69,7 +69,7 @@ impl<V> ScriptedGuest<V> {
 }
 
 impl<V> GuestLog<V> {
-    /// Keeps the first `events_max` events; later ones are not kept. 0 for benchmarks.
+    /// Keeps the first `events_max` events and drops later ones. Benchmarks use 0.
     pub fn new(events_max: usize) -> GuestLog<V> {
         GuestLog { events: Vec::new(), events_max, released: 0 }
     }

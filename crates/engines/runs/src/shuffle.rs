@@ -1,4 +1,4 @@
-//! The order of simultaneous completions, permuted by a seed of the shell.
+//! Permutes the order of simultaneous completions, by a seed that the shell provides.
 
 /// A splitmix64 generator: the same seed gives the same permutations on every machine.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ impl Shuffle {
         Shuffle { state: seed }
     }
 
-    /// Fisher and Yates. The bias of the remainder is below 2^-32 for slices that fit into memory.
+    /// The Fisher-Yates shuffle. The bias of the remainder is below 2^-32 for slices that fit into memory.
     pub(crate) fn permute<T>(&mut self, slice: &mut [T]) {
         for last in (1..slice.len()).rev() {
             let other = self.next() % (last as u64 + 1);

@@ -1,11 +1,11 @@
-//! The runs that have not ended, found by slot.
+//! The table of runs that have not ended, indexed by slot.
 
 use crate::guest::Guest;
 use crate::ids::RunId;
 use crate::run::Run;
 
-/// Slots are reused, newest free slot first, and never given back: the table is as long as the most runs that were
-/// active at once. A lookup costs the same whatever the number of runs, which a tree of ids would not.
+/// Slots are reused, the last freed one first, and never removed: the table is as long as the largest number of runs
+/// that were active at once. Unlike in a tree of ids, the cost of a lookup does not depend on the number of runs.
 #[derive(Debug)]
 pub(crate) struct RunTable<G: Guest> {
     slots: Vec<Option<Run<G>>>,
@@ -18,7 +18,7 @@ impl<G: Guest> RunTable<G> {
         RunTable { slots: Vec::new(), free: Vec::new(), started: 0 }
     }
 
-    /// The caller has checked the number of runs, which fits into 32 bits.
+    /// The caller has checked that the number of runs fits into 32 bits.
     pub(crate) fn insert(&mut self, make: impl FnOnce(RunId) -> Run<G>) -> RunId {
         self.started += 1;
         let slot = self.free.pop().unwrap_or_else(|| {

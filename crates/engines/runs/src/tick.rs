@@ -17,15 +17,15 @@ use crate::runs::{Runs, waiting};
 use crate::sabotage::Sabotage;
 use crate::timers::TimerKind;
 
-/// How a step of a run ended: the guest asks for an effect, or the run has its outcome.
+/// How a step ended: the guest asks for an effect, or the run has its outcome.
 enum Stepped<G: Guest> {
     Request { op: u32, args: Vec<G::Value> },
     Ended(RunOutcome<G::Value, G::Fault>),
 }
 
 impl<G: Guest> Runs<G> {
-    /// Begins a tick: moves due timers into the external queue, the external queue into the ready queue, and refills the
-    /// budget. [`Runs::step`] does the rest of the tick.
+    /// Begins a tick: moves due timers into the external queue and the external queue into the ready queue, and refills
+    /// the budget. [`Runs::step`] does the rest of the tick.
     pub fn tick(&mut self, now: Mono) {
         self.see(now);
         self.counters.ticks += 1;
@@ -106,7 +106,8 @@ impl<G: Guest> Runs<G> {
         }
     }
 
-    /// Returns false if the run has ended meanwhile, or the handler of the call no longer waits.
+    /// Applies one external completion or timer. Returns false if the run has ended meanwhile, or the call no longer
+    /// waits.
     fn admit(&mut self, external: External) -> bool {
         let External { at, call, kind } = external;
         match kind {
@@ -158,7 +159,7 @@ impl<G: Guest> Run<G> {
                 Ok(reply) => self.guest.resume(host, reply),
                 Err(outcome) => return Stepped::Ended(outcome),
             },
-            // Only runs in one of the two states above are in the ready queue.
+            // The ready queue holds only runs in one of the two states above.
             other => {
                 self.state = other;
                 return failed(RunError::NotReady);
@@ -174,7 +175,7 @@ impl<G: Guest> Run<G> {
         }
     }
 
-    /// The value to resume the guest with, or the outcome of the run if the answer ends it.
+    /// Returns the value to resume the guest with, or as an error the outcome of the run, if the answer ends it.
     fn reply(&self, op: u32, answer: Answer<G::Value>) -> Result<G::Value, RunOutcome<G::Value, G::Fault>> {
         let Some(operation) = self.operations.get(op as usize) else {
             let error = RunError::UnknownOperation { op, count: self.operations.len() };

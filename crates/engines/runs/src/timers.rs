@@ -1,4 +1,4 @@
-//! The timer queue: monotonic deadlines, equal ones in the order they were set.
+//! The timer queue: monotonic deadlines; equal ones fire in the order they were set.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +20,19 @@ pub(crate) struct TimerKey {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timer {
-    /// For [`TimerKind::Deadline`] only the run counts.
+    /// For [`TimerKind::Deadline`] only the run in it is used.
     pub(crate) call: CallId,
     pub(crate) kind: TimerKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerKind {
-    /// The answer that the run holds counts now.
+    /// The run's answer, which is known already, takes effect.
     Answer,
     Wake {
         token: u64,
     },
-    /// The run has lasted long enough.
+    /// The run has reached its deadline and fails.
     Deadline,
 }
 

@@ -1,4 +1,4 @@
-//! Cancellation: one-way, idempotent, isolated, at any moment of a run's life; resources released exactly once.
+//! Cancellation: final, idempotent, isolated, at any moment of a run's life; resources are released exactly once.
 
 mod harness;
 
@@ -40,7 +40,7 @@ fn a_run_cancelled_between_its_completion_and_the_tick_is_not_resumed() {
     harness.tick();
     assert_eq!(harness.outcome(run), Some(&RunOutcome::Cancelled { reason: None }));
     assert!(!harness.log.events().iter().any(|event| matches!(event, GuestEvent::Resumed { .. })));
-    // The handler had answered: there is nobody left to abandon.
+    // The handler had answered: there is no call to abandon.
     assert!(!harness.trace.iter().any(|line| line.starts_with("abandon")));
     assert_eq!(harness.runs.counters().externals_dropped, 1);
     assert_empty(&harness);
@@ -135,7 +135,7 @@ fn the_first_terminal_transition_wins() {
     let call = harness.open[0];
     harness.complete(call, Answer::End(7));
     harness.now = Mono(5);
-    // Completion and deadline are in the same tick: the run is ready when the deadline ends it.
+    // The completion and the deadline fall into the same tick: the run is ready when the deadline ends it.
     harness.tick();
     assert_eq!(harness.error(run), "the run did not end by its deadline, 5 ms on the monotonic clock");
     assert!(!harness.cancel(run));
@@ -178,7 +178,7 @@ fn every_terminal_transition_releases_the_guest_once() {
         harness.settle();
         ended(&harness, kind);
     }
-    // A fault of the guest in its first step, and in a later one; an operation that it does not have.
+    // The guest fails in its first step, and in a later one; the guest asks for an operation that it does not have.
     let fail = || ScriptLine::Fail("trap".into());
     let unknown = ScriptLine::Request { op: 9, args: vec![] };
     for lines in [vec![fail()], vec![ask(1), fail()], vec![unknown]] {
@@ -187,7 +187,7 @@ fn every_terminal_transition_releases_the_guest_once() {
         harness.settle();
         ended(&harness, "failed");
     }
-    // Cancelled and timed out: before the first step, while a handler works, with an answer that waits.
+    // Runs cancelled or timed out before the first step, while a handler works, and while an answer waits.
     for steps_before in 0..3 {
         for is_cancelled in [true, false] {
             let mut harness = Harness::new(|_, _, _| Reply::Later);

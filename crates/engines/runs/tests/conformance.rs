@@ -1,4 +1,4 @@
-//! The conformance scenarios of the Voyd runtime's event loop, each row a test, on the scripted guest.
+//! The conformance scenarios of the Voyd runtime's event loop, one test for each row, on the scripted guest.
 
 mod harness;
 
@@ -155,7 +155,7 @@ fn explicit_cancellation_is_an_outcome_of_its_own_and_late_completions_are_dropp
     let cancel = Input::Cancel { run, reason: Some(5) };
     assert_eq!(harness.input(cancel.clone()), Disposition::Accepted);
     assert_eq!(harness.outcome(run), Some(&RunOutcome::Cancelled { reason: Some(5) }));
-    // Dropped before the kind check: `tail` would be the wrong answer for this operation.
+    // The answer is dropped before its kind is checked: `tail` would be an error for this operation.
     assert_eq!(harness.complete(call, Answer::Tail(1)), Disposition::Dropped);
     assert_eq!(harness.input(cancel), Disposition::Dropped);
     harness.settle();

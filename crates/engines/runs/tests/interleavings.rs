@@ -1,4 +1,4 @@
-//! Random interleavings of inputs, ticks and clock moves: what holds for all of them.
+//! Random interleavings of inputs, ticks and clock moves, with the properties that hold for all of them.
 
 mod harness;
 
@@ -15,7 +15,7 @@ enum Act {
         lines: Vec<u8>,
         deadline_ms: Option<u64>,
     },
-    /// Answers one of the calls made so far, whether or not it is still open.
+    /// Answers a call made so far, whether or not it is still open.
     Complete {
         which: usize,
         answer: u8,
@@ -31,7 +31,7 @@ enum Act {
     Cancel {
         which: usize,
     },
-    /// Begins a tick without finishing it, so that inputs fall between two of its steps.
+    /// Begins a tick without finishing it, so that inputs arrive between two of its steps.
     BeginTick,
     Step,
     Tick,
@@ -83,7 +83,7 @@ struct Play {
     refused: usize,
 }
 
-/// The handler answers tail operations and every third question at once; the rest is up to the acts.
+/// Plays the acts. The handler answers tail operations and every third call at once; the acts answer the others.
 fn play(acts: &[Act], seed: Option<u64>) -> Play {
     let limits = RunsLimits {
         max_internal_steps_per_tick: 3,
@@ -159,13 +159,13 @@ impl Play {
         }
     }
 
-    /// Like [`Harness::input`], but a limit may refuse it.
+    /// Like [`Harness::input`], but a limit may refuse the input.
     fn input(&mut self, input: Input<i64>) {
         let _ = self.harness.runs.handle(self.harness.now, input);
         self.harness.effects();
     }
 
-    /// Cancels what still runs, so that every run has its outcome.
+    /// Cancels the runs that have not ended, so that every run has its outcome.
     fn end(&mut self) {
         for run in self.harness.runs.active().collect::<Vec<_>>() {
             assert!(self.harness.cancel(run));
@@ -174,7 +174,7 @@ impl Play {
     }
 }
 
-/// What each guest was told, as one letter for each event.
+/// The events of each guest, one letter per event.
 fn lives(events: &[GuestEvent<i64>]) -> BTreeMap<u64, String> {
     let mut lives: BTreeMap<u64, String> = BTreeMap::new();
     for event in events {
@@ -188,7 +188,7 @@ fn lives(events: &[GuestEvent<i64>]) -> BTreeMap<u64, String> {
     lives
 }
 
-/// Calls of a run are numbered 1, 2, 3, ... and nothing of a run follows its outcome.
+/// Checks that no effect of a run follows its outcome.
 fn check_trace(trace: &[String]) {
     let mut ended: Vec<&str> = Vec::new();
     for line in trace {

@@ -137,7 +137,7 @@ fn completion_order(seed: Option<u64>) -> Vec<String> {
     }
     harness.settle();
     for (index, call) in harness.open.clone().into_iter().enumerate() {
-        // The first ten happen at one moment, the others at a later one.
+        // The first ten completions have one time, the others a later one.
         harness.now = Mono(index as u64 / 10);
         harness.complete(call, Answer::Resume(0));
     }

@@ -1,4 +1,4 @@
-//! The timer queue: monotonic, first in first out among equal deadlines, the same for sleeps, wake-ups and deadlines.
+//! The timer queue: monotonic, first in first out among equal times, the same for sleeps, wake-ups and deadlines.
 
 mod harness;
 
@@ -10,7 +10,7 @@ use millrace_runs::{Answer, Disposition, Input, ScriptLine};
 
 const DONE: ScriptLine<i64> = ScriptLine::Done(1);
 
-/// Numbers below `below` that look random and are the same in every run of the test.
+/// Pseudorandom numbers below `below`, the same in every run of the test.
 fn numbers(count: usize, below: u64) -> impl Iterator<Item = u64> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     (0..count).map(move |_| {

@@ -1,22 +1,22 @@
 //! `@every 90s`: fires at whole multiples of the interval since the beginning of 1970, UTC.
 //!
-//! The grid is fixed, so sessions that start at different moments agree on every fire, a restart moves nothing, and
-//! catching up works as it does for cron: what was missed is known.
+//! The grid is fixed: sessions that start at different times agree on every fire, a restart moves nothing, and catching
+//! up works as for cron because the missed fires are known.
 
 use millrace_model::Timestamp;
 
 const NICKNAME: &str = "@every";
-/// A fire is a commit: more often than this is a loop, not a schedule.
+/// A fire is a commit: anything more frequent is a loop and not a schedule.
 const SHORTEST_MS: u64 = 1000;
 const LONGEST_MS: u64 = 366 * 24 * 3600 * 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Every {
-    /// Between [`SHORTEST_MS`] and [`LONGEST_MS`].
+    /// In milliseconds, between [`SHORTEST_MS`] and [`LONGEST_MS`].
     ms: u64,
 }
 
-/// Returns what follows `@every`, if the text begins with it.
+/// Returns the text after `@every`, if `text` begins with it.
 pub(super) fn interval_of(text: &str) -> Option<&str> {
     let text = text.trim();
     let (nickname, interval) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -24,7 +24,7 @@ pub(super) fn interval_of(text: &str) -> Option<&str> {
 }
 
 impl Every {
-    /// Numbers with units, the parts added up: `90s`, `1h30m`.
+    /// Parses numbers with units, whose values are added up: `90s`, `1h30m`.
     pub(super) fn parse(text: &str) -> Result<Every, String> {
         let ms = total_ms(text).ok_or_else(|| {
             format!(

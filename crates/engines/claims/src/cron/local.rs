@@ -1,15 +1,15 @@
-//! Cron expressions and clock changes.
+//! How clock changes (daylight saving time) affect cron expressions.
 //!
-//! The library matches an expression against local times as if clocks never changed. Which moment a local time is, is
-//! decided here:
+//! The cron library matches an expression against local times as if clocks never changed. This file decides at which
+//! moment a local time fires:
 //!
-//! - With a fixed minute and hour, each matching local time fires once. If a clock change skips it, it fires at the first
-//!   moment after the change, once for all that were skipped; if it comes twice, it fires the first time.
-//! - With a `*` in the minute or hour (`*/15 * * * *`), the expression is an interval and goes by elapsed time: it fires
-//!   whenever the clock on the wall shows a matching time, also the second time, and never for a time that was skipped.
+//! - With a fixed minute and hour, each matching local time fires once. A time that a clock change skips fires at the
+//!   first moment after the change, once for all that were skipped; a time that comes twice fires the first time.
+//! - With a `*` in the minute or hour (`*/15 * * * *`), the expression is an interval and goes by elapsed time: it
+//!   fires whenever the wall clock shows a matching time, also the second time, and never for a time that was skipped.
 //!
-//! This is the rule of Vixie cron. The library's own search in a zone is not used: it fires at the end of a gap for times
-//! that no gap has skipped, and ends at a gap longer than two hours (a zone that crossed the date line).
+//! These are the rules of Vixie cron. The library's own search in a time zone is not used: it fires at the end of a gap
+//! for times that no gap has skipped, and stops at a gap longer than two hours (a zone that crossed the date line).
 
 use croner::Cron;
 use jiff::civil::DateTime;
@@ -41,8 +41,9 @@ impl LocalTimes {
         if self.interval { self.latest_shown(earliest, now) } else { self.latest_fixed(now) }
     }
 
-    /// Later local times never fire earlier, so the first one that fires after `after` is the answer. Only while the clock
-    /// shows times for the second time are there later ones that have fired: at most a day of minutes.
+    /// Later local times never fire earlier, so the first one that fires after `after` is the answer. The loop skips
+    /// local times that have fired already, which exist only while the clock shows times for the second time: at most a
+    /// day of minutes.
     fn next_fixed(&self, after: Timestamp) -> Option<Timestamp> {
         let mut local = self.zone.to_datetime(after);
         loop {
@@ -56,7 +57,7 @@ impl LocalTimes {
 
     fn latest_fixed(&self, now: Timestamp) -> Option<Timestamp> {
         let mut local = self.zone.to_datetime(now);
-        // After the clock was set back, times later than the one it shows have fired already.
+        // After the clock was set back, some local times later than the one it shows have fired already.
         if let Some(change) = self.last_change(now) {
             let before = self.zone.to_offset(change.checked_sub(TICK).ok()?);
             local = local.max(before.to_datetime(change));
@@ -77,7 +78,7 @@ impl LocalTimes {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(local).ok(),
             // The offset before the change gives the first of the two moments.
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(local).ok(),
-            // The offset after the change gives a moment before the change, by less than the gap is long.
+            // The offset after the change gives a moment before the change, earlier by less than the length of the gap.
             AmbiguousOffset::Gap { after, .. } => {
                 let before_change = after.to_timestamp(local).ok()?;
                 self.zone.following(before_change).next().map(|change| change.timestamp())
@@ -85,7 +86,7 @@ impl LocalTimes {
         }
     }
 
-    /// Between two clock changes local time is the moment plus a constant.
+    /// Between two clock changes, local time is the moment plus a constant offset.
     fn next_shown(&self, after: Timestamp, horizon: Timestamp) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         while from <= horizon {
@@ -114,12 +115,12 @@ impl LocalTimes {
         None
     }
 
-    /// Returns the last clock change at or before that moment.
+    /// Returns the last clock change at or before `at`.
     fn last_change(&self, at: Timestamp) -> Option<Timestamp> {
         let after = at.checked_add(TICK).ok()?;
         let before = self.zone.preceding(after).next()?.timestamp();
-        // Looking back from after the last change that the database lists, the library goes by the rule for the years to
-        // come and may pass over that change (America/Ciudad_Juarez, 30 November 2022). Looking forward finds it.
+        // Searching backwards from after the last change that the database lists, the library uses the rule for future
+        // years and may miss that change (America/Ciudad_Juarez, 30 November 2022). Searching forwards finds it.
         let between = self.zone.following(before).map(|change| change.timestamp());
         Some(between.take_while(|change| *change <= at).last().unwrap_or(before))
     }

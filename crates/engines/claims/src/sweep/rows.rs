@@ -1,4 +1,4 @@
-//! What a sweep reads: the tables that say how far everybody is, row by row.
+//! The rows that a sweep reads: the tables with the positions of handlers and groups.
 
 use bytes::Bytes;
 use millrace_model::{
@@ -10,7 +10,8 @@ use super::{Stage, Sweep, TABLES};
 impl Sweep {
     pub(super) fn table(&mut self, at: usize, rows: &[(String, Bytes)]) {
         for (key, value) in rows {
-            // A row that cannot be read keeps nothing from going, except where it stands for somebody's place.
+            // An unreadable row does not keep anything from being removed, unless it stands for the position of a
+            // handler or group.
             self.row(TABLES[at], key, value);
         }
         if rows.len() >= self.rule.rows_max {

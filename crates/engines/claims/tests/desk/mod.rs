@@ -1,6 +1,6 @@
-//! A desk to try workers on: several of them on one memory store, a clock that is moved by hand.
+//! A test harness: several workers on one memory store, with a clock that the tests move.
 
-// Each test file uses its own part of the desk.
+// Each test file uses only a part of the harness.
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,27 +9,27 @@ use millrace_claims::*;
 use millrace_model::*;
 use millrace_store::{KeyRange, MemoryStore, ReadLimit, Retention, Store};
 
-/// Eight in the morning of 1 March 2026, UTC.
+/// 08:00 UTC on 1 March 2026.
 pub const START: Timestamp = Timestamp(1_772_352_000_000);
 
 pub struct Desk {
     pub store: MemoryStore,
     pub now: Now,
     pub workers: BTreeMap<&'static str, Worker>,
-    /// Runs that were asked for and not yet ended.
+    /// Runs that were requested and have not ended.
     pub runs: BTreeMap<&'static str, VecDeque<Run>>,
-    /// Runs that were to be cut off.
+    /// Runs that the worker asked to cut off.
     pub cuts: Vec<RunId>,
     pub answers: Vec<Result<Option<StateCommit>, CommitError>>,
     pub notes: Vec<Note>,
     pub stopped: Vec<&'static str>,
-    /// Commits are kept back while set.
+    /// While set, commits are held back.
     pub hold: bool,
     pub held: Vec<(&'static str, Token, Batch)>,
     pub commits: usize,
-    /// Batches that the store finds too large, beside those that are.
+    /// Batches that the store refuses as too large, besides those that really are.
     pub narrow: fn(&Batch) -> bool,
-    /// Of whoever publishes.
+    /// The elapsed time of the publisher.
     pub elapsed: Elapsed,
     nonces: u64,
 }
@@ -66,7 +66,7 @@ pub fn identity(session: &str) -> WorkerIdentity {
     }
 }
 
-/// Sets one entity.
+/// A change that sets one entity.
 pub fn ensure(entity: &str, fields: &str) -> StateChanges {
     let identity = Identity::Entity { type_name: "Thing".into(), key: entity.into() };
     let fields = Some(JsonText::parse(fields).expect("a sound desk"));
@@ -77,7 +77,7 @@ pub fn failed(text: &str) -> Result<Vec<OutEvent>, RunError> {
     Err(RunError::Failed(text.to_owned()))
 }
 
-/// One attempt less waiting: retention and heartbeats are out of the way of tests that count commits.
+/// The default configuration without retention, which would disturb tests that count commits.
 pub fn config() -> WorkerConfig {
     WorkerConfig { retention_interval_ms: 0, ..WorkerConfig::default() }
 }
@@ -102,7 +102,7 @@ impl Desk {
         }
     }
 
-    /// One worker named `a` with these handlers.
+    /// A harness with one worker named `a` and these handlers.
     pub fn with(handlers: Vec<HandlerSpec>) -> Desk {
         let mut desk = Desk::new();
         desk.join("a", config(), handlers, Vec::new());
@@ -123,7 +123,7 @@ impl Desk {
         self.input(who, Input::Tick);
     }
 
-    /// The process dies with all it had in memory.
+    /// The process dies with everything it had in memory.
     pub fn crash(&mut self, who: &'static str) {
         self.workers.remove(who);
         self.runs.remove(who);
@@ -149,7 +149,7 @@ impl Desk {
         done.appended[0].id.clone()
     }
 
-    /// A number that is nobody else's.
+    /// A unique number.
     pub fn draw(&mut self) -> u64 {
         self.nonces += 1;
         self.nonces << 20
@@ -195,7 +195,7 @@ impl Desk {
         self.input(who, Input::Committed { token, outcome });
     }
 
-    /// What is held is committed; what follows from it is held again.
+    /// Commits the batches that are held; batches that follow from them are held again.
     pub fn step(&mut self) {
         for (who, token, batch) in std::mem::take(&mut self.held) {
             self.commit(who, token, &batch);
@@ -236,7 +236,7 @@ impl Desk {
         }
     }
 
-    /// The next run that waits at this worker; it stays open until it is finished.
+    /// Takes the next run of this worker; it stays open until it is finished.
     pub fn take(&mut self, who: &'static str) -> Run {
         self.runs.get_mut(who).and_then(VecDeque::pop_front).expect("a run")
     }
@@ -261,7 +261,7 @@ impl Desk {
         run
     }
 
-    /// A handler's `commit()`, and its answer.
+    /// Makes a handler's `commit()` and returns its answer.
     pub fn commit_run(
         &mut self,
         who: &'static str,
@@ -272,7 +272,7 @@ impl Desk {
         self.answers.pop().expect("an answer")
     }
 
-    /// Time passes; workers are woken when they asked to be.
+    /// Lets time pass; workers are woken at their deadlines.
     pub fn pass(&mut self, ms: u64) {
         let end = self.now.mono + ms;
         loop {
@@ -290,7 +290,7 @@ impl Desk {
         self.now.mono = at;
     }
 
-    /// Time passes and all runs succeed until then.
+    /// Lets time pass while all runs succeed. Returns how many did.
     pub fn pass_working(&mut self, ms: u64) -> usize {
         let (end, mut done) = (self.now.mono + ms, 0);
         loop {
@@ -321,7 +321,7 @@ impl Desk {
         rows.iter().map(|row| ClaimRow::decode(&row.key, &row.value).expect("a sound desk")).collect()
     }
 
-    /// The newest dead letter, with what the store says about it.
+    /// The newest dead letter, with the store's rows about it.
     pub fn letter(&self) -> Letter {
         let (key, value) = self.rows(Space::DeadLetters).pop().expect("a dead letter");
         let value: bytes::Bytes = value.into_bytes().into();

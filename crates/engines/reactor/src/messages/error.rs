@@ -1,4 +1,4 @@
-//! Why a request is answered with an error frame.
+//! Reasons why a request is answered with an error frame.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::zcl1::{ErrorPayload, HeaderFault};
 /// The trace of every error of `sys/loop`.
 pub const ERROR_TRACE: &str = "sys.loop";
 
-/// The exact reason, for logs and tests. The guest gets [`RequestError::message`], which is coarser.
+/// The exact reason of an error, for logs and tests. The guest gets [`RequestError::message`], which is coarser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     #[error("the header of the frame is wrong: {0}")]
@@ -55,8 +55,8 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Returns the message of the error frame: the reference's words where the reference has any, because guests may
-    /// compare them.
+    /// Returns the message of the error frame: the reference host's words where it has any, because guests may compare
+    /// them.
     pub fn message(self) -> &'static str {
         match self {
             RequestError::Header(HeaderFault::Version) => "version must be 1",

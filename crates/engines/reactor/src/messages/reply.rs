@@ -22,7 +22,7 @@ pub enum Event {
     Ready {
         watch_id: WatchId,
         handle: u32,
-        /// A subset of what the watch asked for, never empty.
+        /// A subset of the watch's interest, never empty.
         readiness: Readiness,
     },
     /// `at` is the time at delivery, the same in all events of one POLL.
@@ -31,12 +31,12 @@ pub enum Event {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PollReply {
-    /// Events that were pending and did not fit into this reply.
+    /// Whether further events were pending that did not fit into this reply.
     pub more: bool,
     pub events: Vec<Event>,
 }
 
-/// The payload is no reply of POLL that a host may send.
+/// The payload is not a valid reply of POLL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadPollReply {
     #[error("wrong length: {0}")]
@@ -55,7 +55,7 @@ impl PollReply {
         self.events.iter().for_each(|event| event.encode(&mut fields));
     }
 
-    /// Reads a reply strictly, for those who poll: tests, simulators, native guests.
+    /// Reads a reply strictly, for clients: tests, simulators, native guests.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl PollReply {
         if version != REPLY_VERSION || flags & !FLAG_MORE != 0 || reserved != 0 {
             return Err(BadPollReply::Value);
         }
-        // The list grows with the bytes that are there, not with the count that is announced.
+        // The list grows with the bytes that are present, not with the announced count.
         let mut events = Vec::new();
         for _ in 0..count {
             events.push(Event::decode(&mut fields)?);

@@ -17,11 +17,11 @@ pub const OP_POLL: u16 = 5;
 const TIMER_RELATIVE: u32 = 1;
 const TIMEOUT_FOREVER: u32 = u32::MAX;
 
-/// Chosen by the guest, unique within one loop.
+/// The id of a watch, chosen by the guest, unique within one loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub NonZeroU64);
 
-/// Chosen by the guest, unique within one loop. Watches and timers may have the same number.
+/// The id of a timer, chosen by the guest, unique within one loop. A watch and a timer may have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerId(pub NonZeroU64);
 
@@ -35,15 +35,15 @@ pub enum Due {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollTimeout {
-    /// Return at once; 0 does not block.
+    /// Wait at most this many milliseconds; 0 does not block.
     Ms(u32),
     Forever,
 }
 
-/// A request whose fields are valid by themselves.
+/// A request whose fields are valid by themselves. Whether ids and handles exist is checked when it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The handle's number is checked by the loop, which knows what can be watched.
+    /// The loop checks the handle's number: it knows what can be watched.
     Watch {
         handle: u32,
         interest: Readiness,
@@ -68,7 +68,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Checks the op and the length of the payload, which is known before the payload is there: every op has exactly one.
+    /// Checks the op and the payload's length, before the payload is complete: every op has exactly one length.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Request {
     pub fn decode(op: u16, payload: &[u8]) -> Result<Request, RequestError> {
         Request::check_length(op, u32::try_from(payload.len()).unwrap_or(u32::MAX))?;
         let fields = &mut FieldReader::new(payload);
-        // The length is checked, so no field is missing; the errors named here are those of a wrong length.
+        // The length was checked, so no field is missing: the fallbacks below cannot occur.
         match op {
             OP_WATCH => watch(fields).unwrap_or(Err(RequestError::WatchPayload)),
             OP_UNWATCH => unwatch(fields).unwrap_or(Err(RequestError::UnwatchPayload)),
@@ -114,7 +114,7 @@ impl Request {
         }
     }
 
-    /// Returns the whole frame, for those who send requests: tests, simulators, native guests.
+    /// Returns the whole frame, for clients: tests, simulators, native guests.
     pub fn frame(&self, rid: u32) -> Vec<u8> {
         let mut payload = Vec::new();
         self.encode(&mut payload);
@@ -152,12 +152,12 @@ impl Request {
     }
 }
 
-/// Outside: a field is missing. Inside: the fields are not valid.
+/// The outer error means that a field is missing, the inner one that a field is not valid.
 type Decoded = Result<Result<Request, RequestError>, FieldError>;
 
 fn watch(fields: &mut FieldReader<'_>) -> Decoded {
     let (handle, events, id, flags) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u32()?);
-    // The reference looks at the flags before anything else.
+    // The reference checks the flags before anything else.
     if flags != 0 {
         return Ok(Err(RequestError::WatchFlags));
     }

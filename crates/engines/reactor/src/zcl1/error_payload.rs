@@ -1,17 +1,19 @@
-//! The payload of an error reply: three texts, 12 + T + M + D bytes.
+//! The payload of an error reply: three length-prefixed texts (trace, message, detail), 12 + T + M + D bytes.
 //!
-//! The reference announces four bytes more and fills them with memory of its stack; the documented length is built here.
+//! The reference host announces four bytes more and fills them with memory of its stack; this code writes the
+//! documented length.
 
 use thiserror::Error;
 
 use super::fields::{FieldError, FieldReader, FieldWriter};
 
-/// Of each of the three texts. Longer texts are cut at a character's end, so that an error reply always fits a frame.
+/// Longest encoding of each of the three texts. Longer texts are cut at the end of a character, so that an error reply
+/// always fits into a frame.
 pub const ERROR_TEXT_BYTES_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorPayload<'a> {
-    /// Where the error arose, for example `sys.loop`.
+    /// The component that the error comes from, for example `sys.loop`.
     pub trace: &'a str,
     pub message: &'a str,
     /// Empty in most errors: clients of the reference do not read this text.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a payload does not have the layout that its op demands.
+/// Why a payload does not have the layout that its op requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FieldError {
     #[error("the payload ends inside a field")]
@@ -13,8 +13,8 @@ pub enum FieldError {
     NotText,
 }
 
-/// Reads fields from the front of a payload. Never copies and never trusts a length: a length prefix beyond the payload
-/// is [`FieldError::Short`].
+/// Reads fields from the front of a payload. Never copies and never trusts a length: a length prefix beyond the end of
+/// the payload is [`FieldError::Short`].
 #[derive(Clone, Copy, Debug)]
 pub struct FieldReader<'a> {
     rest: &'a [u8],
@@ -118,7 +118,7 @@ impl<'a> FieldWriter<'a> {
         self
     }
 
-    /// Appends the length as `u32` and the bytes. Payloads are far below 4 GiB; longer bytes are cut there.
+    /// Appends the length as `u32`, then the bytes. Payloads are far below 4 GiB; longer ones are cut there.
     pub fn prefixed(&mut self, bytes: &[u8]) -> &mut Self {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.u32(length);

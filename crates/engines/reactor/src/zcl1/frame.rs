@@ -1,4 +1,4 @@
-//! One whole frame in a slice of bytes.
+//! A whole frame in a slice of bytes.
 
 use thiserror::Error;
 
@@ -24,8 +24,8 @@ pub enum FrameError {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a slice that must hold one frame and nothing else: for capabilities that take one frame per write, and
-    /// for `zi_ctl`. Header fields are not checked here.
+    /// Reads a slice that must hold exactly one frame: for capabilities that take one frame per write, and for
+    /// `zi_ctl`. Does not check the header's fields.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Reads the frame at the beginning of a slice; returns it and the bytes behind it.
+    /// Reads the frame at the beginning of a slice; returns the frame and the bytes behind it.
     ///
     /// # Errors
     ///
@@ -58,7 +58,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Returns the bytes of a frame with this payload; the header's `payload_bytes` is replaced by the payload's length.
+    /// Returns the bytes of a frame with this payload. The header's `payload_bytes` is replaced by the payload's
+    /// length.
     ///
     /// # Errors
     ///

@@ -1,24 +1,24 @@
-//! The 24 bytes that begin every frame.
+//! The header: the first 24 bytes of every frame.
 
 use thiserror::Error;
 
 pub const MAGIC: [u8; 4] = *b"ZCL1";
 pub const VERSION: u16 = 1;
 pub const HEADER_BYTES: usize = 24;
-/// Header included. The reference's buffers hold no longer frame.
+/// Longest frame, header included. The reference's buffers hold no longer ones.
 pub const FRAME_BYTES_MAX: usize = 65_536;
 
 pub const STATUS_REQUEST: u32 = 0;
-/// Requests have the same value; the direction tells them apart.
+/// Same value as [`STATUS_REQUEST`]; the direction tells requests and errors apart.
 pub const STATUS_ERROR: u32 = 0;
 pub const STATUS_OK: u32 = 1;
 
-/// All fields but the magic. A header may be well placed and still wrong: see [`Header::check_request`].
+/// All fields but the magic. A decoded header may still have invalid fields: see [`Header::check_request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub version: u16,
     pub op: u16,
-    /// Chosen by the author of the request; replies repeat it.
+    /// Request id, chosen by the author of the request; replies repeat it.
     pub rid: u32,
     pub status: u32,
     pub reserved: u32,
@@ -87,7 +87,7 @@ impl Header {
     }
 
     /// Checks the fields of a request that are the same for every capability. The reference ignores status and
-    /// reserved; the host of Millrace answers a wrong value with an error frame.
+    /// reserved; Millrace answers a wrong value with an error frame.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Header {
         self.check(HeaderFault::RequestStatus, &[STATUS_REQUEST])
     }
 
-    /// Checks the fields of a reply or an event, for those who read them.
+    /// Checks the fields of a reply or an event, for clients.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The frames that wait for a guest to read them: bounded, one frame per read, replies ahead of events.
+//! The queue of frames for a guest to read: bounded, one frame per read, replies ahead of events.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use thiserror::Error;
 use super::frame::header_for;
 use super::header::{HEADER_BYTES, Header};
 
-/// In which order frames leave. Guests take the first frame after a request for its reply, so a reply overtakes events
-/// that are already queued.
+/// The order in which frames are read. Guests take the first frame after a request for its reply, so a reply overtakes
+/// events that are already queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameClass {
     Reply,
@@ -27,7 +27,7 @@ pub struct QueueFull {
 pub struct FrameQueue {
     replies: FrameRing,
     events: FrameRing,
-    /// The frame of which the guest has read a part. It is read to its end before any other.
+    /// A frame that the guest has read in part. The rest of it is read before any other frame.
     open: Option<OpenFrame>,
     bytes_max: usize,
 }
@@ -38,7 +38,7 @@ struct OpenFrame {
     bytes_left: usize,
 }
 
-/// The bytes of frames one behind the other, without an allocation per frame.
+/// The bytes of several frames in sequence, without an allocation per frame.
 #[derive(Debug, Default)]
 struct FrameRing {
     bytes: VecDeque<u8>,
@@ -46,12 +46,12 @@ struct FrameRing {
 }
 
 impl FrameQueue {
-    /// `bytes_max` bounds the bytes of all frames that wait, headers included.
+    /// `bytes_max` limits the bytes of all queued frames, headers included.
     pub fn new(bytes_max: usize) -> FrameQueue {
         FrameQueue { replies: FrameRing::default(), events: FrameRing::default(), open: None, bytes_max }
     }
 
-    /// Returns how many bytes of frames fit.
+    /// Returns how many more bytes of frames fit.
     pub fn room(&self) -> usize {
         self.bytes_max.saturating_sub(self.len_bytes())
     }
@@ -60,7 +60,7 @@ impl FrameQueue {
         self.replies.bytes.len() + self.events.bytes.len()
     }
 
-    /// Returns how many frames wait, with the one of which a part was read.
+    /// Returns how many frames wait, including one that was read in part.
     pub fn frames(&self) -> usize {
         self.replies.lengths.len() + self.events.lengths.len() + usize::from(self.open.is_some())
     }
@@ -85,7 +85,7 @@ impl FrameQueue {
         Ok(())
     }
 
-    /// Copies bytes of the next frame to `to` and returns their number; `None` if nothing waits. A read never goes
+    /// Copies bytes of the next frame to `to` and returns their number; `None` if no frame waits. A read never goes
     /// beyond the end of a frame: clients of the reference read with a large buffer and keep only the first frame.
     pub fn read(&mut self, to: &mut [u8]) -> Option<usize> {
         let OpenFrame { class, bytes_left } = match self.open.take() {
@@ -117,7 +117,7 @@ impl FrameQueue {
 }
 
 impl FrameRing {
-    /// The caller has checked that the ring holds so many bytes.
+    /// The caller has checked that the ring holds that many bytes.
     fn read(&mut self, to: &mut [u8]) {
         let (front, back) = self.bytes.as_slices();
         let (to_front, to_back) = to.split_at_mut(front.len().min(to.len()));

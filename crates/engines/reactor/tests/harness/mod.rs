@@ -1,4 +1,4 @@
-//! A shell for scenarios: one loop, a scripted poller, a virtual clock that jumps to the next deadline.
+//! A shell for tests: a loop, a scripted poller, and a virtual clock that jumps to the next deadline.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -16,7 +16,7 @@ pub(crate) const HUP: Readiness = Readiness::HUP;
 pub(crate) const ERROR: Readiness = Readiness::ERROR;
 pub(crate) const NONE: Readiness = Readiness::NONE;
 
-/// More than any test has handles: rounds of the poller cover all of them unless a test says otherwise.
+/// More than any test has handles: rounds of the poller cover all of them, unless a test sets `reports_max`.
 const REPORTS_MAX: usize = 1 << 20;
 
 pub(crate) struct Harness {
@@ -24,12 +24,12 @@ pub(crate) struct Harness {
     pub(crate) poller: ScriptedPoller,
     pub(crate) now: MonoNs,
     pub(crate) reports_max: usize,
-    /// Whether the invariants are checked after each write, which reads every watch and timer.
+    /// Whether to check the invariants after each write, which reads every watch and timer.
     pub(crate) checks_invariants: bool,
     rid: u32,
 }
 
-/// What a request was answered with.
+/// The answer to a request: `Err` is the message of an error frame.
 pub(crate) type Answer = Result<(), String>;
 
 impl Harness {
@@ -67,7 +67,7 @@ impl Harness {
         self.poller.remove(handle(number));
     }
 
-    /// Writes as a guest does; `None` if a POLL would wait for ever.
+    /// Writes like a guest; returns `None` if a POLL would wait for ever.
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> Option<Result<usize, ErrorCode>> {
         let mut written = self.sys_loop.write(self.now, bytes, &mut self.poller);
         loop {
@@ -101,7 +101,7 @@ impl Harness {
         std::iter::from_fn(|| self.read()).collect()
     }
 
-    /// Sends one request and returns its reply's payload, or the message of its error.
+    /// Sends a request and returns its reply's payload, or the message of its error.
     pub(crate) fn send(&mut self, request: Request) -> Result<Vec<u8>, String> {
         self.rid += 1;
         let bytes = request.frame(self.rid);
@@ -129,7 +129,7 @@ impl Harness {
         self.send(cancel(id)).map(|payload| assert!(payload.is_empty()))
     }
 
-    /// POLL without waiting.
+    /// A POLL that does not wait.
     pub(crate) fn poll(&mut self, max_events: u32) -> PollReply {
         self.poll_for(max_events, PollTimeout::Ms(0))
     }

@@ -1,6 +1,6 @@
-//! An engine on a desk: inputs by hand, effects as short lines of text.
+//! A test harness around an engine: tests feed in inputs, and the harness shows effects as short lines of text.
 
-// Each test file uses its own part of the desk.
+// Each test file uses only a part of the harness.
 #![allow(dead_code, clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 use std::collections::BTreeMap;
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 pub(crate) struct Desk {
     pub(crate) router: Router,
     pub(crate) now: Now,
-    /// Which run of the machine a start finds.
+    /// Which run of the machine [`Desk::restore`] reports.
     pub(crate) boot: Option<Boot>,
     pub(crate) ids: BTreeMap<String, CapabilityId>,
-    /// Deliveries by the id of the message, the newest last.
+    /// All posted messages, the newest last.
     pub(crate) posted: Vec<(CapabilityId, DeliveryId, OsMessage)>,
     pub(crate) commits: Vec<(Token, Vec<Op>)>,
-    /// On whose behalf the last message was posted.
+    /// The identity on whose behalf the last message was posted.
     pub(crate) by: millrace_router::By,
-    /// Why timers of agents may not act any more, if they may not.
+    /// If set, every timer of an agent is refused with this reason.
     pub(crate) refuses: Option<NotVouched>,
     vouches: usize,
     pub(crate) notes: Vec<Note>,
@@ -56,7 +56,7 @@ pub(crate) fn caused(kind: &str, ty: &str, id: &str, data: Value, causation: Opt
 }
 
 impl Desk {
-    /// Echo handles query Echo.Say and command Echo.Do; Ear listens to Echo.Said.
+    /// The capability Echo handles query Echo.Say and command Echo.Do; Ear subscribes to Echo.Said.
     pub(crate) fn new() -> Desk {
         Desk::with(RouterLimits::default())
     }
@@ -97,7 +97,7 @@ impl Desk {
         assert!(up.iter().all(|line| line == "note Sys.CapabilityUp"), "{up:?}");
     }
 
-    /// The last step of boot, with the timers of the process before.
+    /// The last step of boot, with the rows of the previous process's timers.
     pub(crate) fn restore(&mut self, rows: BTreeMap<String, Bytes>) {
         self.router.restore(self.now, self.boot, rows.into_iter().collect());
         assert_eq!(self.effects(), ["note Sys.BootComplete"]);
@@ -120,7 +120,7 @@ impl Desk {
         self.give(Input::Client { conn: ConnId(conn), message });
     }
 
-    /// A query Echo.Say of connection 1.
+    /// Sends a query Echo.Say on connection 1.
     pub(crate) fn ask(&mut self, id: &str) {
         self.client(1, message("query", "Echo.Say", id, json!(id)));
     }
@@ -130,14 +130,14 @@ impl Desk {
         self.give(Input::Emit { from, during, message, wait: false, vouched: false });
     }
 
-    /// Turns until idle; everything that left, one line each.
+    /// Runs turns until idle. Returns all effects, one line each.
     pub(crate) fn run(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             while self.router.turn(self.now) {}
             let vouches = self.vouches;
             lines.extend(self.effects());
-            // What was vouched for goes on.
+            // A timer that was vouched for goes on.
             if self.vouches == vouches {
                 return lines;
             }
@@ -201,12 +201,12 @@ impl Desk {
         self.ids.iter().find(|(_, one)| **one == id).map_or("?".to_owned(), |(name, _)| name.clone())
     }
 
-    /// The last delivery of a message with this id.
+    /// The last delivery of the message with this id.
     pub(crate) fn delivery(&self, id: &str) -> DeliveryId {
         self.posted.iter().rev().find(|(_, _, message)| message.metadata.id.as_str() == id).unwrap().1
     }
 
-    /// Echo answers a request it was given, and is done with it.
+    /// Echo answers a request that it was given, and is done with it.
     pub(crate) fn answer(&mut self, id: &str, data: Value) {
         let delivery = self.delivery(id);
         self.say("Echo", Some(delivery), caused("reply", "Echo.Say", &format!("re-{id}"), data, Some(id)));
@@ -223,7 +223,7 @@ impl Desk {
         self.give(Input::Done { from, delivery, result: Err(fault) });
     }
 
-    /// Finishes everything that was posted to it so far.
+    /// Finishes everything that was posted to this capability so far.
     pub(crate) fn finish_all(&mut self, name: &str) {
         let id = self.ids[name];
         let (own, others) = std::mem::take(&mut self.posted).into_iter().partition(|(to, _, _)| *to == id);
@@ -240,7 +240,7 @@ impl Desk {
         self.give(Input::BusEvent { to, receipt: Receipt(receipt), message });
     }
 
-    /// The store confirms everything that was asked for; what is stored afterwards.
+    /// The store carries out and confirms all commits; `rows` is its contents.
     pub(crate) fn commit(&mut self, rows: &mut BTreeMap<String, Bytes>) {
         for (token, ops) in std::mem::take(&mut self.commits) {
             for op in ops {
@@ -263,7 +263,7 @@ fn op(op: &Op) -> String {
     }
 }
 
-/// The member of an object in a line's JSON.
+/// The member `name` of the JSON object in a line.
 pub(crate) fn member(line: &str, name: &str) -> Value {
     let from = line.find('{').unwrap();
     let to = line.rfind('}').unwrap();

@@ -1,4 +1,4 @@
-//! A shell for scenarios: scripted guests, scripted handlers, a virtual clock, everything that happened as lines.
+//! A shell for tests: scripted guests, scripted handlers, a virtual clock, and a trace of effects as lines of text.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -19,14 +19,14 @@ pub(crate) const ASK: u32 = 0;
 /// Position of `Test.tell`, an operation of kind `tail`.
 pub(crate) const TELL: u32 = 1;
 
-/// What a handler does when it is called.
+/// How a handler reacts to a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// Answers at once.
     Now(Answer<Value>),
-    /// Answers when the test says so.
+    /// Answers when the test completes the call.
     Later,
-    /// Sleeps for so many milliseconds, then counts.
+    /// Answers after this many milliseconds: a sleep.
     After(u64, Answer<Value>),
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Harness {
     pub(crate) runs: Runs<ScriptedGuest<Value>>,
     pub(crate) log: GuestLog<Value>,
     pub(crate) now: Mono,
-    /// Everything the engine asked for, in order.
+    /// All effects of the engine, in order.
     pub(crate) trace: Vec<String>,
     pub(crate) outcomes: Vec<(RunId, Outcome)>,
     /// Calls that have no answer yet.
@@ -104,7 +104,7 @@ impl Harness {
         disposition
     }
 
-    /// A whole tick. Returns how many steps were executed.
+    /// Runs a whole tick. Returns how many steps were executed.
     pub(crate) fn tick(&mut self) -> usize {
         self.begin_tick();
         let mut steps = 0;
@@ -133,7 +133,8 @@ impl Harness {
         }
     }
 
-    /// Settles, moves the clock to the next deadline, and so on until only handlers could go on.
+    /// Settles and moves the clock to the next deadline, again and again, until only open handlers could continue a
+    /// run.
     pub(crate) fn run_virtual(&mut self) {
         self.settle();
         while let Some(at) = self.runs.next_deadline() {
@@ -211,7 +212,7 @@ pub(crate) fn tell(arg: Value) -> Line {
     ScriptLine::Request { op: TELL, args: vec![arg] }
 }
 
-/// A guest that asks for ever.
+/// A guest that makes requests for ever.
 pub(crate) fn endless() -> Vec<Line> {
     vec![ask(0), ScriptLine::Goto(0)]
 }
