@@ -1,6 +1,8 @@
-//! Who may do what to a topic. The lists are the topics'; who asks is told with each request.
+//! Access control: which principals may publish to a topic, read it, or use its groups. The access lists are part of
+//! the topics' settings; each request names its principal (`by`).
 //!
-//! Dead letters are copies of a topic's events, so a dead-letter topic without lists of its own has its topic's.
+//! Dead letters are copies of a topic's events, so a dead-letter topic without access lists of its own uses those of
+//! its source topic.
 
 use millrace_model::{Action, Group, Now, Op, Principal, Space, TopicAccess, TopicConfig, TopicKey, keys};
 
@@ -11,8 +13,9 @@ use crate::reply::{BusError, ReplyTo};
 use crate::subscribe::Departure;
 
 impl Bus {
-    /// The one table of what lists are asked about. The rest is for the edges' scopes to decide, or follows from a
-    /// subscription that was admitted.
+    /// Checks a request against the access lists. This table is the only place that says which requests they concern.
+    /// All others are left to the token's scopes, which the edges (HTTP, WebSocket) check, or follow from a
+    /// subscription that was admitted before.
     pub(crate) fn admit(&self, by: &By, request: &Request) -> Result<(), BusError> {
         let (action, topic) = match request {
             Request::Publish(publish) => (Action::Publish, &publish.topic),
@@ -39,10 +42,10 @@ impl Bus {
         let exists = self.topic_ids.contains_key(topic);
         let joins = matches!(request, Request::Publish(_) | Request::PublishBatch(_) | Request::Subscribe(_));
         if !joins && !exists {
-            // The answer is that there is none, whatever the lists of its topic say.
+            // The request itself answers that there is no such topic, whatever the lists of the source topic say.
             return Ok(());
         }
-        // Deleting a group is for administrators, whom the topic's own list does not stop from looking after it.
+        // Deleting a group is an administrator's task: the topic's own list does not keep administrators from it.
         let looks_after = matches!(request, Request::DeleteGroup { .. })
             && by.as_deref().is_some_and(Principal::is_administrator);
         let listed = if looks_after { Ok(()) } else { self.permit(by.as_deref(), action, topic) };
@@ -56,7 +59,8 @@ impl Bus {
                 };
             }
         };
-        // Where topics make themselves, asking for this one would have made it: that it is there cannot be hidden.
+        // With `auto_create` this request would have created a missing topic, so the existence of this one cannot be
+        // hidden.
         Err(match joins {
             true if self.limits.auto_create => refused,
             true => refused.hidden(BusError::NoAutoCreate(topic.clone())),
@@ -64,7 +68,8 @@ impl Bus {
         })
     }
 
-    /// Whoever may publish to a topic knows of it, and is better served with the reason.
+    /// Whether the principal may know that the topic exists. A principal who may publish to it does, and is told the
+    /// real reason of a refusal.
     fn may_see(&self, who: &Principal, topic: &TopicKey) -> bool {
         self.access(topic, |access| access.may_be_seen_by(who))
     }
@@ -82,7 +87,7 @@ impl Bus {
         Err(BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action })
     }
 
-    /// Whether the group's own list, or the one for all groups without one, lets them use it.
+    /// Checks the group's own list, or the list for all groups that have none.
     fn permit_group(&self, by: Option<&Principal>, topic: &TopicKey, group: &Group) -> Result<(), BusError> {
         let Some(who) = by else { return Ok(()) };
         let is_permitted = self.access(topic, |access| {
@@ -96,7 +101,8 @@ impl Bus {
         Err(BusError::GroupForbidden { topic: topic.clone(), group: group.clone(), agent: who.agent.clone() })
     }
 
-    /// Whether they may be a member of the group: both lists are asked.
+    /// Checks whether the principal may be a member of the group: the topic's list and the group's list must both
+    /// permit it.
     pub(crate) fn permit_member(
         &self,
         by: Option<&Principal>,
@@ -107,7 +113,7 @@ impl Bus {
         self.permit_group(by, topic, group)
     }
 
-    /// Whoever subscribes is asked about again when lists change.
+    /// Keeps the subscriber's principal on its connection: `evict` checks it again when access lists change.
     pub(crate) fn remember(&mut self, to: ReplyTo, by: By) {
         if let ReplyTo::Conn { conn, .. } = to
             && let Some(connection) = self.conns.get_mut(&conn)
@@ -126,12 +132,13 @@ impl Bus {
         ask(TopicAccess { topic, config: config(topic), letters_of: letters_of.as_ref().and_then(config) })
     }
 
-    /// Whether the topic says who may read it.
+    /// Whether the topic, or the topic whose dead letters it holds, has a list of who may read it.
     pub(crate) fn is_listed(&self, topic: &TopicKey) -> bool {
         self.access(topic, |access| access.list(Action::Subscribe).is_some())
     }
 
-    /// After the lists of a topic changed: whoever may not read it or be in the group any more leaves, and is told.
+    /// Removes, and notifies, members that may no longer read the topic or use their group. Called after the topic's
+    /// access lists changed.
     pub(crate) fn evict(&mut self, now: Now, topic: &TopicKey) {
         for key in std::iter::once(topic.clone()).chain(topic.dead_letters()) {
             let state = self.topic_ids.get(&key).and_then(|id| self.topics.get(id));
@@ -152,7 +159,8 @@ impl Bus {
         }
     }
 
-    /// A deleted topic's dead letters stay, and must not become everybody's.
+    /// Copies the access lists of a deleted topic to its dead-letter topic, which stays and must not become readable
+    /// for everybody.
     pub(crate) fn leave_lists_to_dead_letters(
         &mut self,
         topic: &TopicKey,
@@ -169,7 +177,7 @@ impl Bus {
     }
 }
 
-/// The group a request uses: to join it, to move it or to delete it.
+/// Returns the group that a request joins, moves or deletes.
 fn group_of(request: &Request) -> Option<&Group> {
     match request {
         Request::Subscribe(subscribe) => Some(&subscribe.group),

@@ -12,7 +12,7 @@ use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;
 
 impl Bus {
-    /// The cursor a connection talks about, if it is a member of the group.
+    /// Returns the connection and the cursor that its request is about, if the connection is a member of the group.
     fn member_cursor(
         &self,
         to: ReplyTo,
@@ -69,7 +69,7 @@ impl Bus {
         }
         let mut holders: Vec<_> =
             lower.iter().map(|offset| cursor.complete_implicitly(*offset, conn)).collect();
-        // An event on its way to the dead letters stays there: its copy and its completion are one decision.
+        // An ack does not take back an event on its way to the dead letters: its copy and its completion are one batch.
         if cursor.open.get(&ack.offset.0).is_some_and(|open| open.state != OpenState::Burying) {
             holders.push(cursor.complete(ack.offset.0));
         }
@@ -146,7 +146,8 @@ impl Bus {
         Ok(())
     }
 
-    /// Whoever held it has not looked at it: as if it had not been delivered. Somebody else is preferred the next time.
+    /// Takes back a delivery that its member did not look at, as if it had not been delivered. The next delivery
+    /// prefers another member.
     pub(crate) fn give_back(&mut self, to: ReplyTo, given: GiveBack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &given.topic, &given.group, given.partition)?;
         let offset = given.offset.0;
@@ -167,7 +168,8 @@ impl Bus {
         Ok(())
     }
 
-    /// The first FLOW switches the connection to credits. A FLOW of nothing takes back what is left.
+    /// Adds delivery credits. The first FLOW switches the connection to credit mode; a FLOW of 0 takes back the credits
+    /// that are left.
     pub(crate) fn flow(&mut self, to: ReplyTo, credits: u64) -> Result<(), BusError> {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);

@@ -1,4 +1,4 @@
-//! Topics as their owners see them: making, changing, deleting, listing, and where every group stands.
+//! Administration of topics: creating, changing, deleting and listing them, and the positions of their groups.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,7 +18,7 @@ use crate::schema_change::NewSchema;
 use crate::stats::{GroupGauges, Stats};
 use crate::topic::{Log, TopicId};
 
-/// What a page of topics is made of.
+/// Parameters of a page of topics.
 pub(crate) struct Listing {
     pub(crate) namespace: Namespace,
     pub(crate) after: Option<TopicName>,
@@ -27,8 +27,8 @@ pub(crate) struct Listing {
 }
 
 impl Bus {
-    /// Makes a topic, or gives an existing one these settings; it keeps the others. A program that creates its topics
-    /// when it starts must not take away the schema or the access list that an operator has set.
+    /// Creates a topic, or changes these settings of an existing one, which keeps its other settings. A program that
+    /// creates its topics when it starts must not take away the schema or the access list that an operator has set.
     pub(crate) fn create_topic(
         &mut self,
         now: Now,
@@ -82,7 +82,8 @@ impl Bus {
         Ok(config)
     }
 
-    /// New partitions are read from their first event by every group: all of it is newer than the group.
+    /// Applies a new configuration. Every group reads a new partition from its first event, because all of its events
+    /// are newer than the group.
     pub(crate) fn reconfigure(
         &mut self,
         now: Now,
@@ -98,7 +99,7 @@ impl Bus {
         let groups = topic.groups.len() as u64;
         self.totals.partitions_fit(&self.limits, more, groups)?;
         self.totals.partitions += more;
-        // A cursor without a row stands at its log's start, so none has to be written.
+        // A cursor without a row stands at its log's start, so no rows are written for the new cursors.
         for _ in topic.logs.len() as u32..config.partitions {
             topic.logs.push(Log::new());
             for group in topic.groups.values() {
@@ -126,7 +127,8 @@ impl Bus {
         Ok(())
     }
 
-    /// Returns the rows to write. `schema`: the compiled form of one that is new, and whether it was forced.
+    /// Sets the configuration and returns the rows to write. `schema`: the compiled new schema, if there is one, and
+    /// whether it was forced.
     fn set_config(
         &mut self,
         now: Now,
@@ -168,7 +170,7 @@ impl Bus {
         }
     }
 
-    /// Everything of the topic goes: events, groups, positions. Members are told.
+    /// Deletes the topic with its events, groups and positions, and notifies the members.
     pub(crate) fn delete_topic(&mut self, now: Now, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
         let id = self.topic_id(&topic)?;
         self.topic_ids.remove(&topic);
@@ -176,8 +178,8 @@ impl Bus {
         self.tail_bytes -= state.tail_bytes();
         self.totals.partitions -= state.logs.len() as u64;
         self.totals.topic_gone(state.made_by.as_ref());
-        // Groups first, in batches of their own: should a crash come in between, a topic without some of its groups is
-        // left, and never groups that a later topic of that name would inherit.
+        // Groups are deleted first, in batches of their own: a crash in between leaves a topic without some of its
+        // groups, never groups without a topic, which a later topic of that name would inherit.
         let mut ops = Vec::new();
         let mut versions = Vec::new();
         self.forget_schema(&state, &mut versions);

@@ -1,8 +1,8 @@
-//! What ages are counted from, over restarts: see [`AgeGuard`].
+//! Keeps the time that ages of events are counted from over restarts, in the row [`keys::AGES`]: see [`AgeGuard`].
 //!
-//! The row is written at the start, before this server stores an event with a time of its own clock; then at intervals in
-//! which something else was committed, if there are topics from which events go because of their age; and at the stop. What
-//! a server that is killed has not written makes everything seem younger than it is.
+//! The row is written at the start, before this server stores an event with a time of its own clock; then at intervals,
+//! if something else was committed since and some topic removes events by age; and at the stop. If a server is killed,
+//! the time since its last row is lost, which makes all events seem younger than they are.
 //!
 //! [`AgeGuard`]: millrace_model::AgeGuard
 
@@ -14,14 +14,15 @@ use crate::pending::Pending;
 
 const WRITE_INTERVAL_MS: u64 = 600_000;
 
-/// A wall clock that is further ahead of what ages are counted from is told of at the start.
+/// At the start, a wall clock that is further ahead of the time that ages are counted from is reported
+/// ([`Note::ClockAhead`]).
 const TOLD_FROM_MS: u64 = 24 * 3_600_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AgesRowState {
     boot: Option<Boot>,
     written: Mono,
-    /// Something else was committed since.
+    /// Something other than this row was committed since it was written.
     pub(crate) has_commits: bool,
 }
 
@@ -39,7 +40,8 @@ impl Bus {
         if by_ms > TOLD_FROM_MS {
             self.note(Note::ClockAhead { by_ms, believed_in_ms });
         }
-        // Before any event with a time of this clock. A store without events and without the row has nothing to protect.
+        // Written before any event with a time of this clock. A store without events and without the row has nothing to
+        // protect.
         if row.is_some() || newest.is_some() {
             self.write_ages(now);
         }

@@ -1,4 +1,5 @@
-//! The engine's outer shape: its state, the loop's four verbs, and the table that forwards each input.
+//! The engine's state, the four methods its loop calls (`handle`, `settle`, `drain`, `next_deadline`), and the table
+//! that forwards each input.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ use crate::subscribe::Departure;
 use crate::topic::{Topic, TopicId};
 use crate::totals::{Totals, sharer};
 
-/// The bus. Owned by one loop:
+/// The bus engine. Owned by one loop:
 ///
 /// ```text
 /// for input in inputs { bus.handle(now, input) }
@@ -54,12 +55,12 @@ pub struct Bus {
     pub(crate) to_flush: BTreeSet<CursorRef>,
     pub(crate) wakes: BTreeSet<(Mono, CursorRef)>,
     pub(crate) tail_bytes: usize,
-    /// Topics with a schema, and the bytes of their documents.
+    /// How many topics have a schema, and the bytes of these schemas' documents.
     pub(crate) schemas: usize,
     pub(crate) schemas_bytes: usize,
-    /// Read ahead for all groups together.
+    /// Bytes of events read ahead, for all groups together.
     pub(crate) fetched_bytes: usize,
-    /// What delays are counted on.
+    /// The clock that delays are counted on.
     pub(crate) elapsed: Elapsed,
     pub(crate) ages: AgeGuard,
     pub(crate) ages_row: AgesRowState,
@@ -67,16 +68,16 @@ pub struct Bus {
     pub(crate) retention: RetentionState,
     pub(crate) compaction: CompactionState,
     pub(crate) elsewhere: Elsewhere,
-    /// Keys whose member is remembered, over all sticky groups.
+    /// How many keys have a remembered member, over all sticky groups.
     pub(crate) sticky_keys: usize,
-    /// Events that wait for their key or its member, over all sticky groups.
+    /// How many events wait for their key or its member, over all sticky groups.
     pub(crate) sticky_waiting: usize,
     pub(crate) totals: Totals,
-    /// Whose share the topics count against that the request under way makes.
+    /// The agent against whose share topics count that the current request creates; `None` = nobody's share.
     pub(crate) asked_by: Option<Actor>,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<String>,
-    /// Why nothing is to be added to the store for now.
+    /// Why the store must not grow for now: requests that add to it are refused (see `adds`).
     no_space: Option<String>,
     pub(crate) stopping: bool,
     stopped: bool,
@@ -288,7 +289,8 @@ impl Bus {
         Token(self.tokens)
     }
 
-    /// Random to the outside, a function of the seed to the simulator.
+    /// Returns a number that looks random from outside and is a function of seed and token, so that the simulator can
+    /// repeat a run.
     pub(crate) fn nonce(&self, token: Token) -> u64 {
         let mut x = self.seed ^ token.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -306,7 +308,8 @@ impl Bus {
         self.commit_if(now, durability, Vec::new(), ops, pending)
     }
 
-    /// Commits what somebody publishes; if it is a resend, only if it stores nothing that does not match the schema.
+    /// Commits published events. A resend (see [`Resend`]) is committed only if each of its events that does not match
+    /// the schema was stored before.
     pub(crate) fn commit_published(
         &mut self,
         now: Now,
@@ -342,7 +345,7 @@ impl Bus {
         token
     }
 
-    /// The topic, made now if need be. The row that makes it durable is added to `ops`.
+    /// Returns the topic, and creates it if it does not exist. The row that makes it durable is added to `ops`.
     pub(crate) fn topic_or_create(&mut self, key: &TopicKey, ops: &mut Vec<Op>) -> Result<TopicId, BusError> {
         if let Some(id) = self.topic_ids.get(key) {
             return Ok(*id);
@@ -367,7 +370,8 @@ impl Bus {
         Ok(self.make_topic_unbounded(key, config, ops))
     }
 
-    /// Whatever the limit of topics says: for dead letters, where the alternative would be to lose an event.
+    /// Creates a topic whatever the limits say: for dead letters, where a refusal would lose an event, and for the
+    /// server's own topics.
     pub(crate) fn make_topic_unbounded(
         &mut self,
         key: &TopicKey,
@@ -401,13 +405,14 @@ impl Bus {
         self.groups.get_mut(&at.group)?.cursors.get_mut(at.partition as usize)
     }
 
-    /// To be called after whatever may have changed what a group has read ahead.
+    /// Updates the total of `fetched_bytes`. To be called after anything that may have changed what the group has read
+    /// ahead; `before` is the group's number of bytes before that.
     pub(crate) fn account_fetched(&mut self, group: GroupId, before: usize) {
         let after = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
         self.fetched_bytes = (self.fetched_bytes + after).saturating_sub(before);
     }
 
-    /// Registers the moment a cursor must be looked at, if it is earlier than the one it is registered for.
+    /// Registers when the cursor must be woken, if that is earlier than its registered time.
     pub(crate) fn wake_at(&mut self, at: CursorRef, when: Mono) {
         let Some(cursor) = self.cursor_mut(at) else { return };
         if let Some(registered) = cursor.wake {
@@ -433,11 +438,12 @@ impl Bus {
     }
 }
 
-/// Whether a request fills the disk. Making topics and groups, acks and removals write little, and some of it makes room.
+/// Whether the request is refused while the disk has too little room. Creating topics and groups, acks and removals are
+/// not: they write little, and some of them free space.
 fn adds(request: &Request) -> bool {
     match request {
         Request::Publish(_) | Request::PublishBatch(_) => true,
-        // Without events it only makes a topic of the server's own.
+        // A `Record` without events only creates a topic of the server itself.
         Request::Record(batch) => !batch.events.is_empty(),
         Request::Write { ops, .. } => ops.iter().any(|op| !matches!(op, Op::Delete { .. })),
         _ => false,

@@ -1,4 +1,4 @@
-//! What follows a confirmed commit or a finished search: the waiting entry says.
+//! Continues after a confirmed commit or a finished search, as the entry in `pending` says.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Bus {
             }
             (Pending::Resend { then, .. }, Outcome::Done(done)) => (*then, done.appended),
             (pending, Outcome::Done(done)) => (pending, done.appended),
-            // The bus checks nothing else, so nothing else is refused.
+            // No other commit carries checks, so no other one is refused.
             (pending, Outcome::Refused(_)) => (pending, Vec::<Appended>::new()),
         };
         match pending {
@@ -62,7 +62,7 @@ impl Bus {
                 self.appended(now, appends, &appended);
                 self.due_moved(now);
             }
-            // Its event is reported with what others append.
+            // This engine learns of the event from the next report of appends (`elsewhere.rs`).
             Pending::MoveAlone { .. } => self.due_moved(now),
             Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
             Pending::Compact => self.compaction_durable(now, token),
@@ -76,7 +76,7 @@ impl Bus {
         }
     }
 
-    /// Only now: a letter that was not committed is none.
+    /// Emits a note for each dead letter, only after the commit: a letter that was not committed does not exist.
     fn tell_of_letters(&mut self, appends: &[Appending], appended: &[Appended]) {
         for (appending, at) in appends.iter().zip(appended) {
             let stream = &appending.stream;
@@ -89,8 +89,9 @@ impl Bus {
         }
     }
 
-    /// Every batch is bounded where it is made, so this is a second line of defence: whoever waits is told, and a
-    /// cursor takes back what was not written and tries again with less.
+    /// Handles a batch that was refused as too large. Every batch is bounded where it is made, so this is a second line
+    /// of defence: waiting requests are refused, and a cursor takes back what was not written and tries again with
+    /// less.
     pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
         self.settle_doubts(token);
         let Some(pending) = self.pending.remove(&token) else { return };

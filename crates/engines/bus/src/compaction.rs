@@ -1,9 +1,10 @@
 //! Compaction: of events with one key only the newest stays, and a tombstone goes after a while.
 //!
-//! One stream at a time, in passes. A pass first reads what is new since the last one and notes the newest offset of
-//! each key, then reads everything up to there and removes what is older. One page is read or one small commit is under
-//! way at any time, and while somebody publishes it rests after each commit, so publishers hardly wait for it. An event is
-//! removed only when a newer one with its key was read back from the store, so a pass may be given up at any moment.
+//! Streams are compacted one at a time, in passes. A pass first reads the events that are new since the last pass and
+//! notes the newest offset of each key; then it reads everything up to there and removes the older events. At any time
+//! a pass has one read of a page or one small commit under way, and while somebody publishes it rests after each
+//! commit, so publishers hardly wait for it. An event is removed only when a newer one with its key was read back from
+//! the store, so a pass may be abandoned at any moment.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +18,8 @@ use crate::topic::{Log, TopicId};
 
 /// Events looked at in one step.
 const PAGE_EVENTS_MAX: usize = 256;
-/// Events removed by one commit, which publishers may find before theirs: about a millisecond's work for a store.
+/// Events removed by one commit, for which a publisher's commit may have to wait: about a millisecond of work for a
+/// store.
 const REMOVED_MAX: usize = 32;
 /// While somebody publishes, a rest is this many times as long as the commit before it, and at least a moment.
 const BUSY_REST: u64 = 4;
@@ -36,14 +38,14 @@ pub(crate) struct CompactionState {
     pass: Option<Pass>,
 }
 
-/// What compaction knows of a log; forgotten at a restart, after which the first pass looks at everything.
+/// State of compaction for a log; forgotten at a restart, after which the first pass looks at everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Compacted {
-    /// Below, every key stands once.
+    /// Below this offset, every key occurs once.
     to: u64,
-    /// Events that were left.
+    /// How many events the last pass kept.
     kept: u64,
-    /// The time of the oldest of the tombstones that were left.
+    /// The time of the oldest tombstone that the last pass kept.
     tombstone: Option<Timestamp>,
 }
 
@@ -51,18 +53,18 @@ pub(crate) struct Compacted {
 struct Pass {
     topic: TopicId,
     partition: u32,
-    /// What is under way.
+    /// The read or commit under way.
     token: Token,
     /// The next offset to look at.
     at: u64,
-    /// Offsets from here on are the next pass's.
+    /// Offsets from here on are left to the next pass.
     end: u64,
     newest: BTreeMap<Box<str>, u64>,
     newest_bytes: usize,
     sweeping: bool,
-    /// Offsets of the page looked at last that go.
+    /// Offsets of the last page that are still to be removed.
     gone: VecDeque<Offset>,
-    /// When the last commit was asked for, and how much had been published by then.
+    /// When the last commit was requested, and how many events had been published by then.
     asked_at: Mono,
     published: u64,
     resting: bool,
@@ -72,7 +74,8 @@ struct Pass {
 }
 
 impl Compacted {
-    /// Whether a pass is worth its reading: half as much is new as was left, or a tombstone's time has come.
+    /// Whether a pass is worth its reads: at least half as many events are new as the last pass kept, or a tombstone
+    /// may be removed.
     fn is_due(&self, log: &Log, spent_before: Option<Timestamp>) -> bool {
         let new = log.next.0.saturating_sub(self.to.max(log.start.0));
         let spent = spent_before.is_some_and(|before| self.tombstone.is_some_and(|ts| ts <= before));
@@ -94,7 +97,7 @@ impl Bus {
         }
         self.compaction.wake = None;
         if let Some(pass) = &mut self.compaction.pass {
-            // One that works comes back by itself.
+            // A pass that is not resting goes on when its read or commit ends.
             return if std::mem::take(&mut pass.resting) {
                 self.go_on(now);
             };
@@ -130,7 +133,8 @@ impl Bus {
         self.go_on(now);
     }
 
-    /// The first stream after the last one that is worth a pass; none when the round is over.
+    /// Returns the next stream that is worth a pass, after the last one that had its turn; `None` when the round is
+    /// over.
     fn next_to_compact(&self, now: Now) -> Option<(TopicId, u32)> {
         let spent_before = self.spent_before(now);
         let from = self.compaction.after.map_or(TopicId(0), |(topic, _)| topic);
@@ -144,13 +148,13 @@ impl Bus {
         due.next().map(|(at, _)| at)
     }
 
-    /// Tombstones of before then may go; none while the wall clock is not to be trusted.
+    /// Returns the time up to which tombstones may be removed; `None` while the wall clock cannot be trusted.
     fn spent_before(&self, now: Now) -> Option<Timestamp> {
         let age_ms = self.limits.tombstone_ms;
         self.ages.believes(now, age_ms).then(|| self.ages.latest(now).saturating_sub(age_ms))
     }
 
-    /// Removes what is known to go, reads the next page, or ends the pass.
+    /// Takes the pass's next step: removes the offsets in `gone`, reads the next page, or ends the pass.
     fn go_on(&mut self, now: Now) {
         let Some(mut pass) = self.compaction.pass.take() else { return };
         let Some(topic) = self.topics.get(&pass.topic).filter(|topic| topic.config.compact && !self.stopping)
@@ -179,7 +183,7 @@ impl Bus {
         self.effects.push(Effect::Read { token, stream, from, events_max, bytes_max });
     }
 
-    /// Nothing is lost: the next round begins anew.
+    /// Abandons the pass. Nothing is lost: the next round starts again.
     fn give_up(&mut self, now: Now) {
         self.compaction.pass = None;
         self.expect_compaction(now);
@@ -188,7 +192,7 @@ impl Bus {
     pub(crate) fn compaction_read(&mut self, now: Now, token: Token, page: ReadOutcome) {
         let spent_before = self.spent_before(now);
         let Some(pass) = self.compaction.pass.as_mut().filter(|pass| pass.token == token) else { return };
-        // Without progress the stream is gone, or the store cannot be read just now.
+        // Without a page, or without progress, the stream is gone or the store cannot be read just now.
         let Some(page) = page.filter(|page| page.through.0 >= pass.at) else { return self.give_up(now) };
         if !pass.sweeping {
             pass.collect(&page);
@@ -223,7 +227,7 @@ impl Bus {
         let Some(topic) = self.topics.get_mut(&pass.topic) else { return };
         let Some(log) = topic.logs.get_mut(pass.partition as usize) else { return };
         log.compacted = Compacted { to: pass.end, kept: pass.kept, tombstone: pass.tombstone };
-        // Readers need not walk through what is empty.
+        // Moves the log's start, so that readers need not walk through its empty beginning.
         let start = Offset(pass.first_kept.unwrap_or(pass.end));
         self.start_found(now, pass.topic, pass.partition, start);
     }
@@ -239,8 +243,8 @@ impl Pass {
                 continue;
             }
             if self.newest.len() >= KEYS_MAX || self.newest_bytes + key.len() > KEYS_BYTES_MAX {
-                // The first event of the next pass. A key that does not even fit alone is passed over: its events
-                // then stay, which is never wrong.
+                // The pass ends before this event; the next pass begins with it. A key that is too long even alone is
+                // passed over: its events then stay, which is never wrong.
                 if self.newest.is_empty() {
                     continue;
                 }
@@ -253,7 +257,7 @@ impl Pass {
         self.at = page.through.0 + 1;
     }
 
-    /// Finds what of this page goes.
+    /// Collects the offsets of this page that are to be removed.
     fn sweep(&mut self, page: &ReadPage, spent_before: Option<Timestamp>) {
         let end = self.end;
         for event in page.events.iter().filter(|event| event.offset.0 < end) {
@@ -272,7 +276,8 @@ impl Pass {
         newest.is_some_and(|newest| *newest > event.offset.0)
     }
 
-    /// A tombstone that consumers have had the time to see. What it buries was removed before it: sweeping rises.
+    /// Whether the event is a tombstone that consumers have had the time to see. The events that it deletes are removed
+    /// before it, because the sweep goes upwards.
     fn is_spent(&mut self, event: &Event, spent_before: Option<Timestamp>) -> bool {
         if event.body.key.is_none() || event.body.payload.as_str().trim() != "null" {
             return false;

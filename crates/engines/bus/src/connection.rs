@@ -1,4 +1,4 @@
-//! What the bus knows of a connection.
+//! The bus's state of a connection.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ pub(crate) struct Connection {
     pub(crate) subscriptions: BTreeMap<(TopicKey, Group), GroupId>,
     /// Subscriptions that wait for their group's position to become durable, with the UNSUBSCRIBE that overtook them.
     pub(crate) joining: BTreeMap<(TopicKey, Group), Option<ReplyTo>>,
-    /// `None` until the first FLOW: the windows alone decide.
+    /// Delivery credits left. `None` until the first FLOW: until then only the members' windows bound deliveries.
     pub(crate) credits: Option<u64>,
     pub(crate) congested: bool,
-    /// Who subscribed: checked again when a topic's lists change.
+    /// The principal that subscribed, checked again when a topic's access lists change.
     pub(crate) by: By,
 }
 

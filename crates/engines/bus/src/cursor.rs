@@ -1,8 +1,8 @@
 //! How far one group is in one stream: what it was sent, what it holds, what is done.
 //!
-//! Every offset below `read_next` is in exactly one place: in `fetched` (read, not sent), in `open` (sent, not done),
-//! or nowhere, which means done. So the commit is never stored while running: it is one less than the lowest offset
-//! that is somewhere.
+//! Every offset below `read_next` is in exactly one place: in `fetched` (read, not sent), in `open` (sent or held back,
+//! not done), or nowhere, which means done. So the commit is never stored while running: it is one less than the lowest
+//! offset that is somewhere.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,46 +30,48 @@ pub(crate) struct Cursor {
     pub(crate) ready: BTreeSet<u64>,
     /// Offsets in `open` that the next flush turns into dead letters.
     pub(crate) to_bury: VecDeque<u64>,
-    /// Everything up to here was sent at least once or is done.
+    /// Every event up to here has left `fetched` or is done. In a sticky group some may be held back in `open`, unsent.
     pub(crate) sent_through: u64,
     /// The durable commit.
     pub(crate) durable: Offset,
-    /// When it was written, if that is known: rows from before this was kept do not say.
+    /// When `durable` was written; `None` if it was written by a version that did not record the time.
     pub(crate) durable_since: Option<Timestamp>,
     /// A read under way; its answer is ignored if the cursor was moved meanwhile.
     pub(crate) reading: Option<Token>,
     pub(crate) retry_at: Option<Mono>,
-    /// Single events being read again.
+    /// How many reads of single events are under way (see `refetch` in `fetch.rs`).
     pub(crate) refetching: usize,
-    /// From before a restart, for offsets that were not read again yet.
+    /// History of offsets that are not read yet: from the store's rows, or from before `unfetch`.
     prior: Prior,
     /// Offsets whose row in the table of tries is out of date.
     tries_dirty: BTreeSet<u64>,
     tries_stored: BTreeSet<u64>,
-    /// Done beyond the commit only because a higher offset was acked. Its consumer may still refuse it.
+    /// Events that are done, beyond the commit, only because a higher offset was acked. Their consumer may still refuse
+    /// them.
     implicit: BTreeMap<u64, Implicit>,
-    /// An ack wants to be durable.
+    /// Something, such as an ack, is to be written as soon as possible.
     pub(crate) flush_now: bool,
-    /// A delivery wants to be written down by then.
+    /// The cursor is to be written by this time: a delivery failed, or offsets were skipped.
     pub(crate) flush_at: Option<Mono>,
     pub(crate) flushing: Option<Token>,
     flushed: Option<CursorRow>,
     pub(crate) in_flush: InFlush,
-    /// The store refused the last flush as too large: no other one before this.
+    /// The store refused the last flush as too large: the next one is not tried before this time.
     pub(crate) refused_until: Option<Mono>,
-    /// Since then each flush takes as little as it can, until nothing is left.
+    /// Set when the store refuses a flush as too large: each flush then takes as little as it can, until nothing is
+    /// left.
     pub(crate) cautious: bool,
-    /// Who is told when the next flush is durable.
+    /// Requests that are answered when the next flush is durable.
     pub(crate) confirms: Vec<ReplyTo>,
     /// When this cursor is registered to be woken.
     pub(crate) wake: Option<Mono>,
     /// How many deliveries there were: each gets the next number.
     deliveries: u64,
-    /// While the group is sticky.
+    /// Order per key; `Some` while the group is sticky.
     pub(crate) keyed: Option<KeyQueues>,
 }
 
-/// What must be known of an event that was acked by a higher offset, should its consumer refuse it all the same.
+/// State of an event that was acked by a higher offset, kept in case its consumer still refuses it.
 #[derive(Clone, Copy, Debug)]
 struct Implicit {
     by: ConnId,
@@ -93,15 +95,15 @@ pub(crate) struct Fetched {
 
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// Absent when the event was let go of and must be read again before it can be sent.
+    /// `None` when the event was dropped from memory and must be read again before it can be sent.
     pub(crate) event: Option<Arc<Event>>,
     /// Attempts so far, the delivery under way included.
     pub(crate) attempts: u32,
     pub(crate) state: OpenState,
-    /// The number of its latest delivery.
+    /// The number of the event's latest delivery.
     delivered: u64,
-    /// The number of the oldest delivery that an ack of `last` may mean: its latest one, or an earlier one that timed out
-    /// unanswered on the same connection.
+    /// The number of the oldest delivery that an ack of `last` may mean: its latest one, or an earlier one that timed
+    /// out unanswered on the same connection.
     ackable: u64,
     /// The number of the newest delivery, of any offset, when this one was last refused.
     refused: u64,
@@ -109,11 +111,14 @@ pub(crate) struct Open {
     answered: bool,
     /// Why the last delivery failed, for the dead letter.
     pub(crate) reason: Option<String>,
-    /// Who had it last: somebody else is preferred. `None` = nobody yet, since the server started.
+    /// The connection that had the event last: another one is preferred. `None` = it was not delivered since the server
+    /// started.
     pub(crate) last: Option<ConnId>,
-    /// Persisted with the attempts when it has to wait over a restart.
+    /// When the event may be sent again, in elapsed time. Stored with the attempts, so that the event also waits over a
+    /// restart.
     pub(crate) not_before: Option<Timestamp>,
-    /// Its key, while the group is sticky. Of an event whose body was let go of always, because the group may become so.
+    /// The event's key, while the group is sticky. Always set for an event that was dropped from memory, because the
+    /// group may become sticky later.
     pub(crate) key: Option<KeyHash>,
 }
 
@@ -127,16 +132,16 @@ pub(crate) enum OpenState {
     Ready,
     /// Never sent, because a lower event of its key is unfinished.
     Parked,
-    /// Its key belongs to a member that has no room. Listed in the cursor's `keyed`.
+    /// The event's key belongs to a member that has no room. Listed in the cursor's `keyed`.
     Awaiting {
         member: ConnId,
     },
     Waiting {
         until: Mono,
     },
-    /// Listed in `to_bury`.
+    /// To become a dead letter; listed in `to_bury`.
     Burying,
-    /// Its event is being read again.
+    /// The event is being read again.
     Refetching,
 }
 
@@ -162,7 +167,7 @@ impl Open {
         Open { reason, not_before, ..Open::new(Some(event), attempts, state) }
     }
 
-    /// Of its body, if that is in memory.
+    /// Bytes of the event's body, if it is in memory.
     fn kept_bytes(&self) -> Option<usize> {
         self.event.as_ref().map(|event| event.body.bytes())
     }
@@ -171,7 +176,7 @@ impl Open {
         matches!(self.state, OpenState::Leased { conn: holder, .. } if holder == conn)
     }
 
-    /// Attempts that have ended. The delivery under way is none before it fails.
+    /// Attempts that have ended. The delivery under way is not one before it fails.
     pub(crate) fn attempts_ended(&self) -> u32 {
         let under_way = matches!(self.state, OpenState::Leased { .. });
         self.attempts.saturating_sub(u32::from(under_way))
@@ -179,26 +184,26 @@ impl Open {
 }
 
 impl Cursor {
-    /// A cursor that has done everything before `next`.
+    /// Returns a cursor that has done everything before `next`.
     pub(crate) fn at(next: Offset) -> Cursor {
         let next = next.0.max(1);
         Cursor { read_next: next, sent_through: next - 1, durable: Offset(next - 1), ..Cursor::default() }
     }
 
-    /// As it was when the store was last written.
+    /// Restores a cursor from its rows.
     pub(crate) fn restore(row: CursorRow, tries: BTreeMap<u64, TryRow>) -> Cursor {
         let committed = row.committed.0;
         let mut cursor = Cursor::at(row.committed.next());
         cursor.durable_since = row.updated;
         cursor.tries_stored = tries.keys().copied().collect();
-        // A crash may have left rows of what is done: the next flush deletes them.
+        // A crash may have left rows of events that are done: the next flush deletes them.
         cursor.tries_dirty = tries.range(..=committed).map(|(offset, _)| *offset).collect();
         cursor.prior = Prior { done: row.ahead.iter().map(|bit| committed + 1 + bit).collect(), tries };
         cursor.flushed = Some(row);
         cursor
     }
 
-    /// Forgets where it was. Rows of tries are deleted by the next flush.
+    /// Moves the cursor and forgets its former state. Rows of tries are deleted by the next flush.
     pub(crate) fn seek(&mut self, next: Offset) {
         let mut moved = Cursor::at(next);
         moved.durable = self.durable;
@@ -223,12 +228,13 @@ impl Cursor {
         offset.0 <= self.committed().0 + AHEAD_MAX
     }
 
-    /// Takes an event that was just read, unless it is done already or `wanted` turns it away.
+    /// Adds an event that was just read to `fetched`, unless the event is done already or the group's filter turned it
+    /// away (`wanted` is false).
     pub(crate) fn take(&mut self, event: &Arc<Event>, wanted: bool) {
         let offset = event.offset.0;
         self.read_next = offset + 1;
         let known = self.prior.tries.remove(&offset);
-        // What lies below is not there to be read any more.
+        // Lower entries belong to events that are no longer in the log, so they are dropped too.
         let mut done = false;
         while let Some(first) = self.prior.done.first().copied().filter(|first| *first <= offset) {
             self.prior.done.remove(&first);
@@ -243,7 +249,7 @@ impl Cursor {
         self.fetched.push_back(Fetched { event: event.clone(), attempts, not_before, reason });
     }
 
-    /// The log has nothing below `offset` any more. Answers how many offsets were never looked at.
+    /// Skips to `offset`, because the log has nothing below it any more. Returns how many offsets were never read.
     pub(crate) fn skip_to(&mut self, offset: u64) -> u64 {
         let skipped = offset.saturating_sub(self.read_next);
         if skipped > 0 {
@@ -258,11 +264,12 @@ impl Cursor {
         skipped
     }
 
-    /// Lets go of what was read and not sent, as if it had not been read: nobody is there to take it.
+    /// Drops the events that were read and not sent, as if they had not been read. Called when the group has no members
+    /// left.
     pub(crate) fn unfetch(&mut self) {
         let Some(first) = self.fetched.front().map(|fetched| fetched.event.offset.0) else { return };
-        // Beyond this nothing was acked: what was skipped there, perhaps far more than can be remembered, is skipped
-        // again.
+        // Beyond `end` nothing was acked. Offsets that were skipped there, perhaps far more than can be remembered, are
+        // skipped again.
         let end = self.committed().0 + 1 + AHEAD_MAX;
         let mut done = first;
         for fetched in self.fetched.drain(..) {
@@ -280,7 +287,7 @@ impl Cursor {
         self.reading = None;
     }
 
-    /// What was read under another filter and is in nobody's hands is done if the new one does not want it.
+    /// Applies a new filter: events that were read before, are not leased and do not match it count as done.
     pub(crate) fn refilter(&mut self, filter: &Filter) {
         self.reading = None;
         self.fetched.retain(|fetched| filter.matches(&fetched.event));
@@ -307,7 +314,7 @@ impl Cursor {
         Some(fetched)
     }
 
-    /// Puts an event in somebody's hands.
+    /// Leases an event to a connection.
     pub(crate) fn lease(&mut self, offset: u64, conn: ConnId, deadline: Mono) {
         self.deliveries += 1;
         if let Some(open) = self.open.get(&offset).filter(|open| open.last.is_none()) {
@@ -331,7 +338,7 @@ impl Cursor {
         self.ready.remove(&offset);
     }
 
-    /// Done. Answers who held it.
+    /// Marks an event as done. Returns the connection that held it.
     pub(crate) fn complete(&mut self, offset: u64) -> Option<ConnId> {
         let open = self.open.remove(&offset)?;
         self.ready.remove(&offset);
@@ -343,14 +350,15 @@ impl Cursor {
         }
     }
 
-    /// Done because its holder acked a higher offset.
+    /// Marks an event as done because its holder acked a higher offset. Returns that holder.
     pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<ConnId> {
         let Open { attempts, key, .. } = *self.open.get(&offset)?;
         self.implicit.insert(offset, Implicit { by: conn, attempts, key });
         self.complete(offset)
     }
 
-    /// Undoes an implicit completion that the commit has not passed. False if there was none by this connection.
+    /// Undoes an implicit completion that the commit has not passed. Returns false if there was none by this
+    /// connection.
     pub(crate) fn reopen(&mut self, offset: u64, conn: ConnId) -> bool {
         let Some(Implicit { attempts, key, .. }) =
             self.implicit.get(&offset).copied().filter(|done| done.by == conn)
@@ -370,7 +378,7 @@ impl Cursor {
         }
     }
 
-    /// What the connection holds, in offset order, and until when.
+    /// Returns the connection's leases in offset order, with their deadlines.
     pub(crate) fn leased_to(&self, conn: ConnId) -> Vec<(u64, Mono)> {
         let leases = self.open.iter().filter_map(|(offset, open)| match open.state {
             OpenState::Leased { conn: holder, deadline } if holder == conn => Some((*offset, deadline)),
@@ -379,9 +387,9 @@ impl Cursor {
         leases.collect()
     }
 
-    /// Lower offsets that a cumulative ack of `offset` completes too: those the connection holds and received before
-    /// `offset`. An event that came again after it is not among them, nor one that was refused since `offset` was first
-    /// delivered: the ack may have been sent before that event came again.
+    /// Returns the lower offsets that a cumulative ack of `offset` completes too: those that the connection holds and
+    /// received before `offset`. Left out are events that were delivered again after `offset`, and events that were
+    /// refused since `offset` was first delivered: the ack may have been sent before such an event came again.
     pub(crate) fn completed_below(&self, offset: u64, conn: ConnId) -> Vec<u64> {
         let Some(acked) = self.open.get(&offset).filter(|open| open.is_leased_to(conn)) else {
             return Vec::new();
@@ -393,7 +401,7 @@ impl Cursor {
         completed.map(|(offset, _)| *offset).collect()
     }
 
-    /// The consumer says that it could not handle the event.
+    /// Records that the consumer could not handle the event (NACK).
     pub(crate) fn refuse(&mut self, offset: u64) {
         if let Some(open) = self.open.get_mut(&offset) {
             open.answered = true;
@@ -401,7 +409,8 @@ impl Cursor {
         }
     }
 
-    /// The delivery under way reached nobody, or nobody worked on it: it was no attempt.
+    /// Makes an event ready again without counting an attempt: the delivery under way reached nobody, or nobody worked
+    /// on it.
     pub(crate) fn give_back(&mut self, offset: u64) {
         if let Some(open) = self.open.get_mut(&offset) {
             open.attempts = open.attempts.saturating_sub(1);
@@ -419,7 +428,7 @@ impl Cursor {
         })
     }
 
-    /// A delivery that the server itself cut short does not count.
+    /// Gives back all leases when the server stops: a delivery that the server itself cut short is no attempt.
     pub(crate) fn give_back_all(&mut self) {
         let leased: Vec<u64> = self.leases().map(|(offset, _)| offset).collect();
         for offset in leased {
@@ -427,7 +436,7 @@ impl Cursor {
         }
     }
 
-    /// The earliest moment at which a lease ends, a wait ends, or something must be written or read again.
+    /// Returns the earliest moment at which a lease ends, a wait ends, or something must be written or read again.
     pub(crate) fn next_wake(&self) -> Option<Mono> {
         let open = self.open.values().filter_map(|open| match open.state {
             OpenState::Leased { deadline, .. } => Some(deadline),

@@ -1,4 +1,4 @@
-//! Delivery: choosing who takes an event, and taking it back.
+//! Delivery: choosing the member that gets an event, and deciding what follows when the delivery fails.
 
 use millrace_model::{Now, Offset, TICK_MS};
 
@@ -47,7 +47,7 @@ impl Bus {
         Some((state.turn as u32, partitions as u32))
     }
 
-    /// One event to one member. False when there is no event or nobody to take it.
+    /// Sends one event to one member. Returns false when there is no event, or no member to take it.
     fn send_one(&mut self, now: Now, at: CursorRef) -> bool {
         let ignore_window = self.sabotaged(Sabotage::IgnoreWindow);
         let elapsed = self.elapsed.instead_of_wall(now);
@@ -131,7 +131,7 @@ impl Bus {
         if event.body.bytes() > self.limits.open_event_bytes_max
             && let Some(open) = cursor.open.get_mut(&offset)
         {
-            // The group may become sticky while this one is in flight.
+            // The body is dropped, the key is kept: the group may become sticky while the event is in flight.
             let key = || event.body.key.as_deref().map(|key| KeyHash::of(self.seed, key));
             open.key = open.key.or_else(key);
             open.event = None;
@@ -140,7 +140,7 @@ impl Bus {
         self.wake_at(at, deadline);
     }
 
-    /// Takes a fresh event into `open` without sending it: it has to wait, or it has used up its attempts already.
+    /// Takes a fresh event into `open` without sending it: the event has to wait, or has used up its attempts already.
     pub(crate) fn hold_back(&mut self, now: Now, at: CursorRef, state: OpenState) -> bool {
         let seed = self.seed;
         let Some(cursor) = self.cursor_mut(at) else {
@@ -165,8 +165,8 @@ impl Bus {
         true
     }
 
-    /// A delivery ended without success, or an event that is to be sent again was read again (no `reason`). The event goes
-    /// to the dead letters if it has had all its attempts.
+    /// Decides what follows after a delivery failed (`reason`), or after an event that is to be sent again was read
+    /// again (no `reason`): the event becomes ready, waits, or goes to the dead letters if it has had all its attempts.
     pub(crate) fn requeue(
         &mut self,
         now: Now,
@@ -199,7 +199,7 @@ impl Bus {
         };
         let (mut wake, mut decision) = (None, Redelivery::Again);
         let attempts = open.attempts;
-        // Without its event it could not be copied: it is read again first, and then comes back here.
+        // An event whose body is not in memory cannot be copied: it is read again first, and then comes back here.
         if open.attempts >= max_attempts && !topic.key.is_dead_letter() && open.event.is_some() {
             decision = Redelivery::DeadLetter;
             open.state = OpenState::Burying;
@@ -230,7 +230,7 @@ impl Bus {
         }
     }
 
-    /// Leases that ended, waits that are over, flushes and reads that are due.
+    /// Wakes the cursors that are due: for expired leases, waits that are over, flushes and reads.
     pub(crate) fn wake_cursors(&mut self, now: Now) {
         while let Some((when, at)) = self.wakes.first().copied()
             && when <= now.mono
@@ -272,8 +272,8 @@ impl Bus {
     }
 }
 
-/// What a fresh event's history says: nothing (send it), wait, or give up on it. `now` is elapsed time, in which a
-/// delay is written down.
+/// Returns how a fresh event's stored history holds it back: `None` (send it), wait, or give up on it. `now` must be
+/// elapsed time, because delays are stored in it.
 pub(crate) fn held_back(
     now: Now,
     fetched: &Fetched,

@@ -1,10 +1,10 @@
-//! Delayed events: woken when their time has come, moved to their topic in one commit.
+//! Delayed events: they wait in the table `due` and, when their time has come, are moved to their topic in one commit.
 //!
-//! An event that was delayed until a time of day waits for the wall clock, one that was delayed for a while for elapsed
-//! time. Each kind stands in its own range of the table, in the order of its own time.
+//! An event that was delayed until a point in time waits for the wall clock; an event that was delayed for a duration
+//! waits for elapsed time. Each kind has its own range of the table, in the order of its own time.
 //!
-//! Sessions in other processes write and move rows of the same table. So a move is refused if somebody has moved one of its
-//! rows before, and the table is then looked at again.
+//! Sessions in other processes write and move rows of the same table. So the commit of a move checks that all of its
+//! rows are still there. If somebody has moved one of them before, the commit is refused and the table is read again.
 
 use bytes::Bytes;
 use millrace_model::{
@@ -19,21 +19,21 @@ use crate::topic::TopicId;
 
 /// Bytes of rows moved by one commit; one row always fits.
 const MOVE_BYTES_MAX: usize = 4 << 20;
-/// Pause before the table is looked at again after it could not be read, or a move was too large.
+/// Pause before the table is read again after it could not be read, or a move was too large.
 const RETRY_MS: u64 = 500;
 
 #[derive(Debug, Default)]
 pub(crate) struct DueState {
-    /// When the next delayed event may be due; re-derived from the table after each look.
+    /// When the next delayed event may be due; derived again from the table after each scan.
     pub(crate) wake: Option<Mono>,
     /// The times behind `wake`.
     next_by_wall: Option<Timestamp>,
     next_by_elapsed: Option<Timestamp>,
-    /// Whether anything may wait that a new schema is to be compared with. Never unset: a topic that delays once does so
-    /// again.
+    /// Whether there may be delayed events, which a new schema must be compared with. Never unset: a topic that delays
+    /// events once does so again.
     pub(crate) any: bool,
     scanning: bool,
-    /// Commits under way that move rows: the table is looked at again when they are through.
+    /// Commits under way that move rows: the table is read again when they have ended.
     moves: usize,
 }
 
@@ -47,14 +47,14 @@ impl DueState {
 }
 
 impl Bus {
-    /// Something is due at that time, perhaps earlier than what was expected so far.
+    /// Notes that an event is due at `at`, which may be earlier than all others known so far.
     pub(crate) fn expect_due(&mut self, now: Now, by: DueBy, at: Timestamp) {
         let next = self.due.next(by);
         *next = Some(next.map_or(at, |next| next.min(at)));
         self.rearm_due(now);
     }
 
-    /// `now` with the time that events of this kind wait for.
+    /// Returns `now`, its wall time replaced by the time that events of this kind wait for.
     fn now_by(&self, now: Now, by: DueBy) -> Now {
         match by {
             DueBy::Wall => now,
@@ -62,7 +62,7 @@ impl Bus {
         }
     }
 
-    /// The wall time may change, so what is waited for is the time; the moment is computed from it again and again.
+    /// Computes the moment to wake at from the due times. Done again and again, because the wall clock may be set.
     fn rearm_due(&mut self, now: Now) {
         let busy = self.due.scanning || self.due.moves > 0 || self.stopping;
         let wakes = [DueBy::Wall, DueBy::Elapsed]
@@ -78,7 +78,7 @@ impl Bus {
         if self.due.wake.is_none_or(|wake| wake > now.mono) {
             return;
         }
-        // Of two that are due the one by elapsed time goes first; the other follows when its rows are moved.
+        // If both kinds are due, the one by elapsed time goes first; the other follows when its rows are moved.
         let elapsed = self.elapsed.at(now);
         let by_elapsed = self.due.next_by_elapsed.is_some_and(|next| next <= elapsed);
         self.scan_due(if by_elapsed { DueBy::Elapsed } else { DueBy::Wall });
@@ -138,7 +138,7 @@ impl Bus {
         self.commit_if(now, durability, checks, ops, Pending::MoveDue { by, appends });
     }
 
-    /// The topic that the event was published to, if this engine knows it.
+    /// Returns the topic that the event was published to, if this engine knows it.
     fn topic_of(&self, event: &DueEvent) -> Option<TopicId> {
         let id = self.topic_ids.get(&event.topic).copied()?;
         self.topics.get(&id).is_some_and(|topic| topic.made == event.row.made).then_some(id)
@@ -156,8 +156,9 @@ impl Bus {
         together.appends.push(Appending { topic, stream, body });
     }
 
-    /// An event of a topic that this engine does not know: a session has made it, or it was deleted. The store decides. If the
-    /// topic stands, it is told as made elsewhere when the append is reported.
+    /// Moves an event of a topic that this engine does not know: a session has created the topic, or it was deleted.
+    /// The commit's check tells which. If the topic exists, this engine learns of it when the append is reported
+    /// (`elsewhere.rs`).
     fn move_alone(&mut self, now: Now, by: DueBy, event: DueEvent) {
         let checks = vec![event.waits(), event.topic_stands()];
         let mut ops = event.removal();
@@ -167,15 +168,15 @@ impl Bus {
         self.commit_if(now, durability, checks, ops, Pending::MoveAlone { by, event: Box::new(event) });
     }
 
-    /// A session has moved a row of this move before. The others are where they were.
+    /// Scans again, because a session has moved a row of this move before. The other rows are where they were.
     pub(crate) fn moved_elsewhere(&mut self, now: Now, by: DueBy) {
         self.due.moves = self.due.moves.saturating_sub(1);
         let time = self.now_by(now, by).wall;
         self.expect_due(now, by, time);
     }
 
-    /// A row of a topic that was deleted is removed, even if there is one of that name again: nobody could ever receive its
-    /// event.
+    /// Removes the row if its topic was deleted, even if there is a new topic of that name: nobody could ever receive
+    /// the event.
     pub(crate) fn alone_refused(&mut self, now: Now, by: DueBy, event: &DueEvent, refusal: &Refusal) {
         if refusal.check == 0 {
             return self.moved_elsewhere(now, by);
@@ -184,7 +185,7 @@ impl Bus {
         self.commit_if(now, event.row.durability, checks, ops, Pending::MoveDue { by, appends: Vec::new() });
     }
 
-    /// The store would not take them: the rows are where they were, and are looked at again.
+    /// Handles a move that was refused as too large: the rows are where they were, and are read again after a pause.
     pub(crate) fn move_refused(&mut self, now: Now, by: DueBy) {
         self.due.moves = self.due.moves.saturating_sub(1);
         let time = self.now_by(now, by).wall;
@@ -196,7 +197,7 @@ impl Bus {
         self.rearm_due(now);
     }
 
-    /// Writes the elapsed time down again when the wall time has changed beside it and delays may be waiting.
+    /// Writes the row of the elapsed time again when the wall clock was set, or is in doubt, and delays may be waiting.
     pub(crate) fn keep_elapsed(&mut self, now: Now) {
         if self.elapsed.is_outdated(now) && !self.stopping {
             let (op, durability) = (self.elapsed.put(now), self.limits.durability);

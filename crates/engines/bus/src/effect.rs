@@ -1,4 +1,4 @@
-//! Everything the bus asks the world to do: a closed list.
+//! Effects: everything that the bus asks its shell to do.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use crate::schema::{RetainedCheck, TopicSchema};
 
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Make it durable, in the order the commits were asked for, then say [`crate::Input::Committed`].
+    /// Make the batch durable, in the order the commits were requested, then report [`crate::Input::Committed`].
     Commit { token: Token, batch: Batch },
-    /// Read from the store, then say [`crate::Input::Page`].
+    /// Read events from the store, then report [`crate::Input::Page`].
     Read { token: Token, stream: Stream, from: Offset, events_max: usize, bytes_max: usize },
-    /// Find the first event not older than `ts` in each stream, then say [`crate::Input::Found`].
+    /// Find the first event not older than `ts` in each stream, then report [`crate::Input::Found`].
     Seek { token: Token, streams: Vec<Stream>, ts: Timestamp },
-    /// Find where the stream should start under the rule, then say [`crate::Input::Found`].
+    /// Find where the stream should start under this rule, then report [`crate::Input::Found`].
     FindStart { token: Token, stream: Stream, older_than: Option<Timestamp>, bytes_max: Option<u64> },
-    /// The first rows of this kind in the table of delayed events, then say [`crate::Input::DueRows`].
+    /// Read the first rows of this kind in the table of delayed events, then report [`crate::Input::DueRows`].
     ScanDue { token: Token, waits: DueBy, rows_max: usize },
-    /// A topic as it stands in the store by now, then say [`crate::Input::TopicRead`].
+    /// Read a topic as it now stands in the store, then report [`crate::Input::TopicRead`].
     ReadTopic { token: Token, topic: TopicKey },
-    /// Compare retained events with a new schema, then say [`crate::Input::RetainedChecked`].
+    /// Compare retained events with a new schema, then report [`crate::Input::RetainedChecked`].
     CheckRetained { token: Token, check: RetainedCheck },
-    /// The schema of a topic from now on. Whoever brings requests may check them against it beforehand and hand in what
-    /// came of it: see [`crate::Input::Request`].
+    /// The schema of a topic from now on. The shell may check requests against it beforehand and pass the verdict
+    /// along: see [`crate::Input::Request`].
     SchemaInForce { topic: TopicKey, schema: Option<Arc<TopicSchema>> },
-    /// An answer. It leaves only now, after its commit was confirmed.
+    /// An answer to a request, emitted only after the commit that it depends on was confirmed.
     Reply { to: ReplyTo, reply: Reply },
     /// An event for a member of a group.
     Deliver { conn: ConnId, group: Group, event: Arc<Event>, attempts: u32 },
-    /// Something a connection must know although it did not ask.
+    /// An error that a connection must know of although it did not ask.
     Notice { conn: ConnId, error: BusError, group: Option<Group> },
-    /// Something worth writing down happened.
+    /// Something worth logging happened.
     Note(Note),
-    /// Everything is given back and durable: the process may end.
+    /// All leases are given back, everything is durable: the process may end.
     Stopped,
 }

@@ -1,11 +1,12 @@
-//! What others commit to the same store: sessions in other processes, or in this one beside the server.
+//! Commits of others to the same store: of sessions in other processes, or in this process beside the server.
 //!
-//! The shell reports how far each stream reaches. What this engine appended itself is among it and no news; what
-//! others appended becomes visible here exactly as if it had been read back.
+//! The shell reports the bounds of streams that changed. Appends of this engine are among them and are no news; events
+//! that others appended become visible here exactly as if they had been read back.
 //!
-//! A report says nothing about which of several topics of one name it is about. So it is believed only while no
-//! commit that makes, changes or drops the topic is under way; otherwise, and for topics that were made elsewhere,
-//! the topic is looked up in the store once that is settled, and believed if it is the one this engine knows.
+//! A report names a topic, but not which incarnation of it (a topic may be deleted and created again under the same
+//! name). So a report is applied only while no commit that creates, changes or drops the topic is under way. Otherwise,
+//! and for topics that others created, the topic is looked up in the store once that commit has ended; the bounds found
+//! there are applied if it is the incarnation that this engine knows.
 //!
 //! Others delay events, too. The shell reports when the first one is due, as it did at the start.
 
@@ -21,7 +22,7 @@ use crate::effect::Effect;
 use crate::input::Token;
 use crate::pending::Pending;
 
-/// How far a stream reaches, as somebody found it in the store.
+/// The bounds of a stream, as found in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     pub stream: Stream,
@@ -31,7 +32,7 @@ pub struct Reach {
     pub next: Offset,
 }
 
-/// What is known of delayed events when somebody has delayed one.
+/// Report about delayed events, made when somebody has delayed one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DelayedElsewhere {
     /// When the first delayed event of each kind is due.
@@ -52,8 +53,8 @@ pub(crate) struct Elsewhere {
     /// Topics to look up. Never more than there are topics in the store or on their way into it.
     wanted: BTreeSet<TopicKey>,
     asked: BTreeSet<TopicKey>,
-    /// Topics that another process had made before this engine did: their lookup says which incarnation they are. A subset of
-    /// `wanted`.
+    /// Topics that another process had created before this engine did: their lookup tells their incarnation. A subset
+    /// of `wanted`.
     to_adopt: BTreeSet<TopicKey>,
     /// Commits under way that write or drop the row of a topic.
     in_doubt: BTreeMap<Token, Vec<TopicKey>>,
@@ -62,7 +63,7 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Called with every commit: remembers those after which a topic is another one.
+    /// Called with every commit: remembers the commits that create, change or drop a topic.
     pub(crate) fn watch(&mut self, token: Token, ops: &[Op]) {
         let topics: Vec<TopicKey> = ops
             .iter()
@@ -72,7 +73,7 @@ impl Elsewhere {
                 _ => None,
             })
             .collect();
-        // What was found before a topic is dropped is not about its successor.
+        // A lookup from before the drop says nothing about a later topic of that name.
         for op in ops {
             if let Op::Drop { topic } = op {
                 self.to_adopt.remove(topic);
@@ -89,7 +90,7 @@ impl Elsewhere {
 }
 
 impl Bus {
-    /// Told of streams that somebody, perhaps this engine itself, has appended to or trimmed.
+    /// Handles a report of streams that somebody, perhaps this engine itself, has appended to or trimmed.
     pub(crate) fn reported(&mut self, reaches: &[Reach]) {
         for reach in reaches {
             let topic = &reach.stream.topic;
@@ -101,7 +102,7 @@ impl Bus {
         }
     }
 
-    /// Told when the first delayed event of each kind is due, because somebody has delayed one.
+    /// Handles a report that somebody has delayed an event: it says when the first delayed event of each kind is due.
     pub(crate) fn delayed_elsewhere(&mut self, now: Now, delayed: &DelayedElsewhere) {
         self.due.any = true;
         let elapsed = delayed.elapsed.as_ref();
@@ -113,15 +114,15 @@ impl Bus {
         }
     }
 
-    /// A commit has put the row of a topic over that of one which another process had made before: the topic goes on as that
-    /// one.
+    /// Called when a commit wrote the row of a topic that another process had created before: the topic goes on as that
+    /// incarnation, which a lookup has to find out.
     pub(crate) fn look_up_doubted(&mut self, token: Token) {
         let doubted = self.elsewhere.in_doubt.get(&token).cloned().unwrap_or_default();
         self.elsewhere.to_adopt.extend(doubted.iter().cloned());
         self.elsewhere.wanted.extend(doubted);
     }
 
-    /// A commit is through, one way or the other: what was held back because of it can be looked up.
+    /// Called when a commit has ended, successful or not: looks up the topics that had to wait for it.
     pub(crate) fn settle_doubts(&mut self, token: Token) {
         for topic in self.elsewhere.in_doubt.remove(&token).unwrap_or_default() {
             if self.elsewhere.wanted.contains(&topic) {
@@ -145,7 +146,7 @@ impl Bus {
         let Some(topic) = self.topics.get_mut(&id) else { return };
         let Some(log) = topic.logs.get_mut(partition as usize) else { return };
         if reach.next > log.next {
-            // Events this engine has not seen: whoever is at the tail reads them from the store.
+            // This engine has not seen these events: groups at the tail read them from the store.
             self.tail_bytes -= log.tail_bytes;
             log.drop_tail();
             log.next = reach.next;
@@ -156,12 +157,13 @@ impl Bus {
         }
     }
 
-    /// `None` when it could not be read just now; `Some(None)` when there is no such topic.
+    /// Handles a lookup. `found` is `None` when the topic could not be read just now, `Some(None)` when there is no
+    /// such topic.
     pub(crate) fn topic_read(&mut self, now: Now, token: Token, found: Option<Option<StoredTopic>>) {
         let Some(Pending::ReadTopic { topic }) = self.pending.remove(&token) else { return };
         self.elsewhere.asked.remove(&topic);
         if self.elsewhere.doubts(&topic) {
-            // Overtaken: the end of that commit looks it up again.
+            // A commit on this topic has begun meanwhile: its end looks the topic up again.
             return;
         }
         let Some(found) = found else {
@@ -169,7 +171,7 @@ impl Bus {
             return;
         };
         self.elsewhere.wanted.remove(&topic);
-        // A topic that is gone again has nothing to tell; a row that cannot be decoded is named by the next start.
+        // A topic that is gone again is ignored; a row that cannot be decoded is reported at the next start.
         let Some(found) = found else { return };
         let Ok(row) = TopicRow::decode(topic.as_str(), &found.row) else { return };
         let made = row.made;
@@ -182,7 +184,8 @@ impl Bus {
             }
         };
         let adopted = self.elsewhere.to_adopt.remove(&topic);
-        // Versions of a schema stand under the number they were written with.
+        // Not for a topic with versions of a schema: their rows are stored under the incarnation they were written
+        // with.
         if let Some(topic) = self.topics.get_mut(&id).filter(|topic| adopted && topic.schema_version == 0) {
             topic.made = made;
         }
@@ -193,7 +196,7 @@ impl Bus {
         }
     }
 
-    /// Asks again for what could not be read.
+    /// Repeats lookups that failed.
     pub(crate) fn wake_elsewhere(&mut self, now: Now) {
         if self.elsewhere.wake.is_none_or(|wake| wake > now.mono) {
             return;

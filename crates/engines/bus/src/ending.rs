@@ -1,4 +1,4 @@
-//! How the engine ends: asked to stop, or because its store has failed.
+//! The end of the engine: on request, or because its store has failed.
 
 use millrace_model::Now;
 
@@ -8,7 +8,8 @@ use crate::pending::Pending;
 use crate::reply::{BusError, ReplyTo};
 
 impl Bus {
-    /// Gives back everything that is leased without counting it, and lets nothing new in.
+    /// Gives back all leases without counting attempts; from now on new requests are refused, except those that only
+    /// read.
     pub(crate) fn stop(&mut self, now: Now) {
         self.write_last_ages(now);
         self.tell_removed();
@@ -30,7 +31,7 @@ impl Bus {
         }
     }
 
-    /// Everybody who waits for a commit is told that it will never come.
+    /// Refuses every request that waits for a commit, because that commit will never be confirmed.
     pub(crate) fn storage_failed(&mut self, reason: &str) {
         let waiting = std::mem::take(&mut self.pending);
         self.failed = Some(reason.to_owned());

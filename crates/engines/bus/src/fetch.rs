@@ -1,4 +1,4 @@
-//! Getting events in front of a group: from the tail of the log if that reaches back far enough, else from the store.
+//! Reading events for a group: from the in-memory tail of the log if that reaches back far enough, else from the store.
 
 use millrace_model::{Now, Offset};
 
@@ -13,11 +13,12 @@ use crate::topic::TopicId;
 
 /// Reading goes on when fewer than this many events wait to be sent.
 const FETCHED_LOW: usize = 128;
-/// Events of one cursor read one by one at a time, because they are to be sent again and are no longer in memory.
+/// Reads of single events that one cursor may have under way, for events that are to be sent and are no longer in
+/// memory.
 const REFETCHES_MAX: usize = 16;
 
 impl Bus {
-    /// Does nothing while enough events wait, or a read is under way.
+    /// Reads more events for a cursor. Does nothing while enough events wait to be sent, or a read is under way.
     pub(crate) fn fetch(&mut self, now: Now, at: CursorRef) {
         let limits = &self.limits;
         let crowded = self.fetched_bytes >= limits.fetched_bytes_total_max;
@@ -54,7 +55,7 @@ impl Bus {
             for event in events {
                 let full = cursor.fetched.len() >= limits.fetched_max
                     || cursor.fetched_bytes >= limits.fetched_bytes_max;
-                // However crowded it is, one event at a time everybody goes on.
+                // Even beyond the total bound each cursor may hold one event, so that every group makes progress.
                 if full || (crowded && !cursor.fetched.is_empty()) {
                     break;
                 }
@@ -81,7 +82,8 @@ impl Bus {
         self.effects.push(Effect::Read { token, stream, from, events_max, bytes_max });
     }
 
-    /// What a filter or a hole skipped moves the commit, which has to be written down some time.
+    /// Schedules a flush if a filter or a hole in the log skipped offsets: that moves the commit, which has to be
+    /// written some time.
     fn note_progress(&mut self, now: Now, at: CursorRef, before: u64) {
         let Some(cursor) = self.cursor_mut(at) else { return };
         if cursor.read_next - before > cursor.fetched.len() as u64 || cursor.fetched.is_empty() {
@@ -136,7 +138,8 @@ impl Bus {
         self.note_progress(now, at, before);
     }
 
-    /// False when enough single reads are under way: the end of one of them wakes the group again.
+    /// Reads a single event again. Returns false when enough such reads are under way: the end of one of them wakes the
+    /// group again.
     pub(crate) fn refetch(&mut self, at: CursorRef, offset: u64) -> bool {
         if self.cursor_mut(at).is_none_or(|cursor| cursor.refetching >= REFETCHES_MAX) {
             return false;
@@ -190,7 +193,7 @@ impl Bus {
                 cursor.complete(offset);
                 cursor.flush_now = true;
                 self.to_flush.insert(at);
-                // If it is gone, retention was faster.
+                // An event that was not found was removed by retention.
                 let count =
                     if found.is_some() { &mut self.counters.filtered } else { &mut self.counters.skipped };
                 *count += 1;
@@ -198,7 +201,7 @@ impl Bus {
         }
     }
 
-    /// Lets go of the newest events that every group at the tail has taken.
+    /// Drops from the in-memory tails the events that every group at the tail has read.
     pub(crate) fn trim_tails(&mut self, topic: TopicId) {
         let Some(topic) = self.topics.get_mut(&topic) else { return };
         for (log, partition) in topic.logs.iter_mut().zip(0usize..) {

@@ -1,5 +1,5 @@
-//! Writing cursors down: one row per group and partition however many acks it stands for, together with the dead
-//! letters that the group gave up on.
+//! Flushing cursors: one row per group and partition, however many acks it stands for, together with the dead letters
+//! of events that the group gave up on.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,12 @@ const BURY_BYTES_MAX: usize = 4 << 20;
 /// Rows of tries in one batch, and their bytes.
 pub(crate) const TRIES_PER_BATCH_MAX: usize = 512;
 pub(crate) const TRIES_BYTES_MAX: usize = 4 << 20;
-/// What the row of a cursor may take, with names of the largest size and all it may remember.
+/// Largest size of a cursor's row: with names of the largest size and as many acks ahead as it may remember.
 const CURSOR_BYTES_MAX: usize = 4 << 10;
 
 impl Bus {
-    /// A cursor has at most one flush under way: acks that arrive meanwhile share the next one.
+    /// Starts the flushes that are due. A cursor has at most one flush under way: acks that arrive meanwhile share the
+    /// next one.
     pub(crate) fn flush_all(&mut self, now: Now) {
         let waiting = std::mem::take(&mut self.to_flush);
         for at in waiting {
@@ -74,7 +75,7 @@ impl Bus {
             });
         }
         if ops.iter().any(|op| matches!(op, Op::Put { .. })) {
-            // The delay of a NACK may be among them.
+            // These rows may hold the delay of a NACK, which is counted in elapsed time.
             ops.push(self.elapsed.put(now));
         }
         ops.push(Op::Put { space: Space::Cursors, key: keys::cursor(&stream, &name), value: row.encode() });
@@ -108,8 +109,8 @@ impl Bus {
         }
     }
 
-    /// Turns events that have used up their attempts into appends to the dead-letter topic. From here on they count
-    /// as done: the row that says so and the copies are one batch. True if there are more than fit.
+    /// Turns events that have used up their attempts into appends to the dead-letter topic. From here on they count as
+    /// done: the row that says so and the copies are one batch. Returns true if there are more than fit.
     fn bury(&mut self, now: Now, at: CursorRef, ops: &mut Vec<Op>, appends: &mut Vec<Appending>) -> bool {
         let mut bytes = 0;
         let private = self.groups.get(&at.group).is_some_and(|group| self.is_listed(&group.key));
@@ -151,8 +152,8 @@ impl Bus {
         }
     }
 
-    /// The store will not take the flush under way. What it held goes back where it was, and some time later as little
-    /// as possible is tried at once: it must neither be lost nor keep the store busy.
+    /// Handles a flush that was refused as too large. Its contents go back where they were; after a pause the cursor
+    /// tries again, with as little as possible at once. So nothing is lost, and the store is not kept busy.
     pub(crate) fn flush_refused(&mut self, now: Now, at: CursorRef, letters: &[Appending]) {
         self.write_topics_again(now, letters);
         let until = now.mono + self.limits.read_retry_ms;
@@ -167,7 +168,8 @@ impl Bus {
         self.wake_at(at, until);
     }
 
-    /// The rows of topics made for letters may have been in the refused batch, and others build on them already.
+    /// Writes the rows of dead-letter topics again: they may have been in the refused batch, and other commits already
+    /// rely on them.
     fn write_topics_again(&mut self, now: Now, letters: &[Appending]) {
         let topics: BTreeSet<TopicId> = letters.iter().map(|letter| letter.topic).collect();
         let rows = topics.iter().filter_map(|id| self.topics.get(id)).map(|topic| {

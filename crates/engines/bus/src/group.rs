@@ -15,7 +15,7 @@ use crate::topic::TopicId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GroupId(pub(crate) u32);
 
-/// A cursor, by where it is.
+/// Names a cursor: its group and its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CursorRef {
     pub(crate) group: GroupId,
@@ -30,7 +30,7 @@ pub(crate) struct GroupState {
     pub(crate) filter: Filter,
     pub(crate) created: Timestamp,
     pub(crate) made_by: Option<Actor>,
-    /// False until its first position is durable; until then subscriptions wait.
+    /// False until the group's first position is durable; until then subscriptions wait in `waiters`.
     pub(crate) placed: bool,
     pub(crate) waiters: Vec<(ReplyTo, Subscribe)>,
     pub(crate) members: BTreeMap<ConnId, Member>,
@@ -39,9 +39,9 @@ pub(crate) struct GroupState {
     pub(crate) sticky: bool,
     /// Which member each key belongs to, while the group is sticky.
     pub(crate) key_members: BTreeMap<KeyHash, KeyMember>,
-    /// Its part of the bus's count of events that wait for their keys.
+    /// The group's part of `Bus::sticky_waiting`, the count of events that wait for their keys.
     pub(crate) waiting_counted: usize,
-    /// The partition that is served first next time.
+    /// The partition that had the last turn; the next one follows.
     pub(crate) turn: usize,
     last_served: Option<ConnId>,
 }
@@ -50,13 +50,13 @@ pub(crate) struct GroupState {
 pub(crate) struct Member {
     pub(crate) window: u32,
     pub(crate) inflight: u32,
-    /// `None` = as the topic or the server has it.
+    /// `None` = the topic's or the server's setting.
     pub(crate) ack_mode: Option<AckMode>,
-    /// It asks for events of one key to go to one member.
+    /// The member asks for events of one key to go to one member.
     pub(crate) sticky: bool,
 }
 
-/// What the bus knows of each connection.
+/// The bus's state of each connection.
 pub(crate) type Connections = BTreeMap<ConnId, Connection>;
 
 impl Member {
@@ -96,7 +96,7 @@ impl GroupState {
         self.key.stream(Partition(partition))
     }
 
-    /// The next member in turn that can take an event; `avoid` only if there is nobody else.
+    /// Returns the next member in turn that can take an event; `avoid` only if there is no other.
     pub(crate) fn pick(
         &mut self,
         conns: &Connections,
@@ -120,7 +120,7 @@ impl GroupState {
         second_choice
     }
 
-    /// Whether reading ahead is worth it.
+    /// Whether a member can take an event, so that reading ahead is worth it.
     pub(crate) fn can_take(&self, conns: &Connections) -> bool {
         self.members
             .iter()
@@ -137,7 +137,7 @@ impl GroupState {
         }
     }
 
-    /// Whether somebody other than `except` holds events, in one partition or in any.
+    /// Whether a connection other than `except` holds events, in one partition or in any.
     pub(crate) fn is_busy(&self, partition: Option<u32>, except: Option<ConnId>) -> bool {
         let cursors =
             self.cursors.iter().zip(0..).filter(|(_, at)| partition.is_none_or(|wanted| wanted == *at));

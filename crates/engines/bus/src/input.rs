@@ -1,4 +1,4 @@
-//! Everything that can happen to the bus: a closed list.
+//! Inputs: everything that can happen to the bus.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::elsewhere::{DelayedElsewhere, Reach, StoredTopic};
 use crate::reply::ReplyTo;
 use crate::schema::{RetainedOutcome, SchemaVerdict};
 
-/// A connection, numbered by the runtime; a number is never used twice in a process.
+/// A connection, numbered by the shell; a number is never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
 
-/// Who asks, as their edge found out; `None` for whomever no access list concerns: the server itself, or everybody
-/// while no access control is configured.
+/// The principal of a request, as the edge authenticated it. `None` where no access list applies: for the server
+/// itself, or for everybody while no access control is configured.
 pub type By = Option<Arc<Principal>>;
 
 /// Ties an effect that takes time to the input that reports its end.
@@ -30,12 +30,13 @@ pub enum Input {
         conn: ConnId,
         namespace: Namespace,
     },
-    /// The connection is gone; what it held is free at once, and the lowest event of each partition has had an attempt.
+    /// The connection is gone. The events that it held are free at once; in each partition the lowest of them counts as
+    /// an attempt.
     Close {
         conn: ConnId,
     },
-    /// The server itself closes the connection, for others' sake or because its token has ended: nothing that it holds
-    /// has failed.
+    /// The server itself closes the connection, for the sake of others or because its token has expired: none of the
+    /// events that it holds has failed.
     Evict {
         conn: ConnId,
     },
@@ -46,13 +47,13 @@ pub enum Input {
     Drained {
         conn: ConnId,
     },
-    /// Somebody wants something and is to be answered at `to`.
+    /// A request, to be answered at `to`.
     Request {
         to: ReplyTo,
         by: By,
         request: Request,
-        /// What a check of its events against the schema of its topic found, so that this engine need not make it. It
-        /// counts if that schema is still in force.
+        /// The verdict of an earlier check of the events against their topic's schema, so that this engine need not
+        /// check them. Used if that schema is still in force.
         checked: Option<Box<SchemaVerdict>>,
     },
     /// The answer to [`crate::Effect::Commit`].
@@ -69,8 +70,8 @@ pub enum Input {
     StorageFailed {
         reason: String,
     },
-    /// The store's disk has too little room (`Some`: why), or enough again (`None`). Meanwhile what adds to the store is
-    /// refused; acks, deliveries and deletions go on.
+    /// The store's disk has too little room (`Some`: why), or enough again (`None`). Meanwhile requests that add to the
+    /// store are refused; acks, deliveries and deletions go on.
     NoSpace {
         reason: Option<String>,
     },
@@ -89,14 +90,15 @@ pub enum Input {
         token: Token,
         rows: Option<Vec<(String, bytes::Bytes)>>,
     },
-    /// How far streams reach by now, whoever appended to them or trimmed them. What this engine did is told as well,
-    /// after its [`Input::Committed`].
+    /// The current bounds of streams, whoever appended to them or trimmed them. Changes by this engine are reported as
+    /// well, after their [`Input::Committed`].
     Elsewhere {
         reaches: Vec<Reach>,
-        /// Somebody has delayed events since the last report.
+        /// `Some` if somebody has delayed events since the last report.
         delayed: Option<DelayedElsewhere>,
     },
-    /// The answer to [`crate::Effect::ReadTopic`], if there is such a topic; `None` if it could not be read.
+    /// The answer to [`crate::Effect::ReadTopic`]: `Some(None)` if there is no such topic, `None` if it could not be
+    /// read.
     TopicRead {
         token: Token,
         found: Option<Option<StoredTopic>>,
@@ -106,14 +108,14 @@ pub enum Input {
         token: Token,
         outcome: Option<RetainedOutcome>,
     },
-    /// Take no more requests, return what is leased without counting it, and say [`crate::Effect::Stopped`].
+    /// Take no more requests, give back all leases without counting attempts, then emit [`crate::Effect::Stopped`].
     Stop,
 }
 
-/// What a read brought; `None` means the store could not be read just now.
+/// The result of a read; `None` means the store could not be read just now.
 pub type ReadOutcome = Option<ReadPage>;
 
-/// Every offset from the one asked for up to `through` is in `events` or is gone for good.
+/// A page of events: every offset from the requested one up to `through` is in `events` or is gone for good.
 #[derive(Clone, Debug, Default)]
 pub struct ReadPage {
     pub events: Vec<Arc<Event>>,
@@ -124,13 +126,13 @@ pub struct ReadPage {
 pub enum Request {
     Publish(Publish),
     PublishBatch(PublishBatch),
-    /// Events of the server itself, for its own topics. No frame and no body leads here.
+    /// Events of the server itself, for its own topics. No WebSocket frame and no HTTP body leads here.
     Record(PublishBatch),
     /// Rows of the router, all of them or none: `Put`, `PutNew` and `Delete` below [`millrace_model::keys::ROUTER`] of
-    /// `Space::Kv`. No frame and no body leads here.
+    /// `Space::Kv`. No WebSocket frame and no HTTP body leads here.
     Write {
         ops: Vec<Op>,
-        /// `None` = as the bus writes its own rows.
+        /// `None` = the durability of the bus's own rows.
         durability: Option<Durability>,
     },
     Subscribe(Subscribe),
@@ -140,17 +142,17 @@ pub enum Request {
     },
     Ack(Ack),
     Nack(Nack),
-    /// A delivery that reached nobody: it does not count. Answered only if it is refused. No frame leads here, because a
-    /// consumer could have an event for ever with it.
+    /// Takes back a delivery that reached nobody: it is no attempt. Answered only if it is refused. No WebSocket frame
+    /// leads here, because a consumer could use it to receive an event for ever.
     GiveBack(GiveBack),
     /// Adds delivery credits to the connection; the first one switches it to credit mode.
     Flow {
         credits: u64,
     },
-    /// Makes a topic with these settings; one that exists is changed like by [`Request::PatchTopic`].
+    /// Creates a topic with these settings; an existing topic is changed as by [`Request::PatchTopic`].
     CreateTopic {
         topic: TopicKey,
-        /// In a box: publishes are moved through the same queues, many times more often.
+        /// Boxed to keep requests small: publishes are moved through the same queues, many times more often.
         settings: Box<TopicPatch>,
         /// A topic that exists is left as it is, and the request refused.
         only_new: bool,
@@ -162,10 +164,10 @@ pub enum Request {
     DeleteTopic {
         topic: TopicKey,
     },
-    /// A page, in the order of names.
+    /// A page of topics, in the order of names.
     ListTopics {
         namespace: Namespace,
-        /// Those that come after this name, whether or not there is such a topic.
+        /// Only topics after this name, whether or not there is such a topic.
         after: Option<TopicName>,
         max: usize,
         dead_letters_only: bool,
@@ -179,12 +181,12 @@ pub enum Request {
     ListGroups {
         topic: TopicKey,
     },
-    /// Forgets a group without members: its positions, its filter, its counts of attempts.
+    /// Deletes a group without members: its positions, its filter, its counts of attempts.
     DeleteGroup {
         topic: TopicKey,
         group: Group,
     },
-    /// Moves a group without members' leases. `partition: None` moves all partitions.
+    /// Moves a group of which no member holds events. `partition: None` moves all partitions.
     SeekGroup {
         topic: TopicKey,
         group: Group,
@@ -198,11 +200,11 @@ pub enum Request {
 pub struct Publish {
     pub topic: TopicKey,
     pub event: NewEvent,
-    /// Not before this time, if given.
+    /// The event is not delivered before this time, if given.
     pub deliver_at: Option<DeliverAt>,
 }
 
-/// All of them or none.
+/// Events that are stored together: all of them or none.
 #[derive(Clone, Debug)]
 pub struct PublishBatch {
     pub topic: TopicKey,
@@ -219,7 +221,7 @@ pub struct Subscribe {
     pub reset: bool,
     /// At most this many unacknowledged events; `None` = the default.
     pub max_inflight: Option<u32>,
-    /// `None` = as the topic or the server has it.
+    /// `None` = the topic's or the server's setting.
     pub ack_mode: Option<AckMode>,
     /// Events of one key go to one member, one at a time. Holds for the whole group while a member asks for it.
     pub sticky: bool,

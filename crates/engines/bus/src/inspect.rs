@@ -1,6 +1,7 @@
-//! The bus's rows in the small tables, examined: can they be read, and do they fit the streams they speak of.
+//! Examines the bus's rows in the small tables: can they be read, and do they fit the streams that they refer to.
 //!
-//! Rows are fed table by table, topics first, then groups, then the rest, because each is judged by those before it.
+//! Rows are fed table by table, topics first, then groups, then the rest, because each row is checked against the
+//! tables before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ pub struct Inspection {
     findings: Findings,
 }
 
-/// `namespace/topic/group/partition` taken apart.
+/// The parts of a key `namespace/topic/group/partition`.
 struct CursorKey {
     stream: Stream,
     group: Group,
@@ -54,7 +55,7 @@ impl Inspection {
             Space::Cursors => self.cursor(key, value),
             Space::Tries => self.attempt(key, value),
             Space::Due => self.due(key, value),
-            // No rule of the bus ties these to anything.
+            // The bus has no rules for the rows of other tables.
             _ => {}
         }
     }

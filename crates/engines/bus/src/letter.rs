@@ -1,7 +1,7 @@
-//! What a dead letter says, and how large it may be.
+//! The contents of a dead letter, and how large it may be.
 //!
 //! A letter, its copy in the mirror and the row that counts its event as done are one batch. So each part has a bound,
-//! and together they fit what every store must take.
+//! and together they fit into a batch that every store must accept.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use millrace_model::{
 
 use crate::cursor::Open;
 
-/// Most bytes of a reason that are written down, whatever the setting says: escaped in the worst way they take six
-/// times as much, in the letter, in the mirror and in the row of tries.
+/// Most bytes of a reason that are stored, whatever the setting says: escaped in the worst way they take six times as
+/// much, in the letter, in the mirror and in the row of tries.
 pub const REASON_BYTES_MAX: usize = 4 << 10;
-/// A letter up to half of this is mirrored whole.
+/// A letter of up to half this size is mirrored with its payload.
 const TWICE_BYTES_MAX: usize = 4 << 20;
-/// What a letter leaves for the rest of its batch: the row of its cursor, a mirrored copy without payload (28 KiB with
-/// the longest reason), the rows of the topics it makes. An event that was published
-/// leaves more room than the headers of its letter take; only one that a session committed may not.
+/// Room that a letter leaves for the rest of its batch: the row of its cursor, a mirrored copy without payload (28 KiB
+/// with the longest reason), the rows of topics created for it. An event that was published leaves enough room for the
+/// headers of its letter; an event that a session committed may not.
 const ROOM_BYTES: usize = 36 << 10;
 const LETTER_BYTES_MAX: usize = BATCH_BYTES_MAX - ROOM_BYTES;
 /// A longer key is left out together with the payload.
 const KEY_BYTES_MAX: usize = 1 << 10;
-/// The ones that mean something have 55.
+/// A valid `traceparent` has 55 bytes.
 const TRACEPARENT_BYTES_MAX: usize = 128;
 
-/// Where the event comes from and what became of it.
+/// Headers that say where the event comes from and why it was given up.
 const STORY: [&str; 8] = [
     "x-dlq-topic",
     "x-dlq-partition",
@@ -37,10 +37,10 @@ const STORY: [&str; 8] = [
     "x-dlq-id",
     "x-dlq-ts",
 ];
-/// Says that, and why, the payload is not there.
+/// The header that says why a letter has no payload.
 const LEFT_OUT: &str = "x-dlq-payload";
 
-/// An event that was given up on, as it is kept.
+/// The dead letter of an event that was given up on.
 pub(crate) struct Letter {
     pub(crate) topic: TopicKey,
     pub(crate) letter: NewEvent,
@@ -48,8 +48,9 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    /// `None` if there is nothing to copy, or its topic has no dead letters. The mirror is read by others than the topic:
-    /// of a topic that says who may read it, it shows the story and where the letter is, not what its author wrote.
+    /// Returns `None` if the event's body is not in memory, or its topic has no dead letters. The mirror has other
+    /// readers than the topic: for a topic with a list of its readers (`private`), the mirror holds the headers in
+    /// `STORY` and says where the letter is, but not what the event's author wrote.
     pub(crate) fn of(open: &Open, group: &str, private: bool) -> Option<Letter> {
         let event = open.event.as_ref()?;
         let source = &event.stream.topic;
@@ -85,7 +86,7 @@ fn new(body: EventBody) -> NewEvent {
     NewEvent { id: None, body: Arc::new(body) }
 }
 
-/// As much of a reason as is written down.
+/// Cuts a reason to the length that is stored.
 pub(crate) fn kept(reason: &str) -> String {
     let mut reason = reason.to_owned();
     truncate(&mut reason, REASON_BYTES_MAX);
@@ -100,10 +101,10 @@ pub(crate) fn truncate(text: &mut String, bytes_max: usize) {
     text.truncate(end);
 }
 
-/// The event's own key, payload and headers, and its story.
+/// Returns the letter: the event's own key, payload and headers, and the headers in `STORY`.
 fn letter(open: &Open, event: &Event, group: &str) -> EventBody {
     let mut headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
-    // Whoever reads the letter relies on what this one says.
+    // Readers of the letter rely on this header, so the event's author must not set it.
     headers.remove(LEFT_OUT);
     let reason = open.reason.as_deref().unwrap_or("not acknowledged in time");
     let story = [
@@ -132,7 +133,7 @@ fn letter(open: &Open, event: &Event, group: &str) -> EventBody {
     }
 }
 
-/// What is sure to be small: the story, the trace, a key of ordinary size.
+/// Returns a copy that is sure to be small: the headers in `STORY`, the trace, a key of ordinary size.
 fn without_payload(letter: &EventBody, why: &str) -> EventBody {
     let mut headers = letter.headers.as_ref().map(Headers::to_map).unwrap_or_default();
     headers.retain(|name, value| {

@@ -1,11 +1,11 @@
 //! The bus engine: topics, partitions, consumer groups, windows, acks, redelivery, dead letters, replay.
 //!
-//! A plain state machine. It is told the time and one input, and it returns effects: batches to commit, pages to
-//! read, events to deliver, answers to give. Nothing is answered or delivered before the commit it depends on was
-//! reported back.
+//! The engine is a plain state machine: it is told the time and one input, and it returns effects: batches to commit,
+//! pages to read, events to deliver, answers to give. Nothing is answered or delivered before the commit that it
+//! depends on was confirmed.
 //!
-//! What it does not do: it has no clock, no socket, no file, no thread and no randomness; it does not parse frames
-//! and does not know SQL. The same code runs in the server and in the simulator.
+//! The engine has no clock, no socket, no file, no thread and no randomness; it does not parse frames and does not know
+//! SQL. The same code runs in the server and in the simulator.
 //!
 //! Start with [`Bus`]: `handle` inputs, `settle` once, drain the effects, wait until `next_deadline`.
 

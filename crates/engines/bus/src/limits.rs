@@ -9,19 +9,19 @@ use crate::schema::WorkMax;
 /// the field says otherwise.
 #[derive(Clone, Debug)]
 pub struct BusLimits {
-    /// For topics that do not set their own.
+    /// Defaults of topics that do not set their own: this and the next three.
     pub ack_timeout_ms: u64,
     pub max_attempts: u32,
     pub dedupe_window_ms: u64,
     pub durability: Durability,
-    /// How acks are read, of clients that do not choose a mode on topics that do not set one.
+    /// The mode of acks, for clients that choose none on topics that set none.
     pub ack_mode: AckMode,
     /// The longest window of deduplication a topic may ask for.
     pub dedupe_window_ms_max: u64,
-    /// Window of a subscription that does not ask for one, and the most it may ask for.
+    /// Window of a subscription that does not ask for one, and the largest one that a subscription may ask for.
     pub max_inflight: u32,
     pub max_inflight_max: u32,
-    /// Topics are made on first publish or subscribe.
+    /// Topics are created on the first publish or subscribe.
     pub auto_create: bool,
     pub topics_max: usize,
     pub groups_per_topic_max: usize,
@@ -38,9 +38,9 @@ pub struct BusLimits {
     pub delay_ms_max: u64,
     /// Most delivery credits a connection can hold; more are cut off, not refused.
     pub credits_max: u64,
-    /// Events of one PUBLISH_BATCH.
+    /// Most events of one PUBLISH_BATCH.
     pub batch_events_max: usize,
-    /// Events read but not yet sent, per group and partition: reading pauses.
+    /// Events read but not yet sent, per group and partition: at this bound reading pauses.
     pub fetched_max: usize,
     pub fetched_bytes_max: usize,
     /// The same over all groups: beyond it each cursor reads one event at a time.
@@ -59,11 +59,12 @@ pub struct BusLimits {
     /// Events of a sticky group that wait for their key or its member, per partition: beyond it the partition waits for
     /// them. More than [`millrace_model::AHEAD_MAX`] has no effect, because nothing is sent so far beyond the commit.
     pub sticky_waiting_max: usize,
-    /// Of those, events whose bodies stay in memory: the others are read again when it is their turn.
+    /// Of those, how many keep their bodies in memory: the others are read again when it is their turn.
     pub sticky_waiting_bodies_max: usize,
     /// Waiting events over all groups: beyond it a partition with a waiting event waits for it.
     pub sticky_waiting_total_max: usize,
-    /// How long a delivery may wait before its count is written down, if no ack takes it along earlier.
+    /// How long a failed delivery, or offsets that were skipped, may wait to be written, if no ack is written earlier.
+    /// A delivery alone writes nothing.
     pub delivered_flush_ms: u64,
     /// Pause before a read that failed is tried again.
     pub read_retry_ms: u64,
@@ -78,7 +79,8 @@ pub struct BusLimits {
     pub tombstone_ms: u64,
     /// Delayed events moved to their topic per commit.
     pub due_rows_max: usize,
-    /// Most bytes of a NACK's reason that are kept; the rest is cut off. Beyond [`crate::REASON_BYTES_MAX`] it always is.
+    /// Most bytes of a NACK's reason that are kept; the rest is cut off. Bytes beyond [`crate::REASON_BYTES_MAX`] are
+    /// always cut off.
     pub reason_bytes_max: usize,
     /// Bytes of a topic's schema.
     pub schema_bytes_max: usize,
@@ -86,22 +88,22 @@ pub struct BusLimits {
     pub schemas_bytes_total_max: usize,
     /// Versions of a schema that are kept; the oldest are dropped.
     pub schema_versions_max: u32,
-    /// Bytes of a payload times values of its schema: what is above does not match.
+    /// Most work of one check: bytes of the payload times values of the schema. A payload above it does not match.
     pub schema_work_max: u64,
-    /// The same for all payloads of a batch: what is above is refused.
+    /// The same for all payloads of a batch: a batch above it is refused.
     pub schema_batch_work_max: u64,
     /// Retained events that a new schema is compared with, the newest of each partition first: if there
     /// are more, the change must be forced.
     pub schema_check_events_max: u64,
     /// The same in bytes.
     pub schema_check_bytes_max: usize,
-    /// Rows of delayed events, of all topics, among which those of the topic are looked for, the earliest first. Those that
-    /// are compared are bounded like retained events.
+    /// Rows of delayed events, of all topics, that are searched for those of the topic, the earliest first. The delayed
+    /// events that are compared are bounded like retained events.
     pub schema_check_delayed_rows_max: u64,
-    /// What topics of the server keep, from when they are made on: age and size, 0 = no bound.
+    /// Retention that the server's own topics are created with: age and size, 0 = no bound.
     pub system_retention_ms: u64,
     pub system_retention_bytes: u64,
-    /// Tell of each ACK and NACK, and of what becomes of failed deliveries: see [`crate::Note`].
+    /// Emit a note for each ACK and NACK, and for what becomes of failed deliveries: see [`crate::Note`].
     pub note_acks: bool,
     pub note_redeliveries: bool,
     #[cfg(feature = "sabotage")]

@@ -1,4 +1,4 @@
-//! What happened, for logs and audits: nothing waits for it and nothing depends on it.
+//! Notes: what happened, for logs and audits. Nothing waits for a note and nothing depends on it.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::effect::Effect;
 use crate::group::CursorRef;
 use crate::input::ConnId;
 
-/// About topics of users only: nothing is told about the server's own. Dead letters, the clock and what retention removed
-/// are always told, the rest if [`crate::BusLimits`] asks for it.
+/// Something that happened to a topic of users; there are no notes about the server's own topics. Dead letters, a wrong
+/// clock and events removed by retention are always noted, the rest if [`crate::BusLimits`] asks for it.
 #[derive(Clone, Debug)]
 pub enum Note {
     /// The copy in `TOPIC.DLQ`, as it was committed; its headers say where it comes from.
     DeadLettered { letter: Arc<Event> },
-    /// The wall clock is so far ahead of what ages are counted from. A server that starts after it has been steady for
-    /// `believed_in_ms` counts from it.
+    /// At the start, the wall clock is `by_ms` ahead of the time that ages are counted from. A server that starts after
+    /// the wall clock has been steady for `believed_in_ms` counts from the wall clock.
     ClockAhead { by_ms: u64, believed_in_ms: u64 },
     /// Retention removed events of this topic, from all its partitions together.
     Removed { topic: TopicKey, events: u64 },
-    /// A member acknowledged; `events` is how many that completed.
+    /// A member acknowledged; `events` is how many events the ack completed.
     Acked { at: NotedPlace, agent: Option<Actor>, events: u64 },
-    /// A member refused.
+    /// A member refused an event.
     Nacked { at: NotedPlace, agent: Option<Actor>, reason: String },
-    /// What became of an event whose delivery failed.
+    /// The decision about an event whose delivery failed.
     Redelivery { at: NotedPlace, attempts: u32, reason: String, decision: Redelivery },
 }
 
@@ -39,11 +39,11 @@ pub struct NotedPlace {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redelivery {
-    /// As soon as a member has room.
+    /// The event is sent again as soon as a member has room.
     Again,
-    /// After the delay its consumer asked for.
+    /// The event is sent again after the delay that its consumer asked for.
     Later { delay_ms: u64 },
-    /// It has had all its attempts.
+    /// The event has had all its attempts and becomes a dead letter.
     DeadLetter,
 }
 
@@ -62,7 +62,7 @@ impl Bus {
         self.effects.push(Effect::Note(note));
     }
 
-    /// `None` for topics nothing is told about.
+    /// Returns `None` for the server's own topics, about which nothing is noted.
     pub(crate) fn noted_place(&self, at: CursorRef, offset: u64) -> Option<NotedPlace> {
         let group = self.groups.get(&at.group)?;
         let topic = self.topics.get(&group.topic).filter(|topic| !topic.system)?;

@@ -1,4 +1,4 @@
-//! What the bus is waiting for: one entry per effect that takes time.
+//! Effects under way: one entry for each effect whose end is reported later.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::schema::Compared;
 use crate::schema_change::Resend;
 use crate::topic::TopicId;
 
-/// An append on its way, so that its event can be put together when it comes back with an offset.
+/// An append under way: with the offset that the commit reports, it becomes an event.
 #[derive(Debug)]
 pub(crate) struct Appending {
     pub(crate) topic: TopicId,
@@ -21,16 +21,16 @@ pub(crate) struct Appending {
     pub(crate) body: Arc<EventBody>,
 }
 
-/// A delayed event on its way into its table.
+/// A delayed event that is being written to the table `due`.
 #[derive(Debug)]
 pub(crate) struct Delayed {
     pub(crate) to: ReplyTo,
     pub(crate) topic: TopicKey,
     pub(crate) durability: Durability,
     pub(crate) by: DueBy,
-    /// In the time it waits for.
+    /// When the event is due, by the clock that `by` names.
     pub(crate) waits_until: Timestamp,
-    /// Where it will be appended.
+    /// Where the event will be appended.
     pub(crate) appending: Appending,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Pending {
         appends: Vec<Appending>,
     },
     Delay(Delayed),
-    /// A publish with events that are in order only if their ids are taken.
+    /// A publish with events that do not match the schema and are accepted only if their ids are taken: see [`Resend`].
     Resend {
         resend: Resend,
         then: Box<Pending>,
@@ -72,7 +72,7 @@ pub(crate) enum Pending {
         to: ReplyTo,
         topic: TopicKey,
         id: TopicId,
-        /// Kept instead of what came of it, because other changes may come first.
+        /// Kept instead of the resulting configuration, because other changes may be applied first.
         wanted: TopicPatch,
     },
     TopicDelete {
@@ -84,7 +84,7 @@ pub(crate) enum Pending {
         topic: TopicKey,
         group: Group,
     },
-    /// Rows of another engine.
+    /// Rows of another engine: see `rows.rs`.
     Write {
         to: ReplyTo,
     },
@@ -97,7 +97,7 @@ pub(crate) enum Pending {
         by: DueBy,
         event: Box<DueEvent>,
     },
-    /// A row nobody waits for.
+    /// Rows that no request waits for.
     Row,
     Trim {
         topic: TopicId,
@@ -119,11 +119,11 @@ pub(crate) enum Pending {
     ReadTopic {
         topic: TopicKey,
     },
-    /// A page or a removal of the pass under way.
+    /// A read or a removal of the compaction pass under way.
     Compact,
 }
 
-/// Where a group is to go, and what follows.
+/// A new position for a group, and what follows once it is durable.
 #[derive(Debug)]
 pub(crate) struct Placement {
     pub(crate) group: GroupId,
@@ -141,7 +141,7 @@ pub(crate) enum AfterPlacement {
 }
 
 impl Pending {
-    /// The events it puts into topics, now or when they are due.
+    /// Returns the events that this puts into topics, now or when they are due.
     pub(crate) fn appends(&self) -> &[Appending] {
         match self {
             Pending::Delay(delayed) => std::slice::from_ref(&delayed.appending),
@@ -153,7 +153,7 @@ impl Pending {
         }
     }
 
-    /// Who waits for an answer that depends on this.
+    /// Returns the requests whose answers depend on this.
     pub(crate) fn into_askers(self) -> Vec<ReplyTo> {
         match self {
             Pending::Publish { to, .. }

@@ -1,4 +1,4 @@
-//! Putting a group where it should read: at its first subscription, by a reset, by a seek.
+//! Setting the position of a group: at its first subscription, by a reset, by a seek.
 
 use millrace_model::{Filter, Group, GroupRow, Now, Offset, Op, Partition, Space, TopicKey, keys};
 
@@ -11,7 +11,7 @@ use crate::pending::{AfterPlacement, Pending, Placement};
 use crate::reply::{BusError, Reply, ReplyTo};
 
 impl Bus {
-    /// Moves a group that nobody holds events of.
+    /// Moves a group of which no member holds events.
     pub(crate) fn seek_group(
         &mut self,
         now: Now,
@@ -43,7 +43,7 @@ impl Bus {
         Ok(())
     }
 
-    /// Finds out where the cursors have to stand; for a point in time the store must be asked.
+    /// Determines the new positions of the cursors; for a point in time the store must be searched.
     pub(crate) fn place(&mut self, now: Now, mut placement: Placement, ops: Vec<Op>) {
         if let From::Timestamp(ts) = placement.from {
             let streams = placement
@@ -53,7 +53,7 @@ impl Bus {
                 .collect();
             let token = self.token();
             self.effects.push(Effect::Seek { token, streams, ts });
-            // The topic's row must not wait for the answer: publishers already build on it.
+            // The topic's row must not wait for the answer: publishers already rely on it.
             if !ops.is_empty() {
                 self.commit(now, self.limits.durability, ops, Pending::Row);
             }
@@ -88,7 +88,8 @@ impl Bus {
         self.placed_at(now, placement, Vec::new());
     }
 
-    /// The store could not be read. Better no subscription than one in the wrong place.
+    /// Refuses the placement, because the store could not be read: no subscription is better than one in the wrong
+    /// place.
     fn placement_failed(&mut self, now: Now, placement: &Placement) {
         let reason = BusError::Unreadable("it could not be searched by time".to_owned());
         self.refuse_placement(now, placement, reason.clone());
@@ -117,7 +118,7 @@ impl Bus {
         }
     }
 
-    /// Subscriptions that had to let an earlier one go first.
+    /// Continues subscriptions that had to wait for an earlier one.
     fn wake_waiters(&mut self, now: Now, group: GroupId) {
         let Some(state) = self.groups.get_mut(&group).filter(|state| state.placed) else { return };
         for (to, subscribe) in std::mem::take(&mut state.waiters) {
@@ -182,7 +183,7 @@ impl Bus {
         })
     }
 
-    /// The position is durable.
+    /// Called when the new position is durable: answers the seek, or lets the subscriber join.
     pub(crate) fn placement_durable(&mut self, now: Now, placement: Placement) {
         for (at, next) in placement.cursors.iter().zip(&placement.next) {
             if let Some(cursor) = self.cursor_mut(*at) {

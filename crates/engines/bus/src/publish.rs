@@ -1,4 +1,4 @@
-//! Publishing: one event, many at once, or one for later.
+//! Publishing: one event, many at once, or a delayed one.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::sabotage::Sabotage;
 use crate::schema_change::Resend;
 use crate::topic::TopicId;
 
-/// What the rest of a batch may take beside its events.
+/// Most bytes of events in one batch; the rest of the batch has 64 KiB.
 const BATCH_EVENT_BYTES_MAX: usize = BATCH_BYTES_MAX - (64 << 10);
 
 impl Bus {
@@ -73,7 +73,7 @@ impl Bus {
         Ok(())
     }
 
-    /// Appends a batch of the server's own, together with what `ops` holds already.
+    /// Appends events of the server itself, in one commit with the operations that `ops` holds already.
     pub(crate) fn append_after(
         &mut self,
         now: Now,
@@ -88,7 +88,7 @@ impl Bus {
         Ok(())
     }
 
-    /// Adds an append for each event, for a topic that is made if need be.
+    /// Adds an append for each event to `ops`. Creates the topic if it does not exist.
     fn push_appends(
         &mut self,
         topic: &TopicKey,
@@ -124,7 +124,7 @@ impl Bus {
         self.reply(to, reply);
     }
 
-    /// Adds one append for a topic that exists, in the partition its key or its turn gives it.
+    /// Adds one append for a topic that exists, in the partition that the event's key, or the next turn, selects.
     pub(crate) fn push_append(
         &mut self,
         id: TopicId,
@@ -143,7 +143,7 @@ impl Bus {
         ops.push(Op::Append(Append { stream, event, dedupe_window_ms }));
     }
 
-    /// The store took them: now they exist, for their publisher and for every group.
+    /// Handles committed appends: now the events exist, for their publisher and for every group.
     pub(crate) fn appended(&mut self, now: Now, appends: Vec<Appending>, appended: &[Appended]) {
         let lose = self.sabotaged(Sabotage::LoseTail);
         for (appending, at) in appends.into_iter().zip(appended) {
@@ -158,7 +158,7 @@ impl Bus {
             let Some(log) = topic.logs.get_mut(at.partition.0 as usize) else {
                 continue;
             };
-            // What the server writes itself is nobody's traffic.
+            // Events that the server writes itself do not count as published.
             let count = if topic.system { &mut self.counters.system } else { &mut self.counters.published };
             *count += 1;
             topic.counters.published += 1;
@@ -189,7 +189,7 @@ impl Bus {
         let reply = match (single, appended.first()) {
             (true, Some(at)) => answer(topic, at, durability),
             _ => {
-                // One whose event waits has no place yet: its offset is 0, which no event has.
+                // A duplicate of an event that is still delayed has no place yet: its offset is 0, which no event has.
                 let offsets = appended.iter().map(|at| (at.partition, at.offset)).collect();
                 let duplicates = appended.iter().filter(|at| at.duplicate).count();
                 Reply::PublishedBatch { topic, offsets, duplicates, durability }
@@ -198,7 +198,8 @@ impl Bus {
         self.reply(to, reply);
     }
 
-    /// The event waits in a table of its own, so that it never holds up a group, and is appended when it is due.
+    /// Delays an event: it waits in a table of its own, so that it never holds up a group, and is appended when it is
+    /// due.
     fn delay(
         &mut self,
         now: Now,
@@ -231,14 +232,15 @@ impl Bus {
             DueBy::Wall => due,
             DueBy::Elapsed => {
                 ops.push(self.elapsed.put(now));
-                // The two clocks turn their milliseconds at different moments: `ts` must not be below `due`.
+                // The two clocks begin their milliseconds at different moments, and the event's `ts` must not be below
+                // `due`.
                 self.elapsed.begin_delay(now) + due.0.saturating_sub(now.wall.0) + TICK_MS
             }
         };
         ops.push(Op::Delay(Delay {
             topic: topic.clone(),
             id: event_id,
-            // An id drawn here is nobody else's.
+            // An id that is generated here is unique.
             dedupe_window_ms: if brought { dedupe_window_ms } else { 0 },
             due,
             key: by.key(waits_until, nonce, 0),
@@ -249,7 +251,8 @@ impl Bus {
         Ok(())
     }
 
-    /// A duplicate is answered like the first: with its time, or with its place if it has one by now.
+    /// Answers the publisher of a delayed event. A duplicate gets the answer of the first: its due time, or its place
+    /// if it has been appended by now.
     pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, appended: &[Appended]) {
         let Delayed { to, topic, durability, by, waits_until, .. } = waiting;
         let Some(at) = appended.first() else { return };
@@ -266,7 +269,7 @@ fn answer(topic: TopicKey, at: &Appended, durability: Durability) -> Reply {
     Reply::Published { topic, id: at.id.clone(), at: place, due: at.due, durability }
 }
 
-/// What it waits for, and the wall time at which it is due if the clock does not step.
+/// Returns the clock that the event waits for, and the wall time at which it is due if that clock does not step.
 fn resolve(at: DeliverAt, now: Now, delay_ms_max: u64) -> Result<(DueBy, Timestamp), BusError> {
     let (delay, by, due) = match at {
         DeliverAt::AfterMs(0) => (0, DueBy::Elapsed, now.wall),

@@ -1,4 +1,4 @@
-//! What the bus answers, and how it refuses.
+//! Answers and refusals of the bus.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::input::ConnId;
 use crate::schema::{BreakingEvent, Compared, SchemaError, UncomparedEvents};
 use crate::stats::Stats;
 
-/// Whoever asked. The number is the asker's own: the bus hands it back and never looks at it.
+/// Where the answer to a request goes. The number (`request`, `call`) is the requester's own: the bus returns it and
+/// never looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReplyTo {
     /// A connection, which can also subscribe, ack and receive.
@@ -24,7 +25,7 @@ pub enum ReplyTo {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The event is as durable as `durability` says. For a delayed one `due` is set and `at` is not.
+    /// The event is as durable as `durability` says. For a delayed event `due` is set and `at` is not.
     Published {
         topic: TopicKey,
         id: EventId,
@@ -53,7 +54,7 @@ pub enum Reply {
     FlowAdded,
     Topic {
         created: bool,
-        /// In a box: answers to publishes are moved through the same queues, many times more often.
+        /// Boxed to keep replies small: answers to publishes are moved through the same queues, many times more often.
         topic: Box<TopicView>,
     },
     TopicDeleted {
@@ -61,7 +62,7 @@ pub enum Reply {
     },
     Topics {
         topics: Vec<TopicView>,
-        /// The page was full and there are others.
+        /// There are more topics after this page.
         more: bool,
     },
     Offsets(OffsetsView),
@@ -88,17 +89,18 @@ pub struct TopicView {
     pub config: TopicConfig,
     pub partitions: Vec<PartitionView>,
     pub groups: Vec<Group>,
-    /// Of a topic that has or had a schema.
+    /// Set for a topic that has or had a schema.
     pub schema: Option<SchemaView>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaView {
-    /// Which of all topics of that name this is: the rows of its versions are kept under it.
+    /// The topic's incarnation ([`millrace_model::TopicRow::made`]): the rows of its schema versions are stored under
+    /// it.
     pub made: u64,
     /// The version in force.
     pub version: Option<u32>,
-    /// In the answer to a change of the schema: the events that it was compared with.
+    /// In the answer to a change of the schema: the events that the new schema was compared with.
     pub checked: Compared,
 }
 
@@ -117,9 +119,9 @@ pub struct OffsetsView {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupView {
-    /// Durable.
+    /// The durable commit.
     pub committed: Offset,
-    /// When that commit was written, if it is known.
+    /// When that commit was written, if known.
     pub updated: Option<Timestamp>,
     pub lag: u64,
     pub inflight: u64,
@@ -141,7 +143,7 @@ pub struct GroupDetail {
     pub partitions: Vec<(Partition, GroupView)>,
 }
 
-/// The families of refusal, as the protocol spells them.
+/// Classes of refusals, as the protocol spells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorCode {
     BadTopic,
@@ -177,7 +179,7 @@ impl ErrorCode {
     }
 }
 
-/// Each says what was wrong and what would be right.
+/// Why a request was refused. Each message says what was wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BusError {
     #[error("there is no topic {}: publish to it, subscribe to it or create it first", .0.topic())]
@@ -195,7 +197,8 @@ pub enum BusError {
         at = .topic.topic()
     )]
     GroupForbidden { topic: TopicKey, group: Group, agent: Actor },
-    /// `why` for the record; whoever may not see the topic is told what they would be told if there were none.
+    /// Refusal for a principal that must not learn that the topic exists: `shown` is what it would be told if there
+    /// were no such topic, `why` is the real reason, for the audit.
     #[error("{shown}")]
     Hidden { shown: Box<BusError>, why: Box<BusError> },
     #[error("{0}")]
@@ -286,7 +289,7 @@ pub enum BusError {
 }
 
 impl BusError {
-    /// What really stood in the way, for the audit: not for whoever asked.
+    /// Returns the real reason, for the audit: it must not be shown to the requester.
     pub fn why(&self) -> &BusError {
         match self {
             BusError::Hidden { why, .. } => why,
@@ -294,7 +297,7 @@ impl BusError {
         }
     }
 
-    /// A refusal as somebody is told who must not learn that the topic exists.
+    /// Hides this refusal behind `as_if`, for a requester that must not learn that the topic exists.
     pub fn hidden(self, as_if: BusError) -> BusError {
         BusError::Hidden { shown: Box::new(as_if), why: Box::new(self) }
     }
@@ -339,7 +342,7 @@ impl BusError {
     }
 }
 
-/// With its place in the batch, if it was in one.
+/// Names a payload, with its place if it was in a batch.
 fn payload_of(index: Option<usize>) -> String {
     index.map_or_else(|| "the payload".to_owned(), |index| format!("the payload of events[{index}]"))
 }

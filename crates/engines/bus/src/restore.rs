@@ -1,4 +1,4 @@
-//! Starting from what the store holds: the small tables and the bounds of every stream.
+//! Restoring the engine from the store at the start: from the small tables and the bounds of every stream.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ pub struct Snapshot {
     pub elapsed: Option<Bytes>,
     /// The row at [`millrace_model::keys::AGES`], if there is one.
     pub ages: Option<Bytes>,
-    /// Which run of the machine this is, if the system can tell.
+    /// The current run of the machine (its boot), if the system can tell.
     pub boot: Option<Boot>,
-    /// Drawn at random by the runtime at every start: nonces and ids of delayed events derive from it.
+    /// Drawn at random by the shell at every start: nonces and ids of delayed events derive from it.
     pub seed: u64,
     /// The newest time of all events of users that were ever appended, if there is one. The server's own topics do not
     /// count: a server that starts with a wrong clock writes to them at once.
     pub newest: Option<Timestamp>,
-    /// Stream, start, next.
+    /// Every stream with the first offset that is retained and the offset of its next event.
     pub streams: Vec<(Stream, Offset, Offset)>,
 }
 
@@ -96,7 +96,7 @@ impl Bus {
         Ok(bus)
     }
 
-    /// A group whose position never became durable was never promised to anybody: it is left out.
+    /// Restores a group. A group whose position never became durable is left out: no subscriber was promised it.
     fn restore_group(
         &mut self,
         key: &str,

@@ -1,9 +1,9 @@
-//! Retention: from time to time every topic that has a limit is asked where it should start.
+//! Retention: at intervals the engine determines, for every topic that has a limit, where its logs should start.
 //!
-//! What is removed is gone for good, and the wall clock may be wrong. An event is removed because of its age in two
-//! cases: its time says that it is old enough, by a wall clock that has been steady for long and by what ages are counted
-//! from ([`AgeGuard`]); or this server itself has seen it lie there for that long by the monotonic
-//! clock ([`Lain`]), whatever its time says.
+//! Removed events are gone for good, and the wall clock may be wrong. So an event is removed because of its age only in
+//! two cases: its timestamp is old enough, by a wall clock that has been steady for long and by the time that ages are
+//! counted from ([`AgeGuard`]); or this server itself has seen the event lie in the log for that long by the monotonic
+//! clock ([`Lain`]), whatever its timestamp says.
 //!
 //! [`AgeGuard`]: millrace_model::AgeGuard
 
@@ -18,22 +18,24 @@ use crate::pending::Pending;
 use crate::sabotage::Sabotage;
 use crate::topic::TopicId;
 
-/// Topics looked at in one go; the rest follow shortly after, so that a look never holds up the loop.
+/// Topics looked at in one go; the rest follow shortly after, so that retention never holds up the loop.
 const TOPICS_PER_LOOK_MAX: usize = 64;
 const NEXT_LOOK_MS: u64 = 20;
 
-/// How finely the age of events is known by the monotonic clock: an event goes at most this part of its time late.
+/// How finely the age of events is known by the monotonic clock: an event is removed late by at most this fraction
+/// (1/8) of its retention.
 const MARKS_PER_AGE: u64 = 8;
 
-/// How long events of a log have lain there, by the monotonic clock: moments, and where the log ended at each.
+/// How long the events of a log have lain there by the monotonic clock: moments, and where the log ended at each of
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Lain {
-    /// Rising. At most [`MARKS_PER_AGE`] and two.
+    /// Ascending; at most [`MARKS_PER_AGE`] + 2 entries.
     marks: VecDeque<(Mono, Offset)>,
 }
 
 impl Lain {
-    /// Notes where the log ends now, if the last note is old enough for another.
+    /// Notes where the log ends now, if the last mark is old enough for another one.
     pub(crate) fn note(&mut self, now: Mono, next: Offset, age_ms: u64) {
         let pause_ms = age_ms / MARKS_PER_AGE;
         if self.marks.back().is_none_or(|(last, _)| now.0.saturating_sub(last.0) > pause_ms) {
@@ -42,7 +44,7 @@ impl Lain {
         }
     }
 
-    /// Of the marks that are older than the age only the newest says anything.
+    /// Drops marks: of those that are older than `age_ms`, only the newest is needed.
     fn forget(&mut self, now: Mono, age_ms: u64) {
         while self.marks.get(1).is_some_and(|mark| is_old(now, mark, age_ms)) {
             self.marks.pop_front();
@@ -52,7 +54,7 @@ impl Lain {
         }
     }
 
-    /// Where the log begins without the events that have lain there for `age_ms`.
+    /// Returns where the log should start without the events that have lain there for `age_ms`.
     fn start(&mut self, now: Mono, age_ms: u64) -> Offset {
         self.forget(now, age_ms);
         let old = self.marks.front().filter(|mark| is_old(now, mark, age_ms));
@@ -67,7 +69,7 @@ fn is_old(now: Mono, (at, _): &(Mono, Offset), age_ms: u64) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct RetentionState {
     pub(crate) wake: Option<Mono>,
-    /// The last topic of the round under way.
+    /// The last topic that was looked at in the round under way.
     after: Option<TopicId>,
     /// Events that were removed since the last round began, of topics of users.
     removed: BTreeMap<TopicId, u64>,
@@ -150,7 +152,7 @@ impl Bus {
         self.commit(now, durability, ops, Pending::Trim { topic, partition, start });
     }
 
-    /// Once per round, so that a topic of many partitions is told of once.
+    /// Emits notes about removed events, once per round, so that a topic with many partitions is noted once.
     pub(crate) fn tell_removed(&mut self) {
         for (id, events) in std::mem::take(&mut self.retention.removed) {
             if let Some(topic) = self.topics.get(&id).map(|topic| topic.key.clone()) {

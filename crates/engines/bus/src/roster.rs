@@ -1,4 +1,4 @@
-//! The groups of a topic as its owner sees them: who they are, how far, and how to be rid of one.
+//! Administration of the groups of a topic: listing them with their positions, and deleting one.
 
 use millrace_model::{Group, Now, Offset, Op, Space, TopicKey, keys};
 
@@ -19,13 +19,13 @@ impl Bus {
             return Err(BusError::UnknownTopic(topic));
         };
         let groups = state.groups.values().filter_map(|id| self.groups.get(id));
-        // A group whose first position is not durable yet was promised to nobody.
+        // A group whose first position is not durable yet is not listed: no subscriber was promised it.
         let groups = groups.filter(|group| group.placed).map(|group| detail(state, group)).collect();
         self.reply(to, Reply::Groups(GroupsView { topic, groups }));
         Ok(())
     }
 
-    /// Only without members: a subscription must not lose its group under its feet.
+    /// Deletes a group that has no members: a subscription must not lose its group.
     pub(crate) fn delete_group(
         &mut self,
         now: Now,
@@ -39,7 +39,7 @@ impl Bus {
             return Err(BusError::UnknownGroup { topic, group });
         };
         if !state.placed || !state.members.is_empty() {
-            // One that is not placed yet has whoever waits for that.
+            // A group without a durable position has at least one subscriber waiting for it.
             let members = state.members.len().max(1);
             return Err(BusError::GroupHasMembers { topic, group, members });
         }
@@ -53,7 +53,7 @@ impl Bus {
         Ok(())
     }
 
-    /// Commits all but the last batch's worth of deletions, and answers with the rest.
+    /// Commits all but the last batch's worth of deletions, and returns the rest.
     pub(crate) fn commit_most(&mut self, now: Now, mut ops: Vec<Op>) -> Vec<Op> {
         while ops.len() > DELETES_PER_BATCH_MAX {
             let rest = ops.split_off(DELETES_PER_BATCH_MAX);
@@ -62,7 +62,8 @@ impl Bus {
         ops
     }
 
-    /// Its rows go, and whoever waits for it is told why.
+    /// Removes a group. Adds the deletion of its rows to `ops`, and tells its members and waiting requests why
+    /// (`gone`).
     pub(crate) fn forget_group(&mut self, id: GroupId, gone: &BusError, ops: &mut Vec<Op>) {
         self.fetched_bytes -= self.groups.get(&id).map_or(0, GroupState::fetched_bytes);
         let Some(group) = self.groups.remove(&id) else {
@@ -82,7 +83,8 @@ impl Bus {
                 self.refuse(*to, gone.clone());
             }
         }
-        // Last: a crash between two batches leaves a group without some positions, never positions without a group.
+        // The group's row is deleted last: a crash between two batches leaves a group without some positions, never
+        // positions without a group.
         ops.push(Op::Delete { space: Space::Groups, key: keys::group(&group.key, &group.name) });
         for (to, subscribe) in &group.waiters {
             self.refuse_join(*to, subscribe, gone.clone());

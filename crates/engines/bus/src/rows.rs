@@ -1,5 +1,5 @@
-//! Rows of other engines. They pass through here because there is one way to the disk and one queue in front of it:
-//! what the router wants durable shares the sync of whatever the bus commits at that moment.
+//! Writes rows of other engines, which today is the router. They pass through the bus because there is one queue of
+//! commits in front of the disk: a row of the router shares the sync of whatever the bus commits at that moment.
 
 use millrace_model::{BATCH_BYTES_MAX, Durability, Now, Op, Space, keys};
 
@@ -8,7 +8,7 @@ use crate::pending::Pending;
 use crate::reply::{BusError, ReplyTo};
 
 impl Bus {
-    /// Looks at where the rows go and at how much it is, never at what they say.
+    /// Checks the rows' keys and their total size, never their contents.
     pub(crate) fn write(
         &mut self,
         now: Now,
@@ -41,7 +41,7 @@ fn is_routers(op: &Op) -> bool {
     }
 }
 
-/// Cut, because a key may be of any length and ends up in an answer.
+/// Names the row of an operation, for an error. The key is cut, because it may be of any length.
 fn place(op: &Op) -> String {
     const SHOWN_CHARS_MAX: usize = 80;
     match op {

@@ -11,7 +11,7 @@ pub enum Sabotage {
     AckCompletesLaterDelivery,
     /// Sticky groups send events of one key at once.
     ForgetKeys,
-    /// What a lost connection held counts as tried, all of it.
+    /// All events that a lost connection held count as attempts.
     BlameAll,
     /// A closed connection keeps what it held.
     KeepLeasesOfClosed,
@@ -22,7 +22,7 @@ pub enum Sabotage {
     DeadLetterApart,
     /// Attempts start at two.
     CountTooHigh,
-    /// An ack makes room and nobody notices.
+    /// The room that an ack makes is not used.
     NoWakeOnAck,
     /// The newest events of every commit are never offered to groups.
     LoseTail,

@@ -1,9 +1,10 @@
-//! Schemas of topics: what is published must match the one in force, and a new one must match what is there.
+//! Schemas of topics: published events must match the schema in force, and a new schema must match the events that are
+//! there.
 //!
-//! A new schema is compared with retained events beside the engine, and publishing goes on meanwhile. So that no event
-//! slips in between, every append that is under way when the comparison begins, and every one that joins the topic until
-//! it ends, is compared with the new schema as well. An event that does not match is published all the same, because the
-//! old schema is in force; it makes the change fail.
+//! A new schema is compared with retained events outside the engine's loop (`schema/retained.rs`), and publishing goes
+//! on meanwhile. So that no event slips in between, every append that is under way when the comparison begins, and
+//! every one that joins the topic until it ends, is compared with the new schema as well. An event that does not match
+//! is published all the same, because the old schema is in force; it makes the change fail.
 
 use std::sync::Arc;
 
@@ -38,20 +39,20 @@ pub(crate) struct NewSchema {
     pub(crate) checked: Compared,
 }
 
-/// A request with events that do not match the schema, all of which brought their ids. It is in order if each of them was
-/// stored before, under an older schema: a duplicate is answered like the first.
+/// A request with events that do not match the schema, all of which brought their ids. The request is accepted if each
+/// of these events was stored before, under an older schema: a duplicate is answered like the first.
 #[derive(Debug)]
 pub(crate) struct Resend {
     topic: TopicKey,
     version: u32,
     in_batch: bool,
     mismatches: Vec<Mismatch>,
-    /// One for each mismatch.
+    /// Checks for the commit, one for each mismatch: the event's id is taken.
     pub(crate) checks: Vec<Check>,
 }
 
 impl Resend {
-    /// Returns the answer for a check that failed: its event is new.
+    /// Returns the error for a check that failed: its event is new.
     pub(crate) fn refusal(&self, check: usize) -> BusError {
         let mismatch = self.mismatches.get(check);
         BusError::SchemaMismatch {
@@ -64,7 +65,8 @@ impl Resend {
 }
 
 impl Topic {
-    /// Called with every event that joins the topic, or is delayed and will.
+    /// Compares an event with the candidate schema, if there is one. Called with every event that is appended to the
+    /// topic, or delayed.
     pub(crate) fn try_candidate(&mut self, body: &EventBody) {
         if let Some(candidate) = self.candidate.as_mut().filter(|candidate| candidate.broken_by.is_none()) {
             candidate.broken_by = candidate.schema.check(body, Quote::Nothing).err();
@@ -73,8 +75,9 @@ impl Topic {
 }
 
 impl Bus {
-    /// Everything that anybody publishes passes here; what the server writes itself does not. `Some` if events do not match
-    /// that may be duplicates of stored ones, which only the commit finds out.
+    /// Checks a request's events against the schema in force. Everything that clients publish passes here; events that
+    /// the server writes itself do not. Returns `Some` if events do not match but may be duplicates of stored ones,
+    /// which only the commit can tell.
     pub(crate) fn match_schema(
         &self,
         request: &Request,
@@ -102,7 +105,7 @@ impl Bus {
         }
         let result = match checked {
             Some(verdict) if verdict.stamp == schema.stamp => verdict.result,
-            // Nobody checked, or the schema has changed since.
+            // Nobody has checked the events, or the schema has changed since.
             _ => schema.check_all(events),
         };
         let Err(mismatches) = result else { return Ok(None) };
@@ -120,7 +123,7 @@ impl Bus {
         }
     }
 
-    /// Gives an existing topic another configuration, at once or after its events were compared with a new schema.
+    /// Changes the configuration of an existing topic, at once or after its events were compared with a new schema.
     pub(crate) fn reshape(
         &mut self,
         now: Now,
@@ -152,7 +155,7 @@ impl Bus {
         self.checked(current.patched(wanted).map_err(BusError::BadConfig)?)
     }
 
-    /// The schema of a configuration, within the bounds. Its version is given when it takes force.
+    /// Compiles the schema of a configuration, within the bounds. The schema gets its version when it takes force.
     pub(crate) fn compiled(
         &self,
         topic: &TopicKey,
@@ -264,7 +267,8 @@ impl Bus {
         self.reconfigure(now, to, id, config, Some(new))
     }
 
-    /// After the configuration changed: lets the schema follow it. Returns what has to be written beside the topic's row.
+    /// Updates the schema in force after the configuration changed. Returns the operations to commit beside the topic's
+    /// row.
     pub(crate) fn follow_config(
         &mut self,
         now: Now,
@@ -297,7 +301,7 @@ impl Bus {
         ops
     }
 
-    /// A topic out of the store, or a new one, which has none yet.
+    /// Compiles the schema of a topic from the store. A new topic has none yet.
     pub(crate) fn restore_schema(&mut self, id: TopicId) {
         let Some(topic) = self.topics.get_mut(&id) else { return };
         let Some(document) = &topic.config.schema else { return };
@@ -306,7 +310,7 @@ impl Bus {
         self.tell_schema(id, None);
     }
 
-    /// The topic was deleted; its versions go in the commit that deletes it.
+    /// Forgets the schema of a deleted topic. Its versions are deleted in the commit that deletes the topic.
     pub(crate) fn forget_schema(&mut self, topic: &Topic, ops: &mut Vec<Op>) {
         ops.extend(version_keys(topic, topic.schema_first..topic.schema_version + 1));
         self.account_schema(&topic.key, topic.schema.as_ref(), None);

@@ -1,4 +1,4 @@
-//! What the engine counts.
+//! Counters and gauges of the engine.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use millrace_model::{Group, TopicKey};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Without those of the server's own topics.
+    /// Events appended to topics of users, without the server's own topics.
     pub published: u64,
     /// Events the server wrote to its own topics.
     pub system: u64,
@@ -33,7 +33,7 @@ pub struct TopicCounters {
     pub delivered: u64,
 }
 
-/// One group on one topic.
+/// Gauges of a group on a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupGauges {
     pub topic: TopicKey,
@@ -46,7 +46,7 @@ pub struct GroupGauges {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub counters: Counters,
-    /// Topics with a list that says who may use them.
+    /// How many topics have an access list.
     pub topics_with_access: u64,
     pub by_topic: BTreeMap<TopicKey, TopicCounters>,
     /// In the order of topics, then of groups.

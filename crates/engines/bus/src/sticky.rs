@@ -1,8 +1,8 @@
-//! Sticky groups: events of one key go to one member while it lives, one at a time, so that each key's events are handled
-//! in their order however many members there are. Events without a key go round.
+//! Sticky groups: events of one key go to one member while it lives, one at a time, so that each key's events are
+//! handled in their order however many members there are. Events without a key go to the members in turn.
 //!
-//! A group is sticky if its topic is, or while one of its members asks for it. Which offsets of a key wait for one another
-//! is kept by each cursor (`cursor/keyed.rs`); which member a key belongs to is kept here, for the whole group.
+//! A group is sticky if its topic is, or while one of its members asks for it. Which offsets of a key wait for one
+//! another is kept by each cursor (`cursor/keyed.rs`); which member a key belongs to is kept here, for the whole group.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -16,8 +16,8 @@ use crate::group::{CursorRef, GroupId, GroupState, Member};
 use crate::input::ConnId;
 use crate::sabotage::Sabotage;
 
-/// Stands for a key. Two keys with the same hash share a member and wait for one another, which harms neither order nor
-/// delivery.
+/// The hash of a key. Two keys with the same hash share a member and wait for one another, which harms neither order
+/// nor delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyHash(u64);
 
@@ -34,17 +34,19 @@ impl KeyHash {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyMember {
     pub(crate) conn: ConnId,
-    /// It let an event of the key time out: the key's next delivery goes to another member, if one has room.
+    /// The member let an event of the key time out: the key's next delivery goes to another member, if one has room.
     pub(crate) timed_out: bool,
 }
 
 impl Bus {
-    /// To be called after a group's members, its topic's settings or its partitions have changed.
+    /// Recomputes whether a group is sticky. To be called after a group's members, its topic's settings or its
+    /// partitions have changed.
     pub(crate) fn refresh_sticky(&mut self, group: GroupId) {
         let seed = self.seed;
         let Some(state) = self.groups.get_mut(&group) else { return };
         let by_topic = self.topics.get(&state.topic).is_some_and(|topic| topic.config.sticky);
-        // Without members nothing is sent: what is known of the keys is kept for whoever comes next.
+        // Without members nothing is sent, and a sticky group stays sticky: what is known of its keys is kept for the
+        // next member.
         let by_member = state.members.values().any(|member| member.sticky);
         state.sticky = by_topic || by_member || (state.sticky && state.members.is_empty());
         for cursor in &mut state.cursors {
@@ -56,7 +58,7 @@ impl Bus {
         }
     }
 
-    /// The keys of a member that left belong to nobody.
+    /// Frees the keys of a member that left the group.
     pub(crate) fn forget_key_member(&mut self, group: GroupId, conn: ConnId) {
         let Some(state) = self.groups.get_mut(&group) else { return };
         let before = state.key_members.len();
@@ -67,8 +69,9 @@ impl Bus {
         }
     }
 
-    /// An event timed out. A member that hangs would use up the attempts of every event of its keys, so the key is free
-    /// to go elsewhere, unless another event of it is in flight (in a partition from before the topic grew).
+    /// Called when an event timed out. A member that hangs would use up the attempts of every event of its keys, so the
+    /// key may go to another member, unless another event of it is in flight (in a partition from before the topic
+    /// grew).
     pub(crate) fn loosen_key(&mut self, at: CursorRef, offset: u64) {
         let Some(state) = self.groups.get_mut(&at.group) else { return };
         let open = state.cursors.get(at.partition as usize).and_then(|cursor| cursor.open.get(&offset));
@@ -81,7 +84,8 @@ impl Bus {
         }
     }
 
-    /// Until the count is made anew, so that one group cannot pass the bound by far.
+    /// Counts one more waiting event. The count holds until `account_waiting` counts anew, so that one group cannot
+    /// pass the bound by far.
     fn count_waiting(&mut self, group: GroupId) {
         if let Some(state) = self.groups.get_mut(&group) {
             state.waiting_counted += 1;
@@ -89,7 +93,7 @@ impl Bus {
         }
     }
 
-    /// To be called after whatever may have changed how many events of a group wait.
+    /// Counts a group's waiting events anew. To be called after anything that may have changed their number.
     pub(crate) fn account_waiting(&mut self, group: GroupId) {
         let Some(state) = self.groups.get_mut(&group) else { return };
         let waiting = state.cursors.iter().flat_map(|cursor| &cursor.keyed).map(|keyed| keyed.unsent).sum();
@@ -97,7 +101,8 @@ impl Bus {
         self.sticky_waiting = (self.sticky_waiting + waiting).saturating_sub(before);
     }
 
-    /// Sends one partition of a sticky group what its keys and members allow. False if nothing was sent or set aside.
+    /// Sends one partition of a sticky group what its keys and members allow. Returns false if nothing was sent or set
+    /// aside.
     pub(crate) fn send_sticky(&mut self, now: Now, at: CursorRef, events_max: usize) -> bool {
         let (mut sent, mut opened) = (0, 0);
         self.recall_awaiting(at);
@@ -123,7 +128,7 @@ impl Bus {
         sent + opened > 0
     }
 
-    /// Events whose member has room by now may be sent.
+    /// Makes events ready again whose member has room by now.
     fn recall_awaiting(&mut self, at: CursorRef) {
         let Some(state) = self.groups.get_mut(&at.group) else { return };
         let Some(cursor) = state.cursors.get(at.partition as usize) else { return };
@@ -140,8 +145,8 @@ impl Bus {
         self.groups.get(&group).is_some_and(|state| state.can_take(&self.conns))
     }
 
-    /// Takes the next event that was read into `open`. `None` when there is none, or when so many wait for their keys that
-    /// the partition has to wait for them.
+    /// Moves the next event that was read into `open`. Returns `None` when there is none, or when so many wait for
+    /// their keys that the partition has to wait for them.
     fn open_next(&mut self, now: Now, at: CursorRef) -> Option<u64> {
         let (seed, limits, elapsed) = (self.seed, &self.limits, self.elapsed.instead_of_wall(now));
         let group = self.groups.get_mut(&at.group)?;
@@ -191,9 +196,10 @@ impl Bus {
         }
         let conn = match (home, key) {
             (Some(conn), _) => Some(conn),
-            // A key without a member is given one in turn, and one whose member let an event time out another one.
+            // A key without a member gets the next one in turn. A key whose member let an event time out gets another
+            // member.
             (None, Some(_)) => group.pick(&self.conns, member.map(|member| member.conn), false),
-            // An event without a key avoids who had it last.
+            // An event without a key avoids the member that had it last.
             (None, None) => group.pick(&self.conns, last, false),
         };
         let Some(conn) = conn else { return false };

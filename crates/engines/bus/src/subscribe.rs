@@ -14,7 +14,7 @@ use crate::totals::sharer;
 /// How a member leaves its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// Its connection is gone.
+    /// The member's connection is gone.
     Lost,
     /// The member unsubscribed, or the server told it to leave: nothing it holds has failed.
     Willing,
@@ -40,7 +40,8 @@ impl Bus {
             return Ok(());
         };
         if waited {
-            // The lists may have changed while it waited, and it may be about to move the group (`reset`).
+            // The access lists may have changed while the subscription waited, and it may be about to move the group
+            // (`reset`).
             self.permit_member(connection.by.as_deref(), &subscribe.topic, &subscribe.group)?;
         }
         let key = (subscribe.topic.clone(), subscribe.group.clone());
@@ -56,7 +57,7 @@ impl Bus {
         }
         self.totals.window_fits(&self.limits, &connection.by, u64::from(self.wider(conn, &subscribe)))?;
         if !self.topic_ids.contains_key(&subscribe.topic) {
-            // Before the topic is made: a refusal must not leave it behind without its row.
+            // Checked before the topic is created: a refusal must not leave a topic behind without its row.
             self.totals.cursors_fit(&self.limits, sharer(&connection.by).as_ref(), 1)?;
         }
         let mut ops = Vec::new();
@@ -84,7 +85,8 @@ impl Bus {
         if !state.members.contains_key(&conn) && others + state.waiters.len() >= max {
             return Err(BusError::LimitReached { what: "members per group", max: max as u64 });
         }
-        // One at a time for each connection: a later frame must not overtake an earlier one.
+        // Each connection has one subscription to a group under way at a time: a later frame must not overtake an
+        // earlier one.
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let in_turn = self.conns.get(&conn).is_some_and(|connection| connection.joining.contains_key(&key));
         if !state.placed || (in_turn && !waited) {
@@ -127,7 +129,7 @@ impl Bus {
         }
     }
 
-    /// The subscription came to its end, one way or the other. Answers the UNSUBSCRIBE that waits for it.
+    /// Ends a subscription that was under way, successful or not. Returns the UNSUBSCRIBE that waits for it.
     fn end_join(&mut self, to: ReplyTo, subscribe: &Subscribe) -> Option<ReplyTo> {
         let ReplyTo::Conn { conn, .. } = to else { return None };
         let key = (subscribe.topic.clone(), subscribe.group.clone());
@@ -171,7 +173,7 @@ impl Bus {
         let name = subscribe.group.clone();
         let mut made = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
         made.made_by = by;
-        // Where they stand does not matter yet: nothing is delivered before the group is placed.
+        // The positions of these cursors do not matter yet: nothing is delivered before the group is placed.
         made.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
         self.groups.insert(group, made);
         let partitions = self.topics.get(&topic).map_or(0, |topic| topic.logs.len() as u32);
@@ -187,12 +189,13 @@ impl Bus {
 
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
         let ReplyTo::Conn { conn, .. } = to else { return };
-        // Again, because the topic's lists may have changed while the group was placed.
+        // Checked again, because the topic's lists may have changed while the group was placed.
         let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
         if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
             return self.refuse_join(to, subscribe, error);
         }
-        // And again, because several subscriptions may have waited for their groups to be placed.
+        // The window is checked again, too, because several subscriptions may have waited for their groups to be
+        // placed.
         let wider = u64::from(self.wider(conn, subscribe));
         if let Some(connection) = self.conns.get(&conn)
             && let Err(error) = self.totals.window_fits(&self.limits, &connection.by, wider)
@@ -212,7 +215,7 @@ impl Bus {
         self.totals.window_changed(&connection.by, before.map_or(0, |member| member.window), window);
         let member = Member { window, inflight, ack_mode: subscribe.ack_mode, sticky: subscribe.sticky };
         let newcomer = state.members.insert(conn, member).is_none();
-        // The group's own names: each frame has copies of its own, and there may be many subscriptions.
+        // Shares the group's own names: each frame has copies of its own, and there may be many subscriptions.
         connection.subscriptions.insert((state.key.clone(), state.name.clone()), group);
         if let (true, Some(topic)) = (newcomer, self.topics.get_mut(&state.topic)) {
             topic.members += 1;
@@ -274,7 +277,7 @@ impl Bus {
         }
     }
 
-    /// By how much this subscription would widen the connection's window.
+    /// Returns by how much this subscription would widen the connection's window.
     fn wider(&self, conn: ConnId, subscribe: &Subscribe) -> u32 {
         let topic = self.topic_ids.get(&subscribe.topic).and_then(|id| self.topics.get(id));
         let group = topic.and_then(|topic| self.groups.get(topic.groups.get(&subscribe.group)?));
@@ -282,7 +285,8 @@ impl Bus {
         self.limits.window_of(subscribe).saturating_sub(now)
     }
 
-    /// What the member held is free at once, for anybody. It subscribed as `by`.
+    /// Removes a member from its group. The events that it held are free at once, for any member. `by` is the principal
+    /// as which it subscribed.
     pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
         let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
         let Some(state) = self.groups.get_mut(&group) else {
@@ -314,8 +318,10 @@ impl Bus {
         self.to_pump.insert(group);
     }
 
-    /// A consumer works on the lowest event it holds: if that one kills it, its neighbours must not pay for it. Of a lost
-    /// connection the lowest one is an attempt, the others are given back; of one that left by itself all are given back.
+    /// Frees the events that a member held when it left. A consumer works on the lowest event it holds: if that event
+    /// kills it, the others must not pay for it. So of a lost connection the lowest event counts as an attempt and the
+    /// others are given back; of a member that left willingly all are given back. Leases that have expired count as
+    /// attempts in any case.
     fn free(&mut self, now: Now, at: CursorRef, leases: &[(u64, Mono)], departure: Departure) {
         let all = self.sabotaged(Sabotage::BlameAll);
         let mut blamed = departure == Departure::Willing;

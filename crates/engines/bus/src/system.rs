@@ -10,8 +10,8 @@ use crate::schema::Compared;
 use crate::topic::TopicId;
 
 impl Bus {
-    /// Events of the server itself, in whatever number: none makes sure that the topic is there. The limits on topics
-    /// do not hold, because there are only a few of these.
+    /// Appends events of the server itself; without events, makes sure that the topic exists. The limits on topics do
+    /// not apply, because the server has only a few topics of its own.
     pub(crate) fn record(&mut self, now: Now, to: ReplyTo, batch: PublishBatch) -> Result<(), BusError> {
         let PublishBatch { topic, events } = batch;
         let mut ops = Vec::with_capacity(events.len() + 1);
@@ -27,8 +27,8 @@ impl Bus {
         Ok(())
     }
 
-    /// The topic, made now if it is not there: somebody may have deleted it. Its owner may change its settings later,
-    /// so they are given only here.
+    /// Returns the topic, and creates it if it does not exist: somebody may have deleted it. Its settings are given
+    /// only here, because its owner may change them later.
     pub(crate) fn system_topic(&mut self, now: Now, key: &TopicKey, ops: &mut Vec<Op>) -> TopicId {
         if let Some(id) = self.topic_ids.get(key) {
             return *id;

@@ -1,4 +1,5 @@
-//! A topic and its logs, as far as they matter for deciding: bounds, and the newest events for groups at the tail.
+//! A topic and its logs, as far as the engine needs them to decide: bounds, and the newest events for groups at the
+//! tail.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(crate) struct TopicId(pub(crate) u32);
 pub(crate) struct Topic {
     pub(crate) key: TopicKey,
     pub(crate) config: TopicConfig,
-    /// Of the server: not counted as traffic, not audited.
+    /// A topic of the server itself: not counted as traffic, not audited.
     pub(crate) system: bool,
     /// See [`TopicRow::made`].
     pub(crate) made: u64,
@@ -34,14 +35,14 @@ pub(crate) struct Topic {
     /// How many subscriptions there are; without any, the tail is not worth keeping.
     pub(crate) members: usize,
     pub(crate) counters: TopicCounters,
-    /// Compiled from the configuration.
+    /// The schema in force, compiled from the configuration.
     pub(crate) schema: Option<Arc<TopicSchema>>,
     /// See [`TopicRow::schema_version`] and [`TopicRow::schema_first`].
     pub(crate) schema_version: u32,
     pub(crate) schema_first: u32,
     /// The schema that a change would set, while retained events are compared with it.
     pub(crate) candidate: Option<Candidate>,
-    /// Where the next event without a key goes.
+    /// The partition of the last event without a key; the next one goes to the partition after it.
     turn: u32,
 }
 
@@ -78,7 +79,7 @@ impl Topic {
         }
     }
 
-    /// By its key, or in turn.
+    /// Selects the partition of an event: by its key, or in turn.
     pub(crate) fn partition_for(&mut self, body: &EventBody) -> Partition {
         let partitions = self.logs.len() as u32;
         match &body.key {
@@ -160,8 +161,8 @@ impl Log {
         }
     }
 
-    /// Takes a committed event. The tail never has a hole: where it would get one it starts anew. An event that others
-    /// have already passed is not of the tail.
+    /// Takes a committed event. The tail never has a hole: where it would get one it starts anew. An event below
+    /// `next`, which appends of others have already passed, does not belong to the tail.
     pub(crate) fn append(&mut self, event: Arc<Event>, keep: bool) {
         let keep = keep && event.offset >= self.next;
         if !keep || event.offset != self.next {
@@ -179,7 +180,7 @@ impl Log {
         self.tail_bytes = 0;
     }
 
-    /// Drops what nobody at the tail still needs, and the oldest beyond the bounds.
+    /// Drops events that no group at the tail still needs, and the oldest beyond the bounds.
     pub(crate) fn trim_tail(&mut self, needed_from: Offset, limits: &BusLimits) {
         while let Some(first) = self.tail.front() {
             let over = self.tail.len() > limits.tail_events_max || self.tail_bytes > limits.tail_bytes_max;
@@ -191,7 +192,7 @@ impl Log {
         }
     }
 
-    /// Events from `offset` on, if the tail reaches back that far.
+    /// Returns the events from `offset` on, if the tail reaches back that far.
     pub(crate) fn tail_from(&self, offset: Offset) -> Option<impl Iterator<Item = &Arc<Event>>> {
         let first = self.tail.front()?.offset;
         let index = usize::try_from(offset.0.checked_sub(first.0)?).ok()?;

@@ -1,11 +1,12 @@
 //! Bounds on products: partitions of all topics, cursors of all groups, windows of all members.
 //!
-//! Each factor has a bound of its own, and together they would still fill any memory: 1,000 groups of a topic with 1,024
-//! partitions are a million cursors. What is there already, such as a store from before these bounds, is never refused;
-//! only more of it is.
+//! Each factor has a bound of its own, and together they would still fill any memory: 1,000 groups of a topic with
+//! 1,024 partitions are a million cursors. Partitions, cursors and windows that are there already, such as in a store
+//! from before these bounds, are never refused; only additional ones are.
 //!
-//! One agent gets at most half of the topics, cursors and windows, so that it cannot keep the others out. Topics and groups
-//! outlive the connection that made them, so their rows say who did; those of administrators count against nobody.
+//! A single agent gets at most half of the topics, cursors and windows, so that it cannot keep the others out. Topics
+//! and groups outlive the connection that made them, so their rows say which agent made them; those of administrators
+//! count against nobody.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub(crate) struct Totals {
     by_agent: BTreeMap<Actor, Share>,
 }
 
-/// What one agent has of everything that is bounded.
+/// How much one agent has of everything that is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     topics: u64,
@@ -37,20 +38,20 @@ struct Share {
     inflight: u64,
 }
 
-/// Whose share a topic or a group counts against: an agent's, but for administrators.
+/// Returns the agent against whose share a topic or a group counts; `None` for administrators.
 pub(crate) fn sharer(by: &By) -> Option<Actor> {
     let by = by.as_ref()?;
     (!by.roles.iter().any(|role| role.as_str() == ADMIN)).then(|| by.agent.clone())
 }
 
 impl Totals {
-    /// Whether a topic may have `more` partitions, of which each of its `groups` gets a cursor.
+    /// Checks whether a topic may get `more` partitions, with a cursor on each of them for each of its `groups`.
     pub(crate) fn partitions_fit(&self, limits: &BusLimits, more: u64, groups: u64) -> Result<(), BusError> {
         fits("partitions", self.partitions, more, limits.partitions_total_max)?;
         self.cursors_fit(limits, None, more.saturating_mul(groups))
     }
 
-    /// Whether this agent may make one more topic.
+    /// Checks whether this agent may create one more topic.
     pub(crate) fn topic_fits(&self, limits: &BusLimits, by: Option<&Actor>) -> Result<(), BusError> {
         let Some(by) = by else { return Ok(()) };
         fits("topics made by one agent", self.share(by).topics, 1, limits.topics_max as u64 / 2)
@@ -102,7 +103,7 @@ impl Totals {
         }
     }
 
-    /// Whether a member may have a window that is `more` wider.
+    /// Checks whether a member's window may become wider by `more`.
     pub(crate) fn window_fits(&self, limits: &BusLimits, by: &By, more: u64) -> Result<(), BusError> {
         let max = limits.inflight_total_max;
         if let Some(by) = by {
@@ -117,7 +118,7 @@ impl Totals {
         fits("unacknowledged events (max_inflight of all subscriptions)", self.inflight, more, max)
     }
 
-    /// A member's window was `before` and is `after`; 0 = it is not there.
+    /// Accounts for a member's window that was `before` and is now `after`; 0 = there is no such member.
     pub(crate) fn window_changed(&mut self, by: &By, before: u32, after: u32) {
         let change = |total: u64| (total + u64::from(after)).saturating_sub(u64::from(before));
         self.inflight = change(self.inflight);

@@ -8,7 +8,7 @@ use desk::{Desk, event, subscription, topic};
 use millrace_bus::*;
 use millrace_model::*;
 
-/// With the scope to publish: whoever may publish to a topic is told why they may not read it.
+/// Returns a principal with the scope to publish: one that may publish to a topic is told why it may not read it.
 fn by(agent: &str) -> By {
     let roles = vec![Actor::new("publish").expect("a name")];
     Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles, namespaces: None }))
@@ -177,7 +177,7 @@ fn joining_moving_and_deleting_a_group_ask_its_list() {
     desk.call(delete(&name));
     let out = desk.out();
     assert!(out.len() == 4 && out.iter().all(|line| line.contains(NO_GROUP)), "{out:?}");
-    // A group without a list is as before, and so is the topic.
+    // The list of one group restricts neither the other groups nor the topic.
     desk.request(1, Request::Subscribe(subscription("t", "other")));
     desk.call(Request::Offsets { topic: topic("t") });
     let out = desk.out();

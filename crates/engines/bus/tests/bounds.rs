@@ -1,4 +1,4 @@
-//! What happens at the bounds: memory for the tail, batches of the largest size, requests that overtake one another.
+//! Behaviour at the bounds: memory for the tail, batches of the largest size, requests that overtake one another.
 
 mod desk;
 
@@ -75,7 +75,7 @@ fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
     desk.release();
     desk.pass(1_000);
     assert_eq!(desk.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 4000);
-    // Seeking over them and deleting them fits, too.
+    // Seeking past these events deletes all the rows, again in batches that fit.
     let (topic, group) = (topic("t"), group("g"));
     desk.call(Request::SeekGroup { topic, group, partition: None, from: From::Latest });
     desk.pass(1_000);
@@ -190,7 +190,7 @@ fn a_group_without_members_keeps_nothing_and_forgets_nothing() {
     desk.ack(1, "t", "g", 4);
     desk.restart();
     desk.open(1);
-    // Reads all of it with a window of one, leaves, and comes back.
+    // The member reads all events with a window of one, leaves, and comes back as connection 2.
     desk.request(1, earliest("t", 1));
     desk.input(Input::Close { conn: ConnId(1) });
     desk.open(2);
@@ -209,7 +209,8 @@ fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
     }
     desk.open(1);
     desk.request(1, earliest("t", 1));
-    // One is in its hands, nine were read ahead. Then the log goes on without it.
+    // The member holds one event, nine were read ahead. Then others append, and retention removes everything up to the
+    // end.
     let (stream, end) = (topic("t").stream(Partition(0)), Offset(1_000_000));
     desk.input(Input::Elsewhere {
         reaches: vec![Reach { stream: stream.clone(), start: end, next: end }],
@@ -324,7 +325,7 @@ fn cursors_are_counted_over_all_topics_and_only_more_of_them_are_refused() {
     };
     desk.request(1, Request::Subscribe(subscription("u", "b")));
     assert_eq!(desk.out()[3], refused(2, 8), "a subscription");
-    // A group that is there is joined all the same.
+    // An existing group can still be joined.
     desk.request(1, Request::Subscribe(subscription("t", "a")));
     create(&mut desk, "t", 4);
     create(&mut desk, "v", 4);
@@ -332,7 +333,7 @@ fn cursors_are_counted_over_all_topics_and_only_more_of_them_are_refused() {
     assert!(out[0].starts_with("subscribed"), "{out:?}");
     assert_eq!(out[1], refused(2, 8), "growth takes a cursor for each group");
     assert!(out[2].contains("topic v"), "a topic without groups takes none: {out:?}");
-    // What goes makes room, also over a restart.
+    // Deleting groups and topics makes room, also after a restart.
     desk.restart();
     desk.open(1);
     desk.call(Request::DeleteGroup { topic: topic("t"), group: desk::group("b") });
@@ -413,14 +414,14 @@ fn windows_of_all_subscriptions_together_are_bounded_and_one_agent_gets_half() {
         out[1].contains("11 more unacknowledged events of one agent") && out[1].contains("40 of at most 50"),
         "{out:?}"
     );
-    // Many at once, before the first has joined, are no way around it.
+    // Several subscriptions at once, before the first has joined, do not get around the bound.
     desk.hold = true;
     desk.request(2, Request::Subscribe(wide("b", 10)));
     desk.request(2, Request::Subscribe(wide("c", 10)));
     desk.release();
     let out = desk.out();
     assert_eq!(out.iter().filter(|line| line.starts_with("subscribed")).count(), 1, "{out:?}");
-    // Somebody else still has room, and what is given back is free.
+    // Another agent still has room, and a window that becomes narrower frees its part.
     desk.by = agent("bob");
     desk.request(3, Request::Subscribe(wide("d", 50)));
     assert!(desk.out()[0].starts_with("subscribed"));

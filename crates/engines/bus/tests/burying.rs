@@ -47,7 +47,7 @@ fn header(event: &Event, name: &str) -> Option<String> {
     event.body.headers.as_ref()?.get(name)
 }
 
-/// Where the letters of a topic come from, in their order.
+/// Returns the source offsets of a topic's dead letters, in their order.
 fn buried(desk: &Desk, name: &str) -> Vec<String> {
     log(desk, name).iter().filter_map(|letter| header(letter, "x-dlq-offset")).collect()
 }
@@ -127,7 +127,7 @@ fn an_event_that_leaves_no_room_for_its_story_is_buried_without_its_payload() {
     let mut desk = strict();
     read(&mut desk, 1);
     desk.publish("t", "1");
-    // As large as a session in another process may commit it.
+    // The largest event that a session in another process may commit.
     let stream = topic("t").stream(Partition(0));
     let event = event(&format!("\"{}\"", "x".repeat(BATCH_BYTES_MAX - 98)));
     let append = Append { stream: stream.clone(), event, dedupe_window_ms: 0 };
@@ -148,7 +148,8 @@ fn an_event_that_leaves_no_room_for_its_story_is_buried_without_its_payload() {
     assert_eq!(header(&letters[1], "x-dlq-offset").as_deref(), Some("2"));
 }
 
-/// Commits what is held up to the first batch with letters, and refuses that one. How many events it appends.
+/// Commits the held batches up to the first one with dead letters, and refuses that one. Returns how many events it
+/// appends.
 fn refuse_letters(desk: &mut Desk) -> usize {
     let appends = |batch: &Batch| batch.ops.iter().filter(|op| matches!(op, Op::Append(_))).count();
     loop {
@@ -186,7 +187,7 @@ fn what_the_store_will_not_take_at_once_is_put_back_and_buried_one_by_one() {
     desk.ack(1, "t", "g", 7);
     desk.pass(1_000);
     assert_eq!(refuse_letters(&mut desk), 2, "one of the six");
-    // Nothing is done that was not written.
+    // No event is done whose letter was not written.
     assert_eq!(desk.committed("t", "g", 0), 0);
     desk.hold = false;
     let before = desk.commits;
@@ -213,7 +214,7 @@ fn letters_of_a_refused_batch_survive_a_restart() {
     read(&mut desk, 1);
     desk.pass(1_000);
     if buried(&desk, "t.DLQ").is_empty() {
-        // Its count was lost with the batch: it is delivered once more.
+        // The event's count of attempts was lost with the refused batch: the event is delivered once more.
         nack(&mut desk, 1, None, "no");
     }
     assert_eq!(buried(&desk, "t.DLQ"), numbers(1));

@@ -1,4 +1,5 @@
-//! The wall clock is set, or was wrong when the server started: delays are kept, and nothing goes before its time.
+//! The wall clock is set, or was wrong when the server started: delays are kept, and no event is removed before its
+//! time.
 
 mod desk;
 
@@ -19,7 +20,7 @@ fn stored(desk: &Desk) -> Vec<String> {
     desk.logs.values().flatten().map(|event| event.body.payload.as_str().to_owned()).collect()
 }
 
-/// The system's clock was set and the new time is believed; or it was wrong when the server started.
+/// Sets the system's wall clock: the new time is believed, or the clock was wrong when the server started.
 fn set_wall(desk: &mut Desk, by_ms: i64) {
     desk.now.wall = Timestamp(desk.now.wall.0.saturating_add_signed(by_ms));
     desk.now.steady_since = desk.now.mono;
@@ -37,7 +38,7 @@ fn keeps(desk: &mut Desk, retention_ms: u64) {
     desk.out();
 }
 
-/// Where the log starts.
+/// Returns where the log starts.
 fn start(desk: &Desk) -> u64 {
     desk.starts.get(&topic("t").stream(Partition(0))).map_or(1, |start| start.0)
 }
@@ -99,12 +100,12 @@ fn over_a_restart_a_delay_goes_on() {
     }
 }
 
-/// The clock was three hours behind when the server started, is corrected while the server runs, and the server ends before
-/// it believes that.
+/// The clock was three hours behind when the server started, is corrected while the server runs, and the server ends
+/// before it believes the correction.
 #[test]
 fn a_clock_that_is_corrected_shortly_before_a_restart_ends_no_delay_early() {
     let boot = |id| Some(Boot { id: BootId(id), up_at_zero_ms: 0 });
-    // The id of the machine's run afterwards, whether the server noticed the step, and what is left of an hour.
+    // The id of the machine's boot afterwards, whether the server noticed the step, and what is left of an hour.
     for (id, noticed, left_ms) in [(1, false, HOUR - 3_997), (1, true, HOUR - 3_997), (2, true, HOUR + 1)] {
         let mut desk = far_from_zero();
         desk.boot = boot(1);
@@ -170,7 +171,7 @@ fn a_server_that_starts_with_a_wrong_clock_removes_nothing() {
     desk.publish("t", "2");
     desk.pass(CLOCK_SETTLE_MS - 1_000);
     assert_eq!(start(&desk), 1);
-    // It is set right; the server does not believe that yet.
+    // The clock is corrected; the server does not believe that yet.
     for _ in 0..100 {
         desk.now.steady_since = desk.now.mono;
         desk.pass(10_000);
@@ -179,7 +180,8 @@ fn a_server_that_starts_with_a_wrong_clock_removes_nothing() {
     set_wall(&mut desk, -(2 * DAY as i64));
     desk.pass(CLOCK_SETTLE_MS + 60_000);
     assert_eq!(start(&desk), 1);
-    // Its time says that the second event is of the day after tomorrow. It goes when it has lain here for a day.
+    // By its timestamp the second event is of the day after tomorrow, but it is removed when it has lain in the log for
+    // a day.
     desk.publish("t", "3");
     desk.pass(DAY - CLOCK_SETTLE_MS * 3);
     assert!(start(&desk) <= 2);
@@ -194,13 +196,13 @@ fn a_clock_that_is_wrong_at_the_start_and_stays_wrong_removes_nothing() {
     desk.publish("t", "1");
     set_wall(&mut desk, 8 * DAY as i64);
     desk.restart();
-    // Its own events carry the wrong time. That is no reason to believe it.
+    // Events that the server stores carry the wrong time. That is no reason to believe the clock.
     desk.publish("t", "2");
     desk.pass(CLOCK_SETTLE_MS + HOUR);
     assert_eq!(start(&desk), 1);
     desk.pass(DAY - 2 * HOUR);
     assert_eq!(start(&desk), 1);
-    // By the monotonic clock both have lain there for a day, and what that clock says is true.
+    // By the monotonic clock, which is always right, both events have lain there for a day.
     desk.pass(2 * HOUR + DAY / 8);
     assert_eq!(start(&desk), 3);
 }
@@ -226,7 +228,8 @@ fn an_honest_clock_removes_what_is_old_after_it_has_settled() {
     desk.publish("t", "1");
     desk.pass(23 * HOUR);
     desk.publish("t", "2");
-    // An hour away. While no server runs nothing grows older: nobody could tell that from a clock that is wrong.
+    // The server is away for an hour. While no server runs, no event grows older: that hour could not be told from a
+    // wrong clock.
     set_wall(&mut desk, HOUR as i64);
     desk.restart();
     desk.pass(CLOCK_SETTLE_MS - 60_000);
@@ -237,7 +240,8 @@ fn an_honest_clock_removes_what_is_old_after_it_has_settled() {
     assert_eq!(start(&desk), 2);
 }
 
-/// What a server with a wrong clock writes, its own events and those of users, makes no later server believe that clock.
+/// Events that a server with a wrong clock stores, its own and those of users, do not make a later server believe that
+/// clock.
 #[test]
 fn a_server_that_is_started_again_and_again_with_a_wrong_clock_removes_nothing() {
     for settled in [false, true] {
@@ -266,7 +270,7 @@ fn removals(desk: &Desk) -> bool {
     desk.notes.iter().any(|note| matches!(note, Note::Removed { .. }))
 }
 
-/// The machine was off for three days. That is told, and what is old goes at a later start.
+/// The machine was off for three days. That is noted, and old events are removed after a later start.
 #[test]
 fn after_an_honest_pause_what_is_old_goes() {
     let mut desk = far_from_zero();

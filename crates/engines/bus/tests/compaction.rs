@@ -1,4 +1,4 @@
-//! Compaction by key: what stays, what goes, when, and that nobody trips over the holes.
+//! Compaction by key: which events stay, which are removed and when, and that nobody trips over the holes.
 
 mod desk;
 
@@ -23,7 +23,7 @@ fn publish(desk: &mut Desk, events: &[(&str, &str)]) {
     }
 }
 
-/// What a new group is given.
+/// Returns what a new group receives.
 fn seen(desk: &mut Desk, group: &str) -> Vec<String> {
     desk.out();
     let from = Some(From::Earliest);
@@ -68,7 +68,7 @@ fn a_tombstone_goes_after_its_time_and_never_before_what_it_buries() {
     assert_eq!(seen(&mut desk, "g"), ["2 2", "3 null", "4 null"]);
     desk.pass(2 * HOUR_MS);
     assert_eq!(seen(&mut desk, "h"), ["2 2", "4 null"]);
-    // One that was superseded is an event like any other.
+    // A tombstone that was superseded is removed like any other event.
     publish(&mut desk, &[("b", "null"), ("b", "6")]);
     desk.pass(60_000);
     assert_eq!(seen(&mut desk, "i"), ["4 null", "6 6"]);
@@ -84,7 +84,7 @@ fn a_pass_survives_a_restart_and_many_pages() {
     desk.open(1);
     desk.pass(60_000);
     assert_eq!(desk.removed.len(), 1993);
-    // What ages are counted from is written down once more after the last commit.
+    // The row of the time that ages are counted from is written once more after the last commit.
     desk.pass(HOUR_MS);
     let commits = desk.commits;
     desk.pass(HOUR_MS);
@@ -92,7 +92,7 @@ fn a_pass_survives_a_restart_and_many_pages() {
     assert_eq!(seen(&mut desk, "g").len(), 7);
 }
 
-/// A publisher finds at most one small removal before its commit, and the disk for itself for a while after it.
+/// A publisher's commit waits for at most one small removal, and then compaction leaves the disk alone for a while.
 #[test]
 fn while_somebody_publishes_it_rests_between_small_commits() {
     let mut desk = compacted();
@@ -128,7 +128,8 @@ fn events_in_hand_and_topics_that_vanish_are_no_trouble() {
     desk.pass(29_000);
     desk.out();
     desk.pass(2_000);
-    // The leases ran out meanwhile: what is left is delivered again, what is gone counts as done or comes from memory.
+    // The leases expired meanwhile: remaining events are delivered again, removed events count as done or come from
+    // memory.
     desk.ack(1, "t", "g", 3);
     assert_eq!(desk.committed("t", "g", 0), 3);
     publish(&mut desk, &[("a", "4"), ("a", "5")]);

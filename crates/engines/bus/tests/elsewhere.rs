@@ -1,4 +1,4 @@
-//! What others commit to the same store reaches the groups of this engine.
+//! Commits of others to the same store reach the groups of this engine.
 
 mod desk;
 
@@ -6,7 +6,7 @@ use desk::{Desk, event, subscription, topic};
 use millrace_bus::*;
 use millrace_model::*;
 
-/// Another process commits: the engine hears nothing of it.
+/// Commits as another process would: the engine is not told.
 fn neighbour(desk: &mut Desk, ops: Vec<Op>) {
     let batch = Batch { nonce: 7, now: desk.now.wall, ops, ..Batch::default() };
     assert!(matches!(desk.commit(batch), Outcome::Done(_)));
@@ -31,7 +31,8 @@ fn report(desk: &mut Desk, name: &str, next: u64) {
     desk.input(Input::Elsewhere { reaches: vec![reach], delayed: None });
 }
 
-/// Somebody else delays an event for a while, in a topic that is made if need be. Returns when it is due, in elapsed time.
+/// Delays an event for a duration as another process would, and creates the topic if it is missing. Returns when it is
+/// due, in elapsed time.
 fn delayed(desk: &mut Desk, name: &str, made: u64, payload: &str, for_ms: u64) -> Timestamp {
     let (stream, at) = (topic(name).stream(Partition(0)), desk.now.wall + for_ms);
     let id = EventId::mint(desk.now.wall, for_ms, 0);
@@ -112,7 +113,7 @@ fn a_report_about_a_topic_that_is_being_made_anew_is_not_believed() {
     desk.hold = true;
     desk.call(Request::DeleteTopic { topic: topic("t") });
     desk.request(1, Request::Subscribe(subscription("t", "g")));
-    // The writer had looked around before the topic was dropped.
+    // The reporter had read the store before the topic was dropped.
     report(&mut desk, "t", 4);
     desk.release();
     desk.out();
@@ -173,7 +174,7 @@ fn a_topic_that_two_processes_make_keeps_what_was_delayed_for_it() {
     let mut desk = Desk::new();
     desk.open(1);
     let at = delayed(&mut desk, "new", 9, "1", 500);
-    // The bus has not heard of the topic and makes it for its subscriber.
+    // The bus does not know of the topic and creates it for its subscriber.
     desk.request(1, earliest("new"));
     assert_eq!(desk.made_of(&topic("new")), Some(9));
     report_due(&mut desk, at);
@@ -198,7 +199,7 @@ fn a_delayed_event_of_a_deleted_topic_reaches_no_successor() {
     report_due(&mut desk, at);
     desk.request(1, earliest("t"));
     desk.call(Request::DeleteTopic { topic: topic("t") });
-    // Another session makes it again.
+    // Another session creates the topic again.
     let at = delayed(&mut desk, "t", 10, "2", 501);
     report_due(&mut desk, at);
     desk.pass(1000);
@@ -218,7 +219,7 @@ fn a_move_that_somebody_else_made_first_is_looked_at_again() {
     desk.hold = true;
     desk.pass(502);
     assert_eq!(desk.held.len(), 1, "one move of what is due");
-    // Another mover was faster with the first of them.
+    // Another process has moved the first of the delayed events already.
     let ((_, key), value) = desk
         .tables
         .iter()

@@ -36,7 +36,7 @@ fn what_is_given_back_is_free_at_once_and_was_no_attempt() {
 #[test]
 fn a_delivery_that_was_written_down_is_taken_back_durably() {
     let mut desk = held(1);
-    // Long enough for the mark of what was delivered.
+    // Long enough for a failed delivery to be written.
     desk.pass(desk.limits.delivered_flush_ms);
     desk.give_back(1, "t", "g", 1);
     for conn in 2..5 {
@@ -45,7 +45,7 @@ fn a_delivery_that_was_written_down_is_taken_back_durably() {
         desk.expect(&["subscribed 0/1", &format!("{conn}<- g t/0/1 1")]);
         desk.pass(desk.limits.delivered_flush_ms);
         desk.give_back(conn, "t", "g", 1);
-        // Once more to the same one, which has room again.
+        // The event goes to the same connection again, which has room.
         desk.expect(&[&format!("{conn}<- g t/0/1 1")]);
         desk.request(conn, Request::Flow { credits: 0 });
         desk.give_back(conn, "t", "g", 1);

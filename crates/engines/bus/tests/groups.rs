@@ -1,4 +1,4 @@
-//! Groups: who gets what, what an ack completes, what happens when nobody acks.
+//! Groups: which member gets an event, what an ack completes, what happens without an ack.
 
 mod desk;
 
@@ -219,7 +219,7 @@ fn a_lease_that_had_run_out_when_its_connection_was_lost_was_an_attempt() {
     desk.open(2);
     join(&mut desk, 2, 2, AckMode::Cumulative);
     desk.out();
-    // The engine hears of the lost connection before it looks at its clock.
+    // The engine is told of the lost connection before it is told that time has passed.
     desk.now.mono = desk.now.mono + 30_000;
     desk.input(Input::Close { conn: ConnId(1) });
     desk.expect(&["2<- g t/0/1 1 attempt 2", "2<- g t/0/2 2 attempt 2"]);
@@ -259,7 +259,8 @@ fn an_ack_in_flight_while_its_event_times_out_completes_nothing_that_was_refused
     );
 }
 
-/// Nobody refused the first event: it came again because its time was up, after the second one had been delivered.
+/// The first event was not refused: it was delivered again because its lease expired, after the second one had been
+/// delivered.
 #[test]
 fn an_ack_completes_nothing_that_came_again_after_its_event() {
     let mut desk = reading(1, 2);

@@ -1,5 +1,5 @@
-//! Ids that publishers bring, where delays are involved: taken from the moment an event is confirmed, whether it waits
-//! or is stored.
+//! Ids that publishers bring, where delays are involved: an id is taken from the moment its event is confirmed, whether
+//! the event waits or is stored.
 
 mod desk;
 

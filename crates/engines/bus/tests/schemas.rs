@@ -1,4 +1,5 @@
-//! Schemas of topics: what is published must match the one in force, and a new one must match what is there.
+//! Schemas of topics: published events must match the schema in force, and a new schema must match the events that are
+//! there.
 
 mod desk;
 
@@ -92,7 +93,7 @@ fn a_delayed_event_is_checked_when_it_is_accepted_and_not_again() {
 #[test]
 fn a_change_that_a_delayed_event_does_not_match_is_refused_unless_forced() {
     let mut desk = with_numbers();
-    // Of another topic, and before it in the table.
+    // A delayed event of another topic, which stands before the others in the table.
     desk.call(Request::Publish(Publish {
         topic: topic("other"),
         event: event(r#""x""#),
@@ -112,7 +113,8 @@ fn a_change_that_a_delayed_event_does_not_match_is_refused_unless_forced() {
     one(patch(&mut desk, strings(), false), "does not fit the event at partition 0, offset ");
 }
 
-/// Accepted, but not yet in the table when the comparison begins; and accepted while it goes on.
+/// The event is accepted but not yet in the table when the comparison begins; then one is accepted while the comparison
+/// goes on.
 #[test]
 fn a_delayed_event_that_is_under_way_breaks_a_change_too() {
     let mut desk = with_numbers();
@@ -142,7 +144,7 @@ fn what_was_stored_under_an_older_schema_is_answered_like_the_first() {
     one(patch(&mut desk, strings(), true), "topic ");
     desk.publish_event("t", with_id("a", "1"));
     assert_eq!(desk.out(), first);
-    // However it comes again: delayed, in a batch, as one that waits.
+    // The same holds when a duplicate is delayed, comes in a batch, or its first event still waits.
     desk.call(delayed(with_id("a", "1")));
     assert_eq!(desk.out(), first);
     desk.publish_event("t", with_id("late", "2"));
@@ -151,7 +153,7 @@ fn what_was_stored_under_an_older_schema_is_answered_like_the_first() {
     desk.call(batch(vec![event(r#""new""#), with_id("a", "1"), with_id("late", "2")]));
     one(desk.out(), "published");
     assert_eq!(stored(&desk), ["1", r#""new""#]);
-    // An event that is new is refused, and with it the whole batch.
+    // A new event is refused, and the whole batch with it.
     desk.publish_event("t", with_id("b", "3"));
     one(desk.out(), "does not match version 2");
     desk.call(batch(vec![event(r#""x""#), with_id("a", "1"), with_id("b", "3")]));
@@ -164,7 +166,7 @@ fn what_was_stored_under_an_older_schema_is_answered_like_the_first() {
     assert_eq!(stored(&desk), ["1", r#""new""#, "2"]);
 }
 
-/// The first is accepted and not durable yet when its duplicate comes.
+/// The first event is accepted but not durable yet when its duplicate comes.
 #[test]
 fn a_duplicate_of_an_event_under_way_is_answered_after_it() {
     let mut desk = with_numbers();
@@ -203,12 +205,12 @@ fn a_verdict_counts_only_for_the_schema_in_force() {
         let result = schema.check_all(&[event(payload)]);
         Box::new(SchemaVerdict { stamp: schema.stamp, result })
     };
-    // The engine believes it: this one is false.
+    // The engine believes the verdict: this one is false.
     desk.checked = Some(verdict(&numbers, "1"));
     desk.publish("t", r#""believed""#);
     one(desk.out(), "published");
     one(patch(&mut desk, strings(), true), "topic ");
-    // Under way while the schema changed: what counts is the new one.
+    // The schema has changed since this verdict: the new schema counts.
     desk.checked = Some(verdict(&numbers, "1"));
     desk.publish("t", "1");
     one(desk.out(), "does not match version 2");
@@ -238,7 +240,7 @@ fn a_change_that_retained_events_do_not_match_is_refused_unless_forced() {
     one(patch(&mut desk, Some(json!({"maximum": 5})), true), "topic ");
     assert_eq!(versions(&desk), [(1, false), (2, false), (3, true)]);
     assert_eq!(stored(&desk).len(), 200, "events are not rewritten");
-    // The same one again is no change.
+    // Setting the same schema again is no change.
     one(patch(&mut desk, Some(json!({"maximum": 5})), false), "topic ");
     assert_eq!(versions(&desk).len(), 3);
     one(patch(&mut desk, None, false), "topic ");
@@ -266,14 +268,14 @@ fn a_change_that_was_not_compared_with_all_events_must_be_forced() {
     for (limits, below) in [(by_events, 181), (by_bytes, 137)] {
         let mut desk = Desk::with(limits);
         for n in 0..200 {
-            // The oldest ones are beyond the bound.
+            // The oldest events are beyond the bound.
             desk.publish("t", if n < 4 { r#""old""# } else { "1" });
         }
         desk.out();
         let why = format!("events below offset {below} of partition 0 were not compared");
         one(patch(&mut desk, Some(json!({"type": "integer"})), false), &why);
         assert_eq!(versions(&desk), []);
-        // One that is seen to break is named first.
+        // An event that was compared and does not match is named first.
         let breaks = format!("offset {below}: at the top");
         one(patch(&mut desk, Some(json!({"type": "string"})), false), &breaks);
         one(patch(&mut desk, Some(json!({"type": "integer"})), true), "topic t created=false schema 1");
@@ -296,7 +298,7 @@ fn a_change_that_was_not_compared_with_all_delayed_events_must_be_forced() {
     one(patch(&mut desk, Some(json!({"type": "integer"})), true), "topic t created=false schema 1");
 }
 
-/// Accepted under the old schema while the new one is compared with what is there.
+/// The event is accepted under the old schema while the new one is compared with the retained events.
 #[test]
 fn no_event_slips_in_while_a_change_is_checked() {
     let mut desk = with_numbers();
@@ -313,7 +315,7 @@ fn no_event_slips_in_while_a_change_is_checked() {
     assert_eq!(versions(&desk), [(1, false)]);
 }
 
-/// Accepted before, but not yet in the store, so that nobody who reads the store can see it.
+/// The event was accepted before, but is not in the store yet, so nobody who reads the store can see it.
 #[test]
 fn an_event_on_its_way_to_the_store_counts() {
     let mut desk = with_numbers();
@@ -363,7 +365,7 @@ fn other_changes_may_come_while_one_is_checked() {
     let config = TopicRow::decode("t", row).unwrap().config;
     assert_eq!((config.retention_ms, config.schema.as_deref()), (Some(5000), Some(&json!({"maximum": 9}))));
     assert_eq!(versions(&desk), [(1, false), (2, false)]);
-    // The topic goes while its events are compared.
+    // The topic is deleted while its events are compared.
     desk.hold_checks = true;
     patch(&mut desk, Some(json!({"maximum": 7})), false);
     desk.call(Request::DeleteTopic { topic: topic("t") });
@@ -390,7 +392,7 @@ fn a_restart_keeps_schema_and_versions_and_a_successor_starts_anew() {
     one(desk.out(), "does not match version 6");
     desk.publish("t", "105");
     one(desk.out(), "published");
-    // Removed and set again: the numbers go on.
+    // The schema is removed and set again: version numbers go on.
     patch(&mut desk, None, false);
     desk.restart();
     desk.publish("t", "107");

@@ -14,14 +14,14 @@ fn join(desk: &mut Desk, conn: u64, window: u32, sticky: bool) {
     desk.request(conn, Request::Subscribe(subscribe));
 }
 
-/// Publishes `key:payload`; without a colon, an event without a key.
+/// Publishes events given as `key:payload`; a text without a colon is an event without a key.
 fn publish(desk: &mut Desk, events: &[&str]) {
     for text in events {
         desk.publish_event("t", text.split_once(':').map_or_else(|| event(text), |(k, p)| keyed(k, p)));
     }
 }
 
-/// Deliveries as `connection:offset`.
+/// Returns the deliveries as `connection:offset`.
 fn deliveries(desk: &mut Desk) -> Vec<String> {
     let out = desk.out();
     let sent = out.iter().filter_map(|line| {
@@ -100,7 +100,7 @@ fn a_member_without_room_holds_up_its_keys_only() {
     assert_eq!(deliveries(&mut desk), ["1:1", "2:2", "2:3"]);
     desk.ack(1, "t", "g", 1);
     publish(&mut desk, &["d:4", "a:5", "b:6"]);
-    // Member 1 takes d; a is its key, so 5 waits for room there although member 2 has some.
+    // Member 1 takes key d. Key a belongs to it as well, so event 5 waits for room there although member 2 has some.
     assert_eq!(deliveries(&mut desk), ["1:4"]);
     desk.ack(2, "t", "g", 2);
     assert_eq!(deliveries(&mut desk), ["2:6"]);
@@ -183,14 +183,14 @@ fn an_unfinished_event_holds_up_its_key_and_nothing_else_however_many_wait_for_i
     join(&mut desk, 2, 8, true);
     publish_behind(&mut desk, 5_000);
     assert_eq!(deliveries(&mut desk), ["1:1", "2:5001", "1:5002"]);
-    // Those whose bodies were let go of are read again, in their order.
+    // Events whose bodies were dropped from memory are read again, in their order.
     for offset in 1..5_000 {
         desk.ack(1, "t", "g", offset);
         assert_eq!(deliveries(&mut desk), [format!("1:{}", offset + 1)]);
     }
 }
 
-/// The group finds everything in the store: pages are read until a member has something to do.
+/// All events are in the store when the group joins: pages are read until a member has something to do.
 #[test]
 fn a_backlog_of_one_key_does_not_hide_what_lies_behind_it() {
     let mut desk = Desk::new();
@@ -258,7 +258,8 @@ fn a_key_leaves_a_member_that_lets_its_event_time_out() {
     assert_eq!(deliveries(&mut desk), ["2:1"], "its second attempt is another member's");
     desk.ack(2, "t", "g", 1);
     assert_eq!(deliveries(&mut desk), ["2:2"], "the key belongs to that one now");
-    // Two attempts are used up: the letter frees the key, and its next event avoids who let this one time out.
+    // Event 2 times out at member 2 and goes to member 1. When it times out there as well, its two attempts are used
+    // up: the dead letter frees the key, and event 3 avoids member 1.
     desk.pass(30_000);
     assert_eq!(deliveries(&mut desk), ["1:2"]);
     publish(&mut desk, &["a:3"]);
@@ -290,7 +291,7 @@ fn keys_beyond_the_bound_are_forgotten_when_nothing_of_them_is_in_flight() {
     publish(&mut desk, &["a:1", "b:2"]);
     assert_eq!(deliveries(&mut desk), ["1:1", "2:2"]);
     desk.ack(2, "t", "g", 2);
-    // b is idle and forgotten for c; a, which is in flight, is not.
+    // Key b is idle and forgotten for key c; key a is not, because an event of it is in flight.
     publish(&mut desk, &["c:3", "b:4", "a:5"]);
     assert_eq!(deliveries(&mut desk), ["1:3", "2:4"]);
     desk.ack(1, "t", "g", 1);
@@ -331,7 +332,7 @@ fn an_event_acked_before_the_group_was_sticky_and_refused_then_keeps_its_place()
     desk.request(1, Request::Subscribe(first));
     publish(&mut desk, &["z:0", "a:1", "b:2"]);
     assert_eq!(deliveries(&mut desk), ["1:1", "1:2", "1:3"]);
-    // 1 is refused and waits, so the commit does not pass 2 when the ack of 3 completes it.
+    // Event 1 is refused and waits, so the commit does not pass event 2 when the ack of event 3 completes it.
     desk.nack(1, "t", "g", 1, Some(60_000));
     desk.ack(1, "t", "g", 3);
     join(&mut desk, 2, 8, true);

@@ -1,4 +1,4 @@
-//! The server's own topics: who writes them, who reads them, and the mirror of dead letters.
+//! The server's own topics: writing and reading them, and the mirror of dead letters.
 
 mod desk;
 
@@ -10,7 +10,7 @@ use millrace_model::*;
 
 const MIRROR: &str = "system.bus.dlq";
 
-/// One attempt per event: a single NACK makes a dead letter.
+/// Each event has one attempt: a single NACK makes a dead letter.
 fn strict() -> Desk {
     let mut desk = Desk::with(BusLimits { max_attempts: 1, ..BusLimits::default() });
     desk.open(1);
@@ -232,7 +232,7 @@ fn what_the_server_writes_is_not_counted_as_published() {
     desk.out();
     desk.call(Request::Stats);
     let stats = desk.out().remove(0);
-    // The event and its dead letter; the mirror and the metrics.
+    // Published: the event and its dead letter. System: the mirror's copy and the metrics.
     assert!(stats.contains("published: 2, system: 2"), "{stats}");
 }
 

@@ -294,7 +294,7 @@ fn delayed_events_of_a_deleted_topic_do_not_reach_its_successor() {
 fn a_topic_made_by_a_delayed_duplicate_survives_a_restart() {
     let mut desk = Desk::new();
     delayed(&mut desk, 60_000, Some("x"), "1");
-    // The row of the waiting id stays if only the topic's own row is lost sight of.
+    // Only the topic's own row is removed; the row of the waiting id stays.
     desk.tables.remove(&(Space::Topics, "default/t".to_owned()));
     desk.restart();
     delayed(&mut desk, 60_000, Some("x"), "1");

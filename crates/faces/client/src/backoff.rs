@@ -1,5 +1,5 @@
-//! How long to wait before connecting again: 1, 2, 4, 8, then 10 seconds, each shortened by a random part so that
-//! the clients of a restarted server do not all come at once.
+//! Delays before reconnecting: 1, 2, 4, 8, then 10 seconds, each shortened by a random part so that the clients of a
+//! restarted server do not all connect at once.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Backoff {
         Backoff { start, max, last: start }
     }
 
-    /// Doubles before waiting. `draw` is any random number.
+    /// Doubles the delay and returns it with jitter. `draw` is any random number.
     pub(crate) fn next(&mut self, draw: u64) -> Duration {
         self.last = self.last.saturating_mul(2).min(self.max);
         self.last.mul_f64(1.0 - (draw % (JITTER_PERCENT + 1)) as f64 / 100.0)

@@ -1,4 +1,4 @@
-//! The handle.
+//! The client's handle: a sender of commands to the background task.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,8 +18,8 @@ use crate::room::Room;
 use crate::subscription::Subscription;
 use crate::task;
 
-/// Cheap to clone; all clones share one connection. When the last clone and subscription are dropped, the connection
-/// is closed.
+/// A connection to a server. Cheap to clone; all clones share one connection. When the last clone and the last
+/// subscription are dropped, the connection is closed.
 #[derive(Clone, Debug)]
 pub struct Client {
     requests: Requests,
@@ -27,7 +27,7 @@ pub struct Client {
     attach_ids: bool,
 }
 
-/// The way to the background task, and why it ended if it has.
+/// The queue to the background task, and why the task ended if it has.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     sender: mpsc::Sender<Command>,
@@ -43,7 +43,7 @@ impl Requests {
         self.sender.send(command).await.map_err(|_| self.end())
     }
 
-    /// For places that cannot wait.
+    /// Sends without waiting, for `drop`; the command is lost if the queue is full.
     pub(crate) fn try_send(&self, command: Command) {
         drop(self.sender.try_send(command));
     }
@@ -61,7 +61,7 @@ impl Requests {
 }
 
 impl Client {
-    /// Resolves once connected. A failure here is final; only connections that stood are made again.
+    /// Resolves once connected. A failure here is final: the client reconnects only after a connection was established.
     pub async fn connect(options: ClientOptions) -> Result<Client, ClientError> {
         let endpoint = Endpoint::parse(&options.url)?;
         let (sender, receiver) = mpsc::channel(options.requests_max.max(1));
@@ -93,7 +93,8 @@ impl Client {
         Ok(Receipt(answer))
     }
 
-    /// All of them or none. `deliver_at` has no meaning in a batch and is not sent.
+    /// Publishes events together: all of them are stored or none. `deliver_at` has no meaning in a batch and is not
+    /// sent.
     pub async fn publish_batch(
         &self,
         topic: &str,
@@ -122,7 +123,7 @@ impl Client {
         let inbox = Arc::new(Inbox::new(options.max_inflight));
         let (reply, answer) = oneshot::channel();
         let subscribe = options.request();
-        // Made before the answer, so that a caller who stops waiting leaves nothing behind.
+        // Created before the answer arrives, so that a caller who stops waiting drops it, which unsubscribes.
         let mut subscription = Subscription::new(options, inbox.clone(), self.requests.clone());
         self.requests.send(Command::Subscribe { subscribe, inbox, reply }).await?;
         match self.requests.answer(answer).await {
@@ -137,9 +138,9 @@ impl Client {
         }
     }
 
-    /// Lets the server deliver this many more events on the whole connection. The first call switches the connection
-    /// to credits; without any, only the windows of the subscriptions count. What was delivered and not taken when a
-    /// connection is lost gives its credits back.
+    /// Lets the server deliver this many more events on the whole connection. The first call switches the connection to
+    /// credits; without any, only the windows of the subscriptions count. When a connection is lost, deliveries that
+    /// were not taken give their credits back.
     pub async fn flow(&self, credits: u64) -> Result<(), ClientError> {
         self.requests.send(Command::Flow { credits }).await
     }
@@ -151,7 +152,7 @@ impl Client {
         self.requests.answer(answer).await
     }
 
-    /// Writes what was asked before, then ends the connection. Publishes that are not confirmed by then fail with
+    /// Writes all earlier requests, then ends the connection. Publishes that are not confirmed by then fail with
     /// [`ClientError::Closed`]: await their receipts first.
     pub async fn close(&self) {
         let (done, ended) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! What the handles ask of the background task.
+//! Commands of the handles to the background task.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Ping {
         reply: Reply<()>,
     },
-    /// Write what was asked before, say goodbye, end.
+    /// Write all earlier requests, close the WebSocket, end.
     Close {
         done: oneshot::Sender<()>,
     },

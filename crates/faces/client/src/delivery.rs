@@ -1,4 +1,4 @@
-//! One event in the hands of this member.
+//! An event that was delivered to this member of a group.
 
 use millrace_model::{JsonText, Offset, Partition};
 use millrace_wire::{Ack, Message, Nack};
@@ -8,7 +8,8 @@ use crate::client::Requests;
 use crate::command::Command;
 use crate::error::ClientError;
 
-/// Not acknowledged until one of its verbs is used; dropped, it stays leased until the ack timeout.
+/// A delivered event. Not acknowledged until `ack` or `nack` is called; if dropped, it stays leased until the ack
+/// timeout.
 #[derive(Debug)]
 pub struct Delivery {
     pub message: Message,
@@ -37,7 +38,7 @@ impl Delivery {
         self.message.offset
     }
 
-    /// Which delivery of the event this is, from 1 on.
+    /// Returns the number of this delivery of the event, from 1 on.
     pub fn attempts(&self) -> u32 {
         self.message.envelope.attempts
     }
@@ -60,7 +61,7 @@ impl Delivery {
         self.requests.send(Command::Nack { nack, epoch: self.epoch, reply: None }).await
     }
 
-    /// Resolves when the server has taken it back.
+    /// Like [`Delivery::nack`], but resolves when the server has taken the event back.
     pub async fn nack_confirmed(
         &self,
         reason: Option<&str>,

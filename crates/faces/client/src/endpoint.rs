@@ -1,13 +1,13 @@
-//! Where the server is: one URL for the WebSocket, from which the HTTP address follows.
+//! The address of the server: one URL for the WebSocket, from which the HTTP address follows.
 
 use millrace_model::Namespace;
 use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::error::ClientError;
 
-/// Of a broker itself, without TLS.
+/// The port of a server without TLS.
 const PORT_DEFAULT: u16 = 7070;
-/// Behind `wss://` and `https://` there is a proxy as a rule, on the port of the scheme.
+/// With `wss://` and `https://` there is usually a proxy, on the scheme's own port.
 const TLS_PORT_DEFAULT: u16 = 443;
 const ACCEPTED: &str = "give ws://HOST:PORT/, wss://HOST:PORT/ (TLS), http(s)://HOST:PORT/ or HOST:PORT";
 
@@ -21,8 +21,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// `ws://HOST[:PORT][/PATH]`, or `wss://` for TLS; `http://` and `https://` are taken as the same places, and so is
-    /// `HOST:PORT` alone, without TLS. Without a port it is 443 with TLS, else 7070.
+    /// Parses `ws://HOST[:PORT][/PATH]`, or `wss://` for TLS. `http://` and `https://` mean the same addresses, and so
+    /// does `HOST:PORT` alone, without TLS. The default port is 443 with TLS, else 7070.
     pub fn parse(url: &str) -> Result<Endpoint, ClientError> {
         let bad = |reason: &str| ClientError::BadUrl { url: url.into(), reason: reason.into() };
         let is_bare = !url.contains("://");
@@ -43,18 +43,18 @@ impl Endpoint {
         Ok(Endpoint { host: host.into(), port, path: path.into(), tls })
     }
 
-    /// Names need no escaping by their alphabet.
+    /// Returns the URL of the WebSocket. By its alphabet a namespace needs no escaping.
     pub(crate) fn ws_url(&self, namespace: &Namespace) -> String {
         let scheme = if self.tls { "wss" } else { "ws" };
         format!("{scheme}://{}:{}{}?namespace={namespace}", self.host, self.port, self.path)
     }
 
-    /// Where the same server answers HTTP, without a path.
+    /// Returns the base URL of the same server's HTTP interface, without a path.
     pub fn http_base(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority())
     }
 
-    /// `HOST:PORT`, as a TCP connection wants it.
+    /// Returns `HOST:PORT`, for a TCP connection.
     pub fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }

@@ -1,11 +1,11 @@
-//! What can go wrong, by what the caller can do about it.
+//! Errors of the client, distinguished by what the caller can do about them.
 
 use std::sync::Arc;
 
 use millrace_model::{IdError, JsonError, NameError};
 use millrace_wire::FrameError;
 
-/// Cheap to clone: the end of a connection is told to everyone who waits.
+/// Cheap to clone: when a connection ends, every waiting caller gets the error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
     /// Correct the URL.
@@ -38,7 +38,7 @@ pub enum ClientError {
     /// Make the event smaller, or raise the limit on both sides.
     #[error("the frame of the publish has {bytes} bytes: {max} are allowed")]
     TooLarge { bytes: usize, max: String },
-    /// The connection was lost before the answer came: it may or may not have been done.
+    /// The connection was lost before the answer came: the request may or may not have been carried out.
     #[error("the connection was lost before the answer came ({0})")]
     Disconnected(String),
     /// The delivery came on a connection that is gone: the event will be delivered again.
@@ -55,7 +55,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the server could not be reached at all, as against having refused something.
+    /// Whether the server could not be reached or was lost, in contrast to having refused something.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, ClientError::Unreachable { .. } | ClientError::Disconnected(_))
     }

@@ -1,4 +1,4 @@
-//! What has been delivered to a subscription and not yet taken.
+//! Messages that have been delivered to a subscription and not been taken yet.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 
 use crate::error::ClientError;
 
-/// One task puts in, one subscription takes out. A std mutex, because it is held for a push or a pop only.
+/// A queue from the background task to a subscription. Uses a std mutex, because the lock is held only for a push or a
+/// pop.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
@@ -26,7 +27,7 @@ struct State {
 }
 
 impl Inbox {
-    /// The server's window bounds what is unacknowledged; twice that leaves room for redeliveries after timeouts.
+    /// The server's window bounds the unacknowledged messages; twice that leaves room for redeliveries after timeouts.
     pub(crate) fn new(max_inflight: u32) -> Inbox {
         let messages_max = (max_inflight as usize).saturating_mul(2);
         Inbox { state: Mutex::default(), ready: Notify::new(), messages_max }
@@ -37,8 +38,8 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `false` when nobody will take it any more. A message without room is dropped: its lease runs out and the
-    /// server delivers it again.
+    /// Returns false when the subscription was dropped, so that nobody will take the message. A message without room is
+    /// dropped: its lease expires and the server delivers it again.
     pub(crate) fn put(&self, message: Box<Message>, epoch: u64) -> bool {
         let mut state = self.state();
         if state.abandoned {
@@ -53,8 +54,8 @@ impl Inbox {
         true
     }
 
-    /// The connection is gone: what was not taken will be delivered again, perhaps to another member. Answers how much
-    /// it was.
+    /// Drops the messages because the connection is gone: the server will deliver them again, perhaps to another
+    /// member. Returns how many they were.
     pub(crate) fn clear(&self) -> usize {
         std::mem::take(&mut self.state().messages).len()
     }

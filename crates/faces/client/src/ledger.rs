@@ -1,5 +1,5 @@
-//! What the client owes and is owed: pending requests, subscriptions, frames to write. No I/O in it: it is told what
-//! was asked, what arrived and when a connection came or went.
+//! The state of a client over its connections: pending requests, subscriptions, frames to write. Does no I/O: it is
+//! told the commands, the received frames, and when a connection begins or ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,18 +18,18 @@ pub(crate) struct Ledger {
     resend: bool,
     frame_bytes_max: usize,
     connected: bool,
-    /// The server said that a frame was too large, which it follows by closing the connection.
+    /// The server has reported that a frame was too large; it then closes the connection.
     oversize: bool,
-    /// Which connection this is, counted from 1.
+    /// The number of this connection, counted from 1.
     epoch: u64,
     last_rid: u64,
     /// Deliveries the server may still make; `None` before the first FLOW.
     credits: Option<u64>,
-    /// In the order they were asked, which is the order in which they are sent again.
+    /// Requests by their id (`rid`), so in the order in which they were made, which is the order of sending again.
     pending: BTreeMap<u64, Pending>,
-    /// Which request asked for which subscription on this connection.
+    /// SUBSCRIBE requests under way on this connection, by request id.
     subscribing: BTreeMap<u64, Key>,
-    /// Subscriptions the server had before and would not take back just now.
+    /// Confirmed subscriptions that the server refused on this connection for a passing reason.
     kept_out: BTreeSet<Key>,
     subscriptions: Subscriptions,
     outgoing: VecDeque<Utf8Bytes>,
@@ -57,11 +57,11 @@ impl Ledger {
         &mut self.outgoing
     }
 
-    /// A new connection: subscribe again, then send again what was not confirmed.
+    /// Called with a new connection: subscribes again, then sends unconfirmed publishes again.
     pub(crate) fn connected(&mut self) {
         self.connected = true;
         self.epoch += 1;
-        // Before any subscription, so that nothing is delivered without one.
+        // Sent before any SUBSCRIBE, so that nothing is delivered without a credit.
         if let Some(credits) = self.credits {
             self.plain(ClientRequest::Flow(Flow { credits }), None);
         }
@@ -94,8 +94,8 @@ impl Ledger {
         self.oversize = true;
     }
 
-    /// Which frame was too large the server cannot say, having refused to read it; it was none but the largest. Sent
-    /// again it would cost the next connection too.
+    /// Fails the largest publish. The server cannot say which frame was too large, because it refused to read it, but
+    /// it must have been the largest. Sent again, that frame would end the next connection, too.
     fn fail_largest(&mut self) {
         let length = |pending: &Pending| pending.publish_frame().map_or(0, |frame| frame.len());
         let largest = self.pending.iter().max_by_key(|(_, pending)| length(pending)).map(|(rid, _)| *rid);
@@ -105,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// The end: nobody waits any longer.
+    /// Fails everything that waits, because the client has ended.
     pub(crate) fn fail_all(&mut self, error: &ClientError) {
         for (_, pending) in std::mem::take(&mut self.pending) {
             pending.fail(error.clone());
@@ -113,7 +113,7 @@ impl Ledger {
         self.subscriptions.fail_all(error);
     }
 
-    /// Everything but `Close`, which is the task's own business.
+    /// Handles a command. The task itself handles `Close`.
     pub(crate) fn command(&mut self, command: Command) {
         match command {
             Command::Publish { publish, reply, room } => {
@@ -164,7 +164,7 @@ impl Ledger {
         }
     }
 
-    /// A sign of life.
+    /// Sends a PING, so that a living server answers.
     pub(crate) fn beat(&mut self) {
         self.plain(ClientRequest::Ping, None);
     }
@@ -178,7 +178,7 @@ impl Ledger {
     }
 
     fn settle(&mut self, rid: u64, answer: ServerFrame) {
-        // A server that is about to go answers like one that is gone: the next connection gets the request again.
+        // A server that is shutting down counts as gone: the request is sent again on the next connection.
         let stopping = matches!(&answer, ServerFrame::Error(error) if error.code == ErrorCode::ShuttingDown);
         if let Some(key) = self.subscribing.remove(&rid) {
             match answer {
@@ -196,9 +196,10 @@ impl Ledger {
         }
     }
 
-    /// A reason that passes is no end of a subscription that the server had: it is asked for again at the next tick.
-    /// Whoever subscribes for the first time is told instead. A limit may be reached only because the server has not
-    /// yet noticed that our last connection is gone.
+    /// Handles the refusal of a subscription. If the server had confirmed it before and the reason may pass, the
+    /// subscription does not end: it is requested again at the next tick. A caller who subscribes for the first time
+    /// gets the error. A limit may be reached only because the server has not noticed yet that our last connection is
+    /// gone.
     fn subscription_refused(&mut self, key: Key, error: FrameError) {
         let passing =
             matches!(error.code, ErrorCode::RateLimited | ErrorCode::StorageFailed | ErrorCode::LimitReached);
@@ -210,7 +211,7 @@ impl Ledger {
         }
     }
 
-    /// To be called every now and then.
+    /// Requests refused subscriptions again. To be called at intervals.
     pub(crate) fn subscribe_again(&mut self) {
         for key in std::mem::take(&mut self.kept_out) {
             self.subscribe(key);
@@ -233,7 +234,7 @@ impl Ledger {
         self.subscribing.insert(rid, key);
     }
 
-    /// Offline it is enough not to subscribe again.
+    /// Ends a subscription. Without a connection it is enough not to subscribe again.
     fn unsubscribe(&mut self, unsubscribe: Unsubscribe, reply: Option<Reply<()>>) {
         let key = (unsubscribe.topic.clone(), unsubscribe.group.clone());
         self.kept_out.remove(&key);
@@ -253,7 +254,8 @@ impl Ledger {
         }
     }
 
-    /// Without somebody who waits the frame has no request id, and the server answers it only to refuse.
+    /// Sends a request that is answered by OK or PONG. Without `reply` the frame has no request id, and the server
+    /// answers it only to refuse it.
     fn plain(&mut self, request: ClientRequest, reply: Option<Reply<()>>) {
         match reply {
             None => self.send(written(&ClientFrame { rid: None, request })),
@@ -272,7 +274,8 @@ impl Ledger {
         (self.last_rid, written(&ClientFrame { rid, request }))
     }
 
-    /// Offline there is nobody to send to: what outlives a connection is in `pending` and `subscriptions`.
+    /// Queues a frame. Without a connection it is dropped: everything that outlives a connection is in `pending` and
+    /// `subscriptions`.
     fn send(&mut self, frame: Utf8Bytes) {
         if self.connected {
             self.outgoing.push_back(frame);

@@ -1,14 +1,15 @@
 //! Rust client of the Millrace wire protocol.
 //!
-//! A [`Client`] is a handle on one background task that owns one connection. A publish resolves when the server has
-//! confirmed it; many may be in flight at once. When the connection is lost the task connects again, subscribes
-//! again and sends again what was not confirmed, each event with the id it had, so that it is stored once.
+//! A [`Client`] is a handle to a background task that owns one connection. A publish resolves when the server has
+//! confirmed it; many may be in flight at once. When the connection is lost, the task connects again, subscribes again
+//! and sends unconfirmed publishes again, each event with the same id, so that it is stored once.
 //!
-//! Every queue has a bound named in [`ClientOptions`]; where one is full, the caller waits.
+//! Every queue has a bound named in [`ClientOptions`]; when a queue is full, the caller waits.
 //!
 //! An [`OsClient`] talks to the CQRS loop over the server's Unix socket: requests with one outcome each, and events.
 //!
-//! What is not here: the HTTP interface, and decisions about sending again a publish that the server refused.
+//! This crate does not speak the HTTP interface, and does not send a publish again that the server refused: that is the
+//! caller's decision.
 //!
 //! ```no_run
 //! use millrace_client::{Client, ClientOptions, NewMessage, SubscribeOptions};
@@ -59,7 +60,7 @@ pub use receipt::{BatchReceipt, Receipt};
 pub use subscription::Subscription;
 pub use tls::{Identity, authorities, client_identity, crypto_provider, in_plain_words};
 
-// The words a caller needs to read an answer, so that one dependency is enough.
+// Types that a caller needs to read an answer, so that one dependency is enough.
 pub use millrace_model::{
     AckMode, DeliverAt, Durability, EventId, Filter, Group, JsonText, Offset, OsFault, OsId, OsKind,
     OsMessage, OsMetadata, OsType, Partition, Timestamp, TopicName,

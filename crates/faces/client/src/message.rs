@@ -21,7 +21,7 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// With text that is already JSON, sent byte for byte.
+    /// Creates a message from text that is already JSON, which is sent byte for byte.
     pub fn new(payload: JsonText) -> NewMessage {
         NewMessage {
             payload,

@@ -9,41 +9,42 @@ use millrace_wire::{StartFrom, Subscribe};
 
 use crate::error::ClientError;
 
-/// Any value is usable; start with [`ClientOptions::new`] and change what matters.
+/// Settings of a client. Every value is usable: start with [`ClientOptions::new`] and change what matters.
 #[derive(Clone)]
 pub struct ClientOptions {
     /// `ws://HOST:PORT/`, `wss://HOST:PORT/`, or any other form [`Endpoint::parse`](crate::Endpoint::parse) takes.
     pub url: String,
     /// Sent as `Authorization: Bearer`.
     pub token: Option<String>,
-    /// For `wss://`: a PEM file with the authorities to trust. Without it, those the system trusts.
+    /// For `wss://`: a PEM file with the authorities to trust. Without it, those that the system trusts.
     pub tls_ca: Option<PathBuf>,
-    /// For `wss://`: shows who this client is, instead of a token, to a server that asks for client certificates.
+    /// For `wss://`: authenticates this client, instead of a token, to a server that asks for client certificates.
     pub client_certificate: Option<ClientCertificate>,
     pub namespace: Namespace,
-    /// Connect again when the connection is lost. If not, everything ends with it.
+    /// Connect again when the connection is lost. If false, the client ends with its connection.
     pub reconnect: bool,
     /// Send unconfirmed publishes again after a reconnect. The client gives each event an id for this, so that the
-    /// server stores it once. If not, they fail with [`ClientError::Disconnected`].
+    /// server stores it once. If false, unconfirmed publishes fail with [`ClientError::Disconnected`].
     pub resend: bool,
-    /// Publishes that are not confirmed yet; at this number the next one waits.
+    /// Most publishes that are not confirmed yet; at this number the next one waits.
     pub publishes_inflight_max: usize,
-    /// Bytes of publishes that are not confirmed yet; a larger event is sent alone.
+    /// Most bytes of publishes that are not confirmed yet; a larger event is sent alone.
     pub publish_bytes_inflight_max: usize,
     /// Largest frame: a larger publish is refused here. The server closes connections that send more than it allows.
     pub frame_bytes_max: usize,
-    /// Requests waiting for the background task; at this number the next one waits.
+    /// Most requests that wait for the background task; at this number the next one waits.
     pub requests_max: usize,
-    /// The delay before the first attempt to reconnect is twice this; it doubles up to the largest.
+    /// The delay before the first attempt to reconnect is twice this; then the delay doubles up to `backoff_max`.
     pub backoff_start: Duration,
     pub backoff_max: Duration,
-    /// After trying to reconnect for this long everything ends with [`ClientError::Unreachable`]; `None` = never.
+    /// After trying to reconnect for this long the client ends with [`ClientError::Unreachable`]; `None` = never.
     pub give_up_after: Option<Duration>,
-    /// How long one attempt to connect may take, the server's greeting included: a server that hangs still has a
-    /// kernel that accepts for it.
+    /// How long one attempt to connect may take, the server's greeting included: for a server that hangs, the kernel
+    /// still accepts connections.
     pub connect_timeout: Duration,
-    /// A connection on which nothing arrives for this long, pongs included, is given up. The client asks for a sign
-    /// of life after a third of it, and as often for subscriptions that the server would not take back just now.
+    /// A connection on which nothing arrives for this long, pongs included, is given up. After a third of this time
+    /// without a frame the client sends a PING; at the same interval it requests subscriptions again that the server
+    /// refused for a passing reason.
     pub idle_timeout: Duration,
 }
 
@@ -77,7 +78,7 @@ pub struct ClientCertificate {
     pub key: PathBuf,
 }
 
-/// Without the token.
+/// Leaves out the token.
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientOptions")
@@ -87,7 +88,7 @@ impl fmt::Debug for ClientOptions {
     }
 }
 
-/// What to receive, as which group, and how.
+/// Settings of a subscription.
 #[derive(Clone, Debug)]
 pub struct SubscribeOptions {
     pub topic: TopicName,
@@ -96,9 +97,9 @@ pub struct SubscribeOptions {
     pub from: Option<StartFrom>,
     /// Seek to `from` although the group has a commit. Done once, not at every reconnect.
     pub reset: bool,
-    /// Events delivered and not acknowledged; at this number the server waits.
+    /// Most events that are delivered and not acknowledged; at this number the server waits.
     pub max_inflight: u32,
-    /// Which offsets an ack completes; `None` = as the topic or the server has it.
+    /// Which offsets an ack completes; `None` = the topic's or the server's setting.
     pub ack_mode: Option<AckMode>,
     /// Events of one key go to one member of the group, one at a time.
     pub sticky: bool,

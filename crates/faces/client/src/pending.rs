@@ -7,7 +7,8 @@ use crate::command::Reply;
 use crate::error::ClientError;
 use crate::room::RoomTaken;
 
-/// The frame of a publish is kept, shared with the socket's queue, so that it can be sent again.
+/// A request that waits for its answer. The frame of a publish is kept, shared with the queue of outgoing frames, so
+/// that it can be sent again.
 #[derive(Debug)]
 pub(crate) enum Pending {
     Publish {
@@ -27,7 +28,7 @@ pub(crate) enum Pending {
 }
 
 impl Pending {
-    /// The frame, for those that outlive a connection.
+    /// Returns the frame of a publish, which outlives a connection.
     pub(crate) fn publish_frame(&self) -> Option<&Utf8Bytes> {
         match self {
             Pending::Publish { frame, .. } | Pending::PublishBatch { frame, .. } => Some(frame),
@@ -35,7 +36,7 @@ impl Pending {
         }
     }
 
-    /// Whoever asked may be gone by now, which is no concern of anyone's.
+    /// Sends an error to the requester. A requester that is gone by now is ignored.
     pub(crate) fn fail(self, error: ClientError) {
         match self {
             Pending::Publish { reply, .. } => drop(reply.send(Err(error))),

@@ -1,4 +1,4 @@
-//! A publish on its way: resolves when the server has confirmed it.
+//! Receipts of publishes under way: futures that resolve when the server has confirmed the publish.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,12 +27,12 @@ macro_rules! receipt {
 }
 
 receipt!(
-    /// Of one event. Dropping it does not take the publish back.
+    /// The receipt of one event. Dropping it does not cancel the publish.
     Receipt,
     Published
 );
 receipt!(
-    /// Of a batch. Dropping it does not take the publish back.
+    /// The receipt of a batch. Dropping it does not cancel the publish.
     BatchReceipt,
     PublishedBatch
 );

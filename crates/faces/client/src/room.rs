@@ -1,4 +1,4 @@
-//! Room for unconfirmed publishes: a number of them and a number of bytes.
+//! The bounds on unconfirmed publishes: their number and their bytes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct Room {
     kibibytes_max: u32,
 }
 
-/// Taken until the publish is settled.
+/// Permits of one publish, held until it is answered.
 #[derive(Debug)]
 pub(crate) struct RoomTaken {
     _count: OwnedSemaphorePermit,
@@ -32,8 +32,8 @@ impl Room {
         }
     }
 
-    /// The number first, so that of many waiters only one can wait for bytes with a number in hand at a time it
-    /// could block others: semaphores are fair.
+    /// Waits for room: first for a permit of the number, then for permits of the bytes, always in this order. Both
+    /// semaphores are fair, so waiting publishes are served in turn.
     pub(crate) async fn take(&self, bytes: usize) -> Result<RoomTaken, ClientError> {
         let kibibytes = (bytes / 1024).clamp(1, self.kibibytes_max as usize) as u32;
         let count = self.count.clone().acquire_owned().await;

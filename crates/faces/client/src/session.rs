@@ -1,5 +1,5 @@
-//! One connection: reads whatever comes, writes whatever is asked, neither waiting for the other. A server that is
-//! busy writing to us must never find us busy writing to it.
+//! A connection: reads and writes frames at the same time, neither waiting for the other. If both sides only wrote to
+//! each other, both would block for ever.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,15 +19,15 @@ use crate::command::Command;
 use crate::ledger::Ledger;
 use crate::task::Socket;
 
-/// Frames waiting for the socket: above, no more commands are taken.
+/// Most frames that wait for the socket; at this number no more commands are taken.
 const OUTGOING_MAX: usize = 4096;
-/// Commands taken before the socket gets a turn; what they write leaves with one flush.
+/// Most commands that are taken before the socket gets a turn; their frames are sent with one flush.
 const TURN_COMMANDS_MAX: usize = 256;
-/// How long a goodbye may take.
+/// How long closing the connection may take.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) enum End {
-    /// On request, or because every handle is gone.
+    /// Closed on request, or because every handle is gone.
     Closed(Option<oneshot::Sender<()>>),
     Lost(String),
 }
@@ -77,7 +77,7 @@ pub(crate) async fn run(
                     return End::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
                 }
                 ledger.subscribe_again();
-                // Anything the server says proves that it lives; only silence needs a question.
+                // Any frame proves that the server is alive; a PING is needed only when nothing was received.
                 if now.duration_since(heard) >= beat {
                     ledger.beat();
                 }
@@ -89,7 +89,7 @@ pub(crate) async fn run(
 fn take(ledger: &mut Ledger, text: &str) {
     match ServerFrame::parse(text) {
         Ok(frame) => ledger.answer(frame),
-        // A newer server may say more than this client understands.
+        // A newer server may send frames that this client does not know.
         Err(error) => tracing::debug!(%error, "a frame was not understood"),
     }
 }
@@ -105,7 +105,7 @@ fn said_goodbye(close: Option<CloseFrame>, ledger: &mut Ledger) -> String {
     )
 }
 
-/// `Some` when the session is to end.
+/// Returns `Some` when the session is to end.
 fn take_commands(
     first: Option<Command>,
     commands: &mut mpsc::Receiver<Command>,
@@ -133,7 +133,7 @@ fn take_commands(
     }
 }
 
-/// May be dropped at any await: a frame leaves the queue only when the socket has taken it.
+/// Writes all queued frames. Cancel-safe: a frame leaves the queue only when the socket has taken it.
 async fn write_all(writer: &mut Writer, outgoing: &mut VecDeque<Utf8Bytes>) -> Result<(), Error> {
     while !outgoing.is_empty() {
         poll_fn(|context| Pin::new(&mut *writer).poll_ready(context)).await?;
@@ -144,7 +144,8 @@ async fn write_all(writer: &mut Writer, outgoing: &mut VecDeque<Utf8Bytes>) -> R
     writer.flush().await
 }
 
-/// Everything asked so far is written, and the server's goodbye awaited: then it has read it all.
+/// Writes all queued frames, closes the WebSocket and waits for the server's close frame: then the server has read
+/// everything.
 async fn close(mut writer: Writer, mut reader: SplitStream<Socket>, ledger: &mut Ledger) {
     let goodbye = async {
         write_all(&mut writer, ledger.outgoing()).await?;

@@ -1,4 +1,4 @@
-//! A place in a group: deliveries come out of it.
+//! A subscription: the client is a member of a group and receives its deliveries.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use crate::error::ClientError;
 use crate::inbox::Inbox;
 use crate::options::SubscribeOptions;
 
-/// Dropping it leaves the group; what was delivered and not acknowledged goes to other members.
+/// Membership in a group. Dropping it leaves the group; events that were delivered and not acknowledged go to other
+/// members.
 #[derive(Debug)]
 pub struct Subscription {
-    /// Where the group stood when the subscription was confirmed.
+    /// The positions of the group when the subscription was confirmed.
     pub start: Vec<Position>,
     options: SubscribeOptions,
     inbox: Arc<Inbox>,
@@ -28,14 +29,14 @@ impl Subscription {
         Subscription { start: Vec::new(), options, inbox, requests, left: false }
     }
 
-    /// The next delivery. An error is the end of the subscription: the server took it back, or the client is closed.
-    /// A lost connection is not an end.
+    /// Returns the next delivery. An error is the end of the subscription: the server ended it, or the client is
+    /// closed. A lost connection is not an end.
     pub async fn next(&mut self) -> Result<Delivery, ClientError> {
         let (message, epoch) = self.inbox.take().await?;
         Ok(Delivery::new(*message, epoch, self.requests.clone()))
     }
 
-    /// A delivery that is already here.
+    /// Returns a delivery that has already arrived, without waiting.
     pub fn try_next(&mut self) -> Result<Option<Delivery>, ClientError> {
         let taken = self.inbox.try_take()?;
         Ok(taken.map(|(message, epoch)| Delivery::new(*message, epoch, self.requests.clone())))
@@ -49,7 +50,7 @@ impl Subscription {
         self.requests.answer(answer).await
     }
 
-    /// The server never took it: there is nothing to leave.
+    /// Marks the subscription as left, because the server never confirmed it.
     pub(crate) fn forget(&mut self) {
         self.left = true;
     }
@@ -60,7 +61,8 @@ impl Subscription {
 }
 
 impl Drop for Subscription {
-    /// If the task's queue is full now, the next delivery finds the inbox abandoned and makes the task leave.
+    /// Leaves the group. If the task's queue is full now, the next delivery finds the inbox abandoned and makes the
+    /// task unsubscribe.
     fn drop(&mut self) {
         if !self.left {
             self.inbox.abandon();

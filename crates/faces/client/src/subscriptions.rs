@@ -1,4 +1,4 @@
-//! The subscriptions of a client. They outlive connections: each new one is told of all of them.
+//! The subscriptions of a client. They outlive connections: on each new connection all of them are requested again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Subscriptions {
 struct Entry {
     subscribe: Subscribe,
     inbox: Arc<Inbox>,
-    /// Waits for the first answer.
+    /// The caller that waits for the first answer; `None` once the subscription was confirmed.
     asker: Option<Reply<Vec<Position>>>,
 }
 
@@ -35,7 +35,7 @@ impl Entry {
 }
 
 impl Subscriptions {
-    /// `None` if there is one already; the asker is told.
+    /// Adds a subscription. Returns `None` if there is one with this key already; the caller gets the error.
     pub(crate) fn add(
         &mut self,
         subscribe: Subscribe,
@@ -66,12 +66,12 @@ impl Subscriptions {
         self.entries.get(key).map(|entry| entry.subscribe.clone())
     }
 
-    /// Whether the server has ever taken it.
+    /// Whether the server has ever confirmed the subscription.
     pub(crate) fn is_confirmed(&self, key: &Key) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.asker.is_none())
     }
 
-    /// `false` when its subscription is no longer wanted by anyone.
+    /// Passes a message to its subscription. Returns false when that subscription was dropped.
     pub(crate) fn deliver(&self, message: Box<Message>, epoch: u64) -> bool {
         let key = (message.topic.clone(), message.group.clone());
         self.entries.get(&key).is_none_or(|entry| entry.inbox.put(message, epoch))
@@ -79,7 +79,7 @@ impl Subscriptions {
 
     pub(crate) fn subscribed(&mut self, key: &Key, answer: OkFrame) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        // A seek is asked for once; after a reconnect the group goes on from its commit.
+        // A seek is requested once; after a reconnect the group continues from its commit.
         entry.subscribe.reset = false;
         if let Some(asker) = entry.asker.take() {
             let positions = answer.subscribed.map(|subscribed| subscribed.partitions).unwrap_or_default();
@@ -93,12 +93,13 @@ impl Subscriptions {
         }
     }
 
-    /// The connection is gone, and with it every delivery that came on it. Answers how many were not taken.
+    /// Drops all deliveries that were not taken, because their connection is gone. Returns how many they were.
     pub(crate) fn lost(&self) -> usize {
         self.entries.values().map(|entry| entry.inbox.clear()).sum()
     }
 
-    /// An error nobody asked for. If it says that a topic or group is gone, its subscriptions end with it.
+    /// Handles an error that answers no request. If it says that a topic or group is gone or forbidden, its
+    /// subscriptions end.
     pub(crate) fn notice(&mut self, error: &FrameError) {
         let fatal = matches!(error.code, ErrorCode::BadTopic | ErrorCode::BadGroup | ErrorCode::Forbidden);
         let Some(topic) = error.about.topic.as_deref().filter(|_| fatal) else { return };

@@ -1,4 +1,4 @@
-//! The background task: one connection after another, and what happens between them.
+//! The background task: makes one connection after another, and handles commands between them.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ use crate::tls;
 
 pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Longest piece of a refusal's body that is shown.
+/// Most bytes of a refusal's body that are shown.
 const DETAIL_BYTES_MAX: usize = 300;
 
 struct Task {
@@ -33,13 +33,13 @@ struct Task {
     ledger: Ledger,
 }
 
-/// Why there is no connection any more and will not be.
+/// Why the task ends.
 enum Stop {
     Closed(Option<oneshot::Sender<()>>),
     Failed(ClientError),
 }
 
-/// Connects, then goes on in the background.
+/// Connects, then runs the task in the background.
 pub(crate) async fn start(
     endpoint: Endpoint,
     options: ClientOptions,
@@ -54,7 +54,7 @@ pub(crate) async fn start(
             Stop::Closed(done) => (ClientError::Closed, done),
             Stop::Failed(error) => (error, None),
         };
-        // Set before the queue goes, so that whoever finds the queue gone finds the reason.
+        // Set before the queue is closed, so that a caller who finds it closed finds the reason.
         ended.get_or_init(|| error.clone());
         task.ledger.fail_all(&error);
         task.refuse_queued(&error);
@@ -93,14 +93,14 @@ impl Task {
 
     async fn reconnect(&mut self, backoff: &mut Backoff, lost: Instant) -> Result<Socket, Stop> {
         loop {
-            // The last attempt comes when the time is up, not one delay later.
+            // The last attempt is made when `give_up_after` is over, not one delay later.
             let left = self.options.give_up_after.map(|max| max.saturating_sub(lost.elapsed()));
             let delay = backoff.next(rand::random()).min(left.unwrap_or(Duration::MAX));
             self.meanwhile(tokio::time::sleep(delay)).await?;
             let (endpoint, options) = (self.endpoint.clone(), self.options.clone());
             match self.meanwhile(async move { connect(&endpoint, &options).await }).await? {
                 Ok(socket) => return Ok(socket),
-                // Waiting does not make a wrong token right. Any other status may come from a proxy.
+                // Waiting does not correct a wrong token, origin or path. Any other status may come from a proxy.
                 Err(error @ ClientError::Rejected { status: 401 | 403 | 404, .. }) => {
                     return Err(Stop::Failed(error));
                 }
@@ -112,7 +112,7 @@ impl Task {
         }
     }
 
-    /// Takes commands while something else is waited for, so that no caller hangs on a full queue.
+    /// Runs `work` and takes commands meanwhile, so that no caller hangs on a full queue.
     async fn meanwhile<F: Future>(&mut self, work: F) -> Result<F::Output, Stop> {
         tokio::pin!(work);
         loop {
@@ -158,7 +158,7 @@ async fn connect(endpoint: &Endpoint, options: &ClientOptions) -> Result<Socket,
     }
 }
 
-/// Says how long it was tried, in the words of the last attempt.
+/// Adds to the error of the last attempt how long reconnecting was tried.
 fn gave_up(error: ClientError, tried: Duration) -> ClientError {
     match error {
         ClientError::Unreachable { url, reason } => {

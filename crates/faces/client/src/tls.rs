@@ -1,4 +1,4 @@
-//! Whom to trust when the server is reached by TLS.
+//! TLS: trusted authorities, and the client's own certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tokio_tungstenite::Connector;
 use crate::error::ClientError;
 use crate::options::{ClientCertificate, ClientOptions};
 
-/// The cryptography this client uses; for others in the same program that want to do the same.
+/// Returns the cryptography that this client uses, for other code in the same program that wants to use the same.
 pub fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// The authorities in a PEM file, or those of the system.
+/// Returns the trusted authorities in a PEM file, or those of the system.
 pub fn authorities(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let Some(file) = file else {
         return Ok(rustls_native_certs::load_native_certs().certs);
@@ -32,7 +32,7 @@ pub fn authorities(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, 
     Ok(certs)
 }
 
-/// What libraries say of the mistakes people make with TLS, and what to do about them.
+/// Common mistakes with TLS: the text in the library's error, and what to do about it.
 const PLAIN_WORDS: [(&str, &str); 5] = [
     (
         "CertificateRequired",
@@ -51,8 +51,8 @@ const PLAIN_WORDS: [(&str, &str); 5] = [
     ("InvalidContentType", "the answer is not TLS: if the server has none, write ws:// or http://"),
 ];
 
-/// Why a server cannot be reached, with what to do about it if that is known. The library's own words stay, for
-/// whoever looks them up.
+/// Adds to the reason why a server cannot be reached what to do about it, if that is known. The library's own text
+/// stays, for looking it up.
 pub fn in_plain_words(reason: String) -> String {
     match PLAIN_WORDS.iter().find(|(said, _)| reason.contains(said)) {
         Some((_, plain)) => format!("{plain} ({reason})"),
@@ -84,7 +84,8 @@ pub fn client_identity(files: &ClientCertificate) -> Result<Identity, ClientErro
 pub(crate) fn connector(options: &ClientOptions) -> Result<Connector, ClientError> {
     let file = options.tls_ca.as_deref();
     let mut roots = RootCertStore::empty();
-    // The system's store often holds some that nothing can read; those of a file were meant.
+    // The system's store often contains certificates that cannot be parsed; in a file of the user every certificate
+    // must be usable.
     let (added, ignored) = roots.add_parsable_certificates(authorities(file)?);
     if added == 0 || (file.is_some() && ignored > 0) {
         let path = file.map_or_else(|| "the system's store".into(), |file| file.display().to_string());

@@ -1,4 +1,4 @@
-//! The client of the loop against a server that says only what a test tells it to.
+//! The client of the CQRS loop against a server that sends only what a test tells it to.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Server {
         Server { reader: BufReader::new(reader), writer }
     }
 
-    /// `None` when the client has stopped writing.
+    /// Returns `None` when the client has stopped writing.
     async fn read(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.reader.read_line(&mut line).await.unwrap() {
@@ -170,7 +170,7 @@ async fn at_the_bound_the_next_request_waits_for_room() {
     let (client, mut server) = place.connect(options).await;
     let serve = async {
         let (first, second) = (server.read().await.unwrap(), server.read().await.unwrap());
-        // Everything the client had to say so far came in one write.
+        // Everything that the client has sent so far came in one write.
         assert!(server.reader.buffer().is_empty(), "a third request was sent");
         server.answer("reply", &first, "1").await;
         let third = server.read().await.unwrap();

@@ -1,4 +1,4 @@
-//! Who asks, and the lists that say who may: values only. Who somebody is, is found out at the edge.
+//! Principals and access lists: values only. The edges (HTTP, WebSocket) authenticate principals.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::Namespace;
 
-/// Entries of one list.
+/// Most entries of one access list.
 pub const ACL_ENTRIES_MAX: usize = 256;
 const ACTOR_BYTES_MAX: usize = 255;
-/// Before a name: whoever has it is kept out.
+/// Before a name in a list: the agents and roles of that name are denied.
 const DENY: char = '!';
-/// Instead of a name: everybody.
+/// Instead of a name in a list: everybody.
 const ANYONE: &str = "*";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum AccessError {
     TooMany(usize),
 }
 
-/// The name of an agent or of a role. They share one space of names, because lists do not tell them apart.
+/// The name of an agent or of a role. Agents and roles share one space of names, because lists do not tell them apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Actor(Arc<str>);
@@ -37,7 +37,7 @@ impl Actor {
             && text.bytes().all(|byte| byte.is_ascii_graphic())
             && !text.starts_with(DENY)
             && text != ANYONE;
-        // Cut, because the text may be of any length and ends up in an answer.
+        // The text is cut, because it may be of any length and is shown in an answer.
         if fine {
             Ok(Actor(text.into()))
         } else {
@@ -75,7 +75,7 @@ impl fmt::Debug for Actor {
     }
 }
 
-/// Somebody who proved who they are: an agent, the roles it has, and where it may act.
+/// An authenticated requester: an agent, the roles it has, and the namespaces it may act in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub agent: Actor,
@@ -83,11 +83,12 @@ pub struct Principal {
     pub namespaces: Namespaces,
 }
 
-/// Namespaces in which somebody may act; `None` = in all of them.
+/// Namespaces in which a principal may act; `None` = in all of them.
 pub type Namespaces = Option<Arc<[Namespace]>>;
 
 impl Principal {
-    /// The namespace that is meant by a message that names none: `default` where that is one of theirs, else their first.
+    /// Returns the namespace for messages that name none: `default` if the principal may act in it, else the first of
+    /// its namespaces.
     pub fn home(&self) -> Namespace {
         home(&self.namespaces)
     }
@@ -97,7 +98,7 @@ impl Principal {
     }
 }
 
-/// The namespace that is meant where none is named.
+/// Returns the namespace for messages that name none: see [`Principal::home`].
 pub fn home(namespaces: &Namespaces) -> Namespace {
     let default = Namespace::default();
     match namespaces {
@@ -106,7 +107,7 @@ pub fn home(namespaces: &Namespaces) -> Namespace {
     }
 }
 
-/// What a list is about.
+/// The action that an access list permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Publish,
@@ -122,7 +123,8 @@ impl fmt::Display for Action {
     }
 }
 
-/// Who may publish to a topic, or read it. No list at all is another thing: everybody may.
+/// The agents and roles that may publish to a topic, or read it. An empty list permits nobody; a topic without a list
+/// permits everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct AccessList(Vec<Entry>);
@@ -147,12 +149,13 @@ impl AccessList {
         entries.map(entry).collect::<Result<_, _>>().map(AccessList)
     }
 
-    /// How many entries it has.
+    /// Returns how many entries the list has.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// A denial beats everything. A list that only denies lets everybody else in; an empty list lets nobody in.
+    /// Whether the list permits the principal. A denial beats everything. A list that only denies lets everybody else
+    /// in; an empty list lets nobody in.
     pub fn permits(&self, who: &Principal) -> bool {
         let denied = |entry: &Entry| matches!(entry, Entry::Deny(name) if who.is(name.as_str()));
         let allowed = |entry: &Entry| match entry {

@@ -1,4 +1,4 @@
-//! The batch: everything one decision wants to become durable together, as pure data.
+//! The batch: everything that one decision makes durable together, as pure data.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,23 +11,23 @@ use crate::state::{Reconcile, StateCommit};
 use crate::stream::{Offset, Partition, Stream, TopicKey};
 use crate::time::Timestamp;
 
-/// Largest batch any store must take. Chosen so that a batch still fits one record of an object store or a
+/// Largest batch that every store must accept. Chosen so that a batch still fits one record of an object store or a
 /// document database.
 pub const BATCH_BYTES_MAX: usize = 12 << 20;
 
-/// Largest event (see [`crate::EventBody::bytes`]) that sessions and handlers may send. What is written about an event
-/// later, its dead letter above all, must fit a batch together with all of it.
+/// Largest event (see [`crate::EventBody::bytes`]) that sessions and handlers may send. Rows about an event that are
+/// written later, such as its dead letter, copy the event and must still fit into a batch.
 pub const EVENT_BYTES_MAX: usize = BATCH_BYTES_MAX - (64 << 10);
 
-/// What has happened to a batch before its commit is confirmed.
+/// How durable a batch is when its commit is confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Promises nothing once the process has ended. A store may do more, and must not harm other batches by doing less.
     Memory,
-    /// The operating system has it: survives the process, not the power.
+    /// Handed to the operating system: survives the end of the process, not a power failure.
     Os,
-    /// It is on disk.
+    /// Written to disk.
     #[default]
     Fsync,
 }
@@ -42,14 +42,14 @@ impl Durability {
     }
 }
 
-/// All of it becomes durable, or a check fails and none of it does.
+/// A transaction: all of it becomes durable, or a check fails and none of it does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// Drawn at random by the runtime: ids are derived from it, and a store that lost an answer finds its own
-    /// record again by it.
+    /// Drawn at random by the shell: ids are derived from it, and a store that lost an answer finds its own record
+    /// again by it.
     pub nonce: u64,
     pub now: Timestamp,
-    /// The least this batch needs. Batches merged into one commit get the strongest of their wishes.
+    /// The durability that this batch needs at least. Batches merged into one commit get the strongest one among them.
     pub durability: Durability,
     pub checks: Vec<Check>,
     pub ops: Vec<Op>,
@@ -71,17 +71,17 @@ pub enum Check {
         key: String,
         value: Bytes,
     },
-    /// The id is taken, as an append of it would find: it would store nothing.
+    /// The id is taken: an append with it would be a duplicate and store nothing.
     IdTaken(TakenId),
-    /// The topic stands, and is the one of its name that was made with this number (see [`crate::TopicRow::made`]). Once
-    /// this does not hold, it never holds again.
+    /// The topic exists and has this incarnation number (see [`crate::TopicRow::made`]). Once this does not hold, it
+    /// never holds again.
     Incarnation {
         topic: TopicKey,
         made: u64,
     },
 }
 
-/// An id that an event of a topic is supposed to have already.
+/// An id that an event of the topic must have already.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TakenId {
     pub topic: TopicKey,
@@ -92,17 +92,17 @@ pub struct TakenId {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Symbolic: the commit gives it offset, time and id.
+    /// Symbolic: the commit assigns offset, time and id.
     Append(Append),
-    /// Symbolic: the commit finds out whether its id is taken.
+    /// Symbolic: the commit determines whether the event's id is taken.
     Delay(Delay),
-    /// A row of [`Space::Topics`] that stands keeps its incarnation: see [`Done::incarnation_kept`].
+    /// An existing row of [`Space::Topics`] keeps its incarnation: see [`Done::incarnation_kept`].
     Put {
         space: Space,
         key: String,
         value: Bytes,
     },
-    /// Leaves a row that is already there as it is.
+    /// Like `Put`, but leaves an existing row as it is.
     PutNew {
         space: Space,
         key: String,
@@ -114,22 +114,23 @@ pub enum Op {
     },
     /// Symbolic: the commit finds the events.
     Claim(Claim),
-    /// Symbolic: the commit finds out what changes.
+    /// Symbolic: the commit determines what changes.
     Reconcile(Reconcile),
-    /// Forget all events of the stream below `start`. Never moves back. Readers see it at once, space is freed later.
+    /// Remove all events of the stream below `start`. The start never moves back. Readers see it at once, space is
+    /// freed later.
     Trim {
         stream: Stream,
         start: Offset,
     },
-    /// Forget single events. From now on any offset below `compacted_to` may be missing without being damage; it
-    /// never moves back, and offsets at or above it stay whatever the list says.
+    /// Remove single events. From now on any offset below `compacted_to` may be missing without being damage.
+    /// `compacted_to` never moves back, and offsets at or above it stay whatever the list says.
     Remove {
         stream: Stream,
-        /// Rising.
+        /// In ascending order.
         offsets: Vec<Offset>,
         compacted_to: Offset,
     },
-    /// Forget every stream of the topic. Its rows in the small tables are the caller's to delete.
+    /// Remove every stream of the topic. The caller deletes its rows in the small tables.
     Drop {
         topic: TopicKey,
     },
@@ -144,11 +145,12 @@ pub struct Append {
     pub dedupe_window_ms: u64,
 }
 
-/// An event that gets its place when it is due. Its row waits in [`Space::Due`], unless its id is taken: by a stored
-/// event of the topic within the window, or by one that waits already. A row in [`Space::DueIds`] takes it from now on.
+/// A delayed event, which is appended when it is due. Its row waits in [`Space::Due`], unless its id is taken: by a
+/// stored event of the topic within the window, or by an event that waits already. From now on a row in
+/// [`Space::DueIds`] reserves the id.
 ///
-/// The topic is the one that stands inside the commit. Whoever delays an event writes the topic's row in the same batch if
-/// the topic may be missing.
+/// The topic's incarnation is the one that exists inside the commit. If the topic may be missing, the batch also writes
+/// the topic's row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delay {
     pub topic: TopicKey,
@@ -156,7 +158,7 @@ pub struct Delay {
     /// 0 for an event that did not bring its id: nothing is looked up and nothing is taken.
     pub dedupe_window_ms: u64,
     pub due: Timestamp,
-    /// In [`Space::Due`].
+    /// The row's key in [`Space::Due`].
     pub key: String,
     /// [`DueRow::made`] is filled in by the commit.
     pub row: Box<DueRow>,
@@ -171,19 +173,19 @@ pub enum Space {
     Groups,
     /// How far each group is in each stream.
     Cursors,
-    /// Deliveries that are not the plain first one.
+    /// Events whose deliveries have failed, or that have to wait: see [`crate::TryRow`].
     Tries,
     /// Delayed events, in the order they are due.
     Due,
     /// Ids of delayed events, so that they are stored once.
     DueIds,
-    /// For the owner of the store: whatever does not deserve a table.
+    /// Rows that do not deserve a table of their own.
     Kv,
-    /// Events that are not of the plain priority, the urgent first. Written by the store itself when it appends.
+    /// Events that do not have the default priority, the urgent first. Written by the store itself when it appends.
     OffPriority,
-    /// Durable handlers that have been seen.
+    /// Registered durable handlers.
     Handlers,
-    /// How far each handler has looked in each lane of each stream.
+    /// How far each handler has read in each lane (priority) of each stream.
     Lanes,
     /// Open claims, in the order they are due.
     Claims,
@@ -199,7 +201,7 @@ pub enum Space {
     History,
     /// Commits of state: when, why, what changed.
     StateCommits,
-    /// What the types of entities and relations look like.
+    /// Schemas of the types of entities and relations.
     Schemas,
 }
 
@@ -257,20 +259,21 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// What the symbolic operations of a batch became.
+/// The results of a batch's symbolic operations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
     /// Each append and each delay, in the order of the batch's operations.
     pub appended: Vec<Appended>,
-    /// The events its claims took, in the order of the operations, each in the order they should be handled.
+    /// The events that the batch's claims took, in the order of the operations, each in the order they should be
+    /// handled.
     pub claimed: Vec<Claimed>,
-    /// Some claim may have left events that could be taken at once: it met its own limits, or the bound on how much
-    /// one claim looks at.
+    /// Whether some claim may have left events that could be claimed at once: it reached its own limits, or the bound
+    /// on how much one claim reads.
     pub more: bool,
     /// The commit of state, if anything changed.
     pub state: Option<StateCommit>,
-    /// A row of [`Space::Topics`] was put over one of another incarnation. The row has the new settings and has kept the
-    /// number of the incarnation, because delayed events may wait for it.
+    /// Whether a `Put` to [`Space::Topics`] replaced a row of another incarnation. The row then has the new settings
+    /// but keeps its incarnation number, because delayed events may wait for it.
     pub incarnation_kept: bool,
 }
 
@@ -284,39 +287,39 @@ impl From<Vec<Appended>> for Done {
 pub struct Refusal {
     /// Index into the batch's checks.
     pub check: usize,
-    /// What stands in the row the check looked at, if it looked at one.
+    /// The value of the row that the check read, if it read one.
     pub found: Option<Bytes>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Appended {
-    /// Where it is: for a duplicate the partition of the first, which may be another one.
+    /// The partition of the event; for a duplicate that of the first event, which may be another one.
     pub partition: Partition,
     pub offset: Offset,
     pub ts: Timestamp,
     pub id: EventId,
     pub duplicate: bool,
-    /// The event of this id waits and will be appended then. Until that it has no place: `offset` is zero and `ts` is
-    /// the time of the batch.
+    /// When the event of this id will be appended, if it is delayed. Until then it has no place: `offset` is zero and
+    /// `ts` is the time of the batch.
     pub due: Option<Timestamp>,
 }
 
 impl Batch {
-    /// An upper estimate of what the batch holds, for bounds.
+    /// Returns an upper estimate of the batch's size, for bounds.
     pub fn bytes(&self) -> usize {
         self.ops.iter().map(Op::bytes).sum()
     }
 }
 
 impl Op {
-    /// Its part of [`Batch::bytes`].
+    /// Returns the operation's part of [`Batch::bytes`].
     pub fn bytes(&self) -> usize {
         const FIXED: usize = 64;
         match self {
             Op::Append(append) => append.event.body.bytes(),
             Op::Delay(delay) => 2 * FIXED + delay.key.len() + delay.row.bytes() + delay.topic.as_str().len(),
             Op::Put { key, value, .. } | Op::PutNew { key, value, .. } => FIXED + key.len() + value.len(),
-            // Its rows: events are read, not written.
+            // A claim writes rows only: its events are read.
             Op::Claim(claim) => claim.rows_max() * (4 * FIXED + claim.topic.as_str().len()),
             Op::Reconcile(reconcile) => reconcile.bytes(),
             Op::Delete { key, .. } => FIXED + key.len(),

@@ -1,4 +1,4 @@
-//! Which run of the machine this is, and how long it has been running: the one clock that goes on over a restart of
+//! The machine's boot (its run from power-on to shutdown) and its uptime: the only clock that goes on over a restart of
 //! the process and that nobody can set.
 
 use std::fmt;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Mono, TICK_MS};
 
-/// A run of the machine from its start to its end. No two runs have the same.
+/// Identifies a boot of the machine. No two boots have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct BootId(pub u128);
 
-/// What the shell knows of the machine's run: which one it is, and for how long it had been going on at [`Mono`] zero.
+/// The current boot as the shell knows it: its id, and the machine's uptime at [`Mono`] zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boot {
     pub id: BootId,
     pub up_at_zero_ms: u64,
 }
 
-/// A moment of the machine's run, as rows hold it.
+/// A moment of a boot, as rows store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootMark {
     pub id: BootId,
@@ -34,7 +34,7 @@ impl Boot {
 }
 
 impl BootMark {
-    /// How much time has passed since `earlier`, at least. `None` if the machine was started anew in between.
+    /// Returns how much time has passed since `earlier`, at least. `None` if the machine was started anew in between.
     pub fn since(&self, earlier: &BootMark) -> Option<u64> {
         // Each mark is the sum of two times that were rounded down to whole milliseconds.
         let passed_ms = self.up_ms.saturating_sub(earlier.up_ms).saturating_sub(2 * TICK_MS);

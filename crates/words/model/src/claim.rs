@@ -16,35 +16,36 @@ use crate::time::Timestamp;
 /// lanes a claim may have to look at is bounded.
 pub const LANE_PRIORITY_MAX: i32 = 1000;
 
-/// Which lane an event of this priority waits in: `None` for the plain lane, which walks the stream itself.
+/// Returns the lane in which events of this priority wait: `None` for the plain lane, which reads the stream itself in
+/// order.
 pub fn lane_of(priority: Priority) -> Option<u32> {
     (priority != PRIORITY_DEFAULT).then(|| priority.0.clamp(0, LANE_PRIORITY_MAX) as u32)
 }
 
-/// In which order a handler takes events.
+/// The order in which a handler takes events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandlerOrder {
     /// Higher priority first, then older. Any number of events at once.
     #[default]
     Priority,
-    /// Events of one key one at a time and in the order of the log, whatever their priority: an event is taken when every
-    /// earlier event of its key has ended for the handler. Events without a key wait for nobody.
+    /// Events of one key one at a time and in the order of the log, whatever their priority: an event is taken when
+    /// every earlier event of its key has ended for the handler. Events without a key wait for no other event.
     Key,
 }
 
-/// Which key an event has, as far as [`HandlerOrder::Key`] needs to know: a hash, so that the row of a claim stays short.
-/// Two keys with one hash wait for one another as if they were one.
+/// The key of an event for [`HandlerOrder::Key`]: a hash, so that the row of a claim stays short. Two keys with the
+/// same hash wait for one another as if they were one.
 ///
-/// Stands in the rows of claims: the hash never changes.
+/// The rows of claims store this hash, so its function must never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OrderKey(u64);
 
 impl OrderKey {
-    /// Of events without a key.
+    /// The value of events without a key.
     pub const NONE: OrderKey = OrderKey(0);
 
-    /// FNV-1a over the bytes of the key.
+    /// Returns the FNV-1a hash of the key's bytes.
     pub fn of(key: Option<&str>) -> OrderKey {
         let Some(key) = key else { return OrderKey::NONE };
         let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -54,14 +55,15 @@ impl OrderKey {
     }
 }
 
-/// A claim in [`HandlerOrder::Key`] files at most this many events behind their keys for each event it asks for.
+/// How many events behind their keys (see the glossary in ARCHITECTURE.md) a claim in [`HandlerOrder::Key`] records at
+/// most for each event it asks for.
 pub const BEHIND_PER_EVENT_MAX: usize = 16;
 
-/// Take up to `events_max` events of the topic for the handler: those that wait for another try and whose time has
-/// come, those whose lease has run out, and those it has never seen; in the order that `order` says.
+/// Takes up to `events_max` events of the topic for the handler: events that wait for another attempt and are due,
+/// events whose lease has expired, and events that the handler has never seen; in the order that `order` says.
 ///
-/// A symbolic operation: which events these are is found inside the commit. It sees events of earlier commits only,
-/// but every row that operations before it wrote.
+/// A symbolic operation: the commit finds the events. A claim sees only events of earlier commits, but every row that
+/// operations before it in the batch wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Namespace and event type.
@@ -69,11 +71,11 @@ pub struct Claim {
     pub handler: HandlerId,
     pub session: SessionId,
     pub events_max: usize,
-    /// Ends the claim before the event that would pass it; one event is taken however large.
+    /// The claim ends before the event that would exceed this; one event is taken however large it is.
     pub bytes_max: usize,
-    /// From when on others may take the event over. The first moment that is too late.
+    /// The lease ends at this time: from then on others may take the event.
     pub lease_until: Timestamp,
-    /// How many of the events the session starts as soon as the claim is durable. The first ones get
+    /// How many of the events the session will start as soon as the claim is durable. The first ones get
     /// [`RunMark::Claimed`] in the claim's own commit, except events under [`Suspicion::Likely`].
     pub start_max: usize,
     pub order: HandlerOrder,
@@ -89,15 +91,15 @@ impl Claim {
     }
 }
 
-/// An event that was taken.
+/// An event that a claim took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub ticket: Ticket,
     pub event: Arc<Event>,
 }
 
-/// What proves that a lease is held: the claim's row exactly as it stands. Every change of the row (another claim,
-/// a renewal, a step) makes all older tickets worthless.
+/// The proof that a lease is held: the claim's row exactly as it is stored. Every change of the row (another claim, a
+/// renewal, a step) invalidates all older tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub handler: HandlerId,
@@ -111,12 +113,12 @@ impl Ticket {
         keys::claim(&self.handler, self.row.due, &self.stream, self.offset)
     }
 
-    /// Holds only as long as nobody else took the event and nothing of the claim changed.
+    /// Returns a check that holds only as long as nobody else took the event and the claim's row did not change.
     pub fn check(&self) -> Check {
         Check::Equals { space: Space::Claims, key: self.key(), value: self.row.encode() }
     }
 
-    /// The lease ends exactly when others may take over.
+    /// Whether the lease is held at `now`. The lease ends exactly when others may take the event.
     pub fn is_held(&self, now: Timestamp) -> bool {
         self.row.state == ClaimState::Leased && now < self.row.due
     }
@@ -137,21 +139,21 @@ impl Ticket {
     }
 }
 
-/// What a leased claim's row says about its run. A lease that ends under `Unknown` or `Claimed` costs no
+/// How far the run of a leased claim is, as its row says. A lease that ends under `Unknown` or `Claimed` costs no
 /// attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunMark {
-    /// The event may be queued, or its run is young. Also rows of versions that did not write a mark: they may have
-    /// counted every event a dead session had prefetched.
+    /// The event may be queued, or its run is young. Rows of versions that wrote no mark read as this, too: such a
+    /// version may have counted an attempt for every event that a dead session had only prefetched.
     #[default]
     Unknown,
-    /// The session meant to start the run as soon as the claim was durable. Whether it came to that is not known: a
-    /// lease that ends now costs no attempt, but the event may have ended its process.
+    /// The session meant to start the run as soon as the claim was durable. Whether it did is not known: a lease that
+    /// ends now costs no attempt, but the event may have killed its process.
     Claimed,
-    /// The run has started, or was about to when this was written: see `suspects.rs` of the engine.
+    /// The run had started, or was about to, when this was written: see `suspects.rs` of the engine `claims`.
     Started,
-    /// The run was still going when most of its lease was over. If the lease ends now, the handler was slow.
+    /// The run was still going on when most of its lease was over. If the lease ends now, the handler was slow.
     Long,
 }
 
@@ -161,16 +163,17 @@ impl RunMark {
     }
 }
 
-/// Whether an event may have ended the process that ran it. Stands in the claim's row until a run of the event returns.
+/// Whether an event may have killed the process that ran it. Kept in the claim's row until a run of the event returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Suspicion {
     #[default]
     None,
-    /// A lease ended, and no row says whether a run had started. Before the event runs again, its mark is durable.
+    /// A lease ended, and no row says whether a run had started. Before the event runs again, its [`RunMark`] must be
+    /// durable.
     Possible,
-    /// A lease ended during a run. The event also starts alone in its session, so that a process that ends because of
-    /// it costs no other event an attempt.
+    /// A lease ended during a run. The event also starts alone in its session, so that a crash costs no other event an
+    /// attempt.
     Likely,
 }
 
@@ -183,10 +186,10 @@ impl Suspicion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimState {
-    /// Somebody works on it until `due`.
+    /// A session holds the event until `due`.
     #[default]
     Leased,
-    /// It waits until `due` for its next try.
+    /// The event waits until `due` for its next attempt.
     Waiting,
 }
 

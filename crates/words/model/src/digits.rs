@@ -31,12 +31,12 @@ impl std::ops::Deref for Digits {
     }
 }
 
-/// As `{number:0width$x}`.
+/// Formats like `{number:0width$x}`.
 pub(crate) fn hex(number: u64, width: usize) -> Digits {
     Digits::of(number, 16, width)
 }
 
-/// As `{number}`.
+/// Formats like `{number}`.
 pub(crate) fn decimal(number: u32) -> Digits {
     Digits::of(u64::from(number), 10, 1)
 }

@@ -1,14 +1,14 @@
-//! Elapsed time: what durations that outlive the process are counted on.
+//! Elapsed time: the clock for durations that outlive the process.
 //!
-//! Elapsed time looks like wall time, goes on with the monotonic clock whatever the wall clock does, and never falls. A
-//! row says what it was ([`ElapsedRow`]), so that it goes on over a restart of the process with the time the process was
-//! away. While the machine keeps running, its own clock knows that time exactly ([`BootMark`]); after a restart of the
-//! machine only the wall clock does. A step of the wall clock takes elapsed time apart from wall time for good, which
-//! harms nobody: only durations are written in it.
+//! Elapsed time looks like wall time, advances with the monotonic clock whatever the wall clock does, and never
+//! decreases. A row stores its last value ([`ElapsedRow`]), so that after a restart of the process it goes on with the
+//! time that the process was away added. While the machine keeps running, its uptime tells that time exactly
+//! ([`BootMark`]); after a restart of the machine only the wall clock does. A step of the wall clock separates elapsed
+//! time from wall time for good, which does no harm: only durations are stored in elapsed time.
 //!
-//! All processes of a store share one elapsed time for delayed events by the row at [`keys::ELAPSED`] ([`Elapsed`]): it says
-//! how far elapsed time is from wall time, and each process goes on from there. A row is written with the same distance as
-//! long as nothing has changed it, so that no restart adds to it.
+//! All processes of a store share one elapsed time for delayed events through the row at [`keys::ELAPSED`]
+//! ([`Elapsed`]): the row says how far elapsed time is from wall time, and each process goes on from there. As long as
+//! nothing has changed that distance, the row is rewritten with the same distance, so that restarts do not add to it.
 //!
 //! [`BootMark`]: crate::BootMark
 
@@ -18,8 +18,8 @@ use crate::record::{ElapsedRow, keys};
 use crate::steady::CLOCK_STEP_MS;
 use crate::time::{Mono, Now, TICK_MS, Timestamp};
 
-/// How far the elapsed times of two processes that agree on the wall time are apart at most, because both are told whole
-/// milliseconds and each starts a tick or two behind the row it read.
+/// How far the elapsed times of two processes that agree on the wall time can be apart: both are told whole
+/// milliseconds, and each starts a tick or two behind the row it read.
 pub const ELAPSED_APART_MS: u64 = 3 * TICK_MS;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,12 +29,13 @@ pub struct ElapsedTime {
     boot: Option<Boot>,
     /// The row as it was written last, or read.
     written: Option<ElapsedRow>,
-    /// Since when wall time is what it is: the start, or the last step it followed.
+    /// Since when the current wall time is believed: since the start, or since the last step that was followed.
     believed_since: Mono,
 }
 
 impl ElapsedTime {
-    /// `row` is what the process before wrote last. `boot` says which run of the machine this is, if the system can tell.
+    /// Continues the elapsed time of earlier processes. `row` is the last row they wrote; `boot` is the machine's
+    /// current boot, if the system can tell.
     pub fn restore(row: Option<ElapsedRow>, boot: Option<Boot>, now: Now) -> ElapsedTime {
         let start = row.map_or(now.wall, |row| row.elapsed + away_ms(&row, boot, now));
         ElapsedTime { start, started: now, boot, written: row, believed_since: now.mono }
@@ -44,18 +45,19 @@ impl ElapsedTime {
         self.start + now.mono.0.saturating_sub(self.started.mono.0)
     }
 
-    /// The row that goes into every batch that writes a duration down.
+    /// Returns the row that belongs into every batch that stores a duration.
     pub fn write(&mut self, now: Now) -> ElapsedRow {
         self.write_as(self.at(now), now)
     }
 
-    /// The same for a row that several processes share: it keeps its distance to the wall time, so that no process that
-    /// starts a tick behind it moves it.
+    /// Like `write`, for a row that several processes share: the row keeps its distance to the wall time, so that a
+    /// process that starts a tick behind does not move it.
     fn write_shared(&mut self, now: Now) -> ElapsedRow {
         self.write_as(self.of_row(now).unwrap_or_else(|| self.at(now)), now)
     }
 
-    /// The elapsed time by the row, unless the two are further apart than two processes that agree.
+    /// Returns the elapsed time according to the row, unless it differs from this process's by more than
+    /// [`ELAPSED_APART_MS`].
     fn of_row(&self, now: Now) -> Option<Timestamp> {
         let (at, by_row) = (self.at(now), self.written.map(|row| row.at(now.wall)));
         by_row.filter(|by_row| by_row.0.abs_diff(at.0) <= ELAPSED_APART_MS)
@@ -71,11 +73,12 @@ impl ElapsedTime {
         row
     }
 
-    /// Another process has written this row. If its elapsed time is behind, because it lived through a small correction of the
-    /// wall clock that this process did not see, this one goes on from there: its own durations then end late by that
-    /// much, and nobody's end early. More than a small correction is a step that one of the two has not followed yet.
+    /// Takes notice of a row that another process has written. That process may be behind, because it lived through a
+    /// small correction of the wall clock that this process did not see. Then this process continues from the row: its
+    /// own durations end late by the difference, and no duration ends early. A larger difference is a step of the clock
+    /// that one of the two has not followed yet, and is ignored.
     pub fn meet(&mut self, row: ElapsedRow, now: Now) {
-        // Durations wait that this process has not written: from now on it keeps the row true, too.
+        // There are stored durations that this process has not written: from now on it keeps the row up to date, too.
         self.written.get_or_insert(row);
         let behind_ms = self.at(now).0.saturating_sub(row.at(now.wall).0);
         if behind_ms > ELAPSED_APART_MS && behind_ms <= CLOCK_STEP_MS {
@@ -83,8 +86,8 @@ impl ElapsedTime {
         }
     }
 
-    /// Whether the row must be written again: the wall time has changed since, or whether it is believed. A restart of
-    /// the machine would misjudge how long durations have been waiting.
+    /// Whether the row must be written again, because the wall time has stepped since, or the doubt about it has
+    /// changed. Otherwise a restart of the machine would misjudge how long durations have been waiting.
     pub fn is_outdated(&self, now: Now) -> bool {
         self.written.is_some_and(|row| self.has_stepped(now) || row.in_doubt != self.is_doubted(now))
     }
@@ -93,18 +96,18 @@ impl ElapsedTime {
         self.written.is_some_and(|row| row.at(now.wall).0.abs_diff(self.at(now).0) > CLOCK_STEP_MS)
     }
 
-    /// The system's wall clock shows another time than `now.wall`, and it is not known which of the two is right. In the
-    /// moment in which wall time follows a step, that is decided.
+    /// Whether the system's wall clock shows another time than `now.wall`, and it is not known which of the two is
+    /// right. The doubt ends when the wall time follows the step.
     fn is_doubted(&self, now: Now) -> bool {
         now.steady_since == now.mono && now.mono > self.believed_since && !self.has_stepped(now)
     }
 }
 
-/// The elapsed time that delays of events are counted on, by the server and by sessions.
+/// The elapsed time for the delays of events, shared by the server and by sessions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Elapsed {
     time: ElapsedTime,
-    /// A deliberate bug of the simulator: delays are counted by the wall clock.
+    /// A deliberate bug for the simulator: delays are counted on the wall clock.
     pub by_wall: bool,
 }
 
@@ -117,19 +120,19 @@ impl Elapsed {
         if self.by_wall { now.wall } else { self.time.at(now) }
     }
 
-    /// `now` with elapsed time in the place of wall time.
+    /// Returns `now` with elapsed time in the place of wall time.
     pub fn instead_of_wall(&self, now: Now) -> Now {
         Now { wall: self.at(now), ..now }
     }
 
-    /// The row that goes into every batch that writes a delay down.
+    /// Returns the operation that belongs into every batch that stores a delay: it writes the row.
     pub fn put(&mut self, now: Now) -> Op {
         let value = self.time.write_shared(now).encode();
         Op::Put { space: Space::Kv, key: keys::ELAPSED.to_owned(), value }
     }
 
-    /// From when on a delay that begins now is counted: the later one of this process's elapsed time and what the row says,
-    /// which the next process goes on from. No process ends the delay early.
+    /// Returns the time from which a delay that begins now is counted: the later one of this process's elapsed time and
+    /// the row's, from which the next process goes on. So no process ends the delay early.
     pub fn begin_delay(&self, now: Now) -> Timestamp {
         self.at(now).max(self.time.of_row(now).filter(|_| !self.by_wall).unwrap_or_default())
     }
@@ -146,20 +149,21 @@ impl Elapsed {
 }
 
 impl ElapsedRow {
-    /// The elapsed time when the wall clock shows `wall`, if no step lies between.
+    /// Returns the elapsed time when the wall clock shows `wall`, if there was no step in between.
     fn at(&self, wall: Timestamp) -> Timestamp {
         Timestamp(wall.0.saturating_add(self.elapsed.0).saturating_sub(self.wall.0))
     }
 }
 
-/// How long the process was away, at most as long as it really was: a duration must not end early.
+/// Returns how much time has passed since the row was written, never more than really has: a duration must not end
+/// early.
 fn away_ms(row: &ElapsedRow, boot: Option<Boot>, now: Now) -> u64 {
     let by_machine = boot.zip(row.boot).and_then(|(boot, then)| boot.mark(now.mono).since(&then));
     by_machine.unwrap_or_else(|| match row.in_doubt {
-        // The wall clock of then may have been hours off, and nobody knows by how much.
+        // The stored wall time may be wrong by hours, and nobody knows by how much.
         true => 0,
-        // Whole milliseconds on both sides: the process was away for up to one less. A wall clock that shows less than it
-        // did then cannot say how long that was.
+        // Both times are whole milliseconds, so the true difference may be up to one millisecond less. A wall clock
+        // that has gone back says nothing about the time away.
         false => now.wall.0.saturating_sub(row.wall.0).saturating_sub(TICK_MS),
     })
 }
@@ -206,7 +210,7 @@ mod tests {
         }
     }
 
-    /// The clock was three hours behind, and the machine failed within the settling time after it was corrected.
+    /// The clock was three hours behind, and the machine failed within the settling time after the clock was corrected.
     #[test]
     fn a_wall_clock_in_doubt_says_nothing() {
         let mut first = ElapsedTime::restore(None, boot(1, 100), now(0, START));
@@ -218,7 +222,7 @@ mod tests {
         assert!(!first.is_outdated(Now { mono: Mono(61), steady_since: Mono(61), ..doubted }));
         let later = now(0, START + 3 * HOUR);
         assert_eq!(ElapsedTime::restore(Some(row), boot(2, 7), later).at(later), Timestamp(START + 60));
-        // Its step is believed, or it has gone back: the row is good again.
+        // The clock's step is believed, or the clock has gone back: the row can be trusted again.
         for settled in [now(600_000, START + 600_000), now(600_000, START + 3 * HOUR + 600_000)] {
             let mut first = first;
             assert!(first.is_outdated(settled));
@@ -240,14 +244,15 @@ mod tests {
             for n in 1..1000 {
                 let wall = 1_000_000 + n * 10;
                 let mut next = Elapsed::restore(Some(written), boot(wall), now(0, wall));
-                // Its milliseconds turn at another moment than those of the wall clock.
+                // The milliseconds of the two clocks begin at different moments.
                 written = row(&next.put(now(2, wall + 2 + n % 2)));
                 assert_eq!(written.elapsed, written.wall);
             }
         }
     }
 
-    /// A process that started behind the row counts a delay from the row: the next process goes on from there.
+    /// A process that started behind the row counts a delay from the row's time, because the next process goes on from
+    /// there.
     #[test]
     fn a_delay_is_not_early_for_the_process_that_ends_it() {
         let begin = now(0, 1_000_000);
@@ -275,7 +280,7 @@ mod tests {
         assert!(young.at(now(10, 1_005_020)).0.abs_diff(1_000_020) <= ELAPSED_APART_MS);
         old.meet(row(&young.put(now(20, 1_005_030))), now(30, 1_005_030));
         assert_eq!(old.at(now(30, 1_005_030)).0, 1_000_030, "it needs nothing");
-        // Two hours are a step: whoever has lived through it knows better.
+        // A difference of two hours is a step: the row is ignored.
         let set_back = ElapsedRow { wall: Timestamp(9_000_000), ..before };
         young.meet(set_back, now(20, 1_005_030));
         assert!(young.at(now(30, 1_005_040)).0.abs_diff(1_000_040) <= ELAPSED_APART_MS);

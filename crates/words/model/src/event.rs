@@ -1,4 +1,4 @@
-//! The event: one row of one table, consumed by groups in offset order and by handlers by claim.
+//! The event: a row of the log, consumed by groups in offset order and by durable handlers through claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::json::JsonText;
 use crate::stream::{Offset, Stream};
 use crate::time::Timestamp;
 
-/// Handlers take higher priorities first; groups ignore it.
+/// The priority of an event. Handlers take higher priorities first; groups ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Priority(pub i32);
@@ -30,7 +30,7 @@ impl Default for Priority {
 pub struct Headers(JsonText);
 
 impl Headers {
-    /// `None` when some value is not a string.
+    /// Returns `None` when a value is not a string.
     pub fn from_raw(raw: &RawValue) -> Option<Headers> {
         serde_json::from_str::<BTreeMap<String, String>>(raw.get()).ok()?;
         Some(Headers(JsonText::from_checked(raw)))
@@ -41,7 +41,7 @@ impl Headers {
         Headers(JsonText::from_stored(text.into()))
     }
 
-    /// From bytes this type once produced: a store reading back what it was given.
+    /// Wraps bytes that this type once produced, such as a store reads back.
     pub fn from_stored(bytes: Bytes) -> Headers {
         Headers(JsonText::from_stored(bytes))
     }
@@ -54,7 +54,7 @@ impl Headers {
         serde_json::from_str(self.0.as_str()).unwrap_or_default()
     }
 
-    /// With one more header in front; the others stay as their author wrote them.
+    /// Returns the headers with one more in front; the others stay as their author wrote them.
     pub fn with(headers: Option<&Headers>, name: &str, value: &str) -> Headers {
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
         let text = headers.map_or("{}", |headers| headers.0.as_str());
@@ -69,7 +69,7 @@ impl Headers {
     }
 }
 
-/// Where an event comes from. All absent for an event that a client just published.
+/// The events that an event follows from. Empty for an event that a client published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lineage {
     /// The event that began the chain; absent = this event itself.
@@ -81,12 +81,13 @@ pub struct Lineage {
     /// The event or message that directly caused this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causation: Option<EventId>,
-    /// What ties a whole conversation together.
+    /// The id that all messages of one undertaking share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<EventId>,
 }
 
-/// What the author of an event decides. Shared, because a publish in flight, its batch and its deliveries hold it.
+/// The parts of an event that its author decides. Held in an `Arc`, because a publish in flight, its batch and its
+/// deliveries share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventBody {
     pub key: Option<Box<str>>,
@@ -107,7 +108,7 @@ impl EventBody {
         }
     }
 
-    /// What an event costs in buffers and batches: its variable parts plus a flat sum for the rest.
+    /// Returns what the event counts in buffers and batches: its variable parts plus a flat sum for the rest.
     pub fn bytes(&self) -> usize {
         const FIXED: usize = 96;
         FIXED

@@ -1,11 +1,11 @@
-//! What an examination of a store found: where, what is wrong, and what to do about it.
+//! Findings of an examination of a store: where, what is wrong, and what to do about it.
 
 /// Findings kept in full. More are only counted: a store with this many problems needs a backup, not a longer list.
 pub const FINDINGS_MAX: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// Something is lost, wrong or in the way.
+    /// Something is lost or wrong, or prevents the server from working.
     Problem,
     /// Worth knowing; the store is healthy with it.
     Note,
@@ -41,7 +41,7 @@ impl Findings {
 
     pub fn append(&mut self, other: Findings) {
         self.left_out += other.left_out;
-        // Those that `other` only counted: the ones in its list are counted as they are taken over.
+        // Adds the problems that `other` only counted; those in its list are counted by `push`.
         let listed = other.list.iter().filter(|one| one.weight == Weight::Problem).count() as u64;
         self.problems += other.problems - listed;
         for finding in other.list {
@@ -67,7 +67,7 @@ impl Findings {
         self.left_out
     }
 
-    /// All of them, listed or not.
+    /// Returns the number of problems, listed or not.
     pub fn problems(&self) -> u64 {
         self.problems
     }

@@ -1,4 +1,4 @@
-//! Who may use which groups of a topic: one access list per group, and one for all groups without a list of their own.
+//! Access to the groups of a topic: one access list per group, and one for all groups without a list of their own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::access::AccessList;
 use crate::name::{Group, NameError};
 
-/// Groups of one topic that may have a list, the entry for all others included.
+/// Most groups of one topic that may have a list, the entry for all others included.
 pub const GROUP_LISTS_MAX: usize = 256;
-/// Entries of all these lists together.
+/// Most entries of all these lists together.
 pub const GROUP_ENTRIES_MAX: usize = 4096;
 /// Instead of a group's name: every group without a list of its own.
 const OTHERS: &str = "*";
@@ -71,17 +71,17 @@ impl fmt::Display for GroupKey {
     }
 }
 
-/// Who may join, seek and delete the groups of a topic. Never empty: no lists at all is `None` in
-/// [`crate::TopicConfig`].
+/// The lists of who may join, seek and delete the groups of a topic. Never empty: a topic without such lists has `None`
+/// in [`crate::TopicConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GroupAccess(BTreeMap<GroupKey, AccessList>);
 
-/// A change to the lists: a list replaces the group's, `None` takes it away, groups that are not named keep theirs.
+/// A change to the lists: a list replaces the group's list, `None` removes it, groups that are not named keep theirs.
 pub type GroupAccessPatch = BTreeMap<GroupKey, Option<AccessList>>;
 
 impl GroupAccess {
-    /// `None` if no group has a list.
+    /// Returns `None` if no group has a list.
     pub fn new(lists: BTreeMap<GroupKey, AccessList>) -> Result<Option<GroupAccess>, GroupAccessError> {
         if lists.len() > GROUP_LISTS_MAX {
             return Err(GroupAccessError::TooManyGroups(lists.len()));
@@ -107,12 +107,13 @@ impl GroupAccess {
         GroupAccess::new(lists)
     }
 
-    /// The change that sets these lists.
+    /// Returns the change that sets these lists.
     pub fn into_patch(self) -> GroupAccessPatch {
         self.0.into_iter().map(|(group, list)| (group, Some(list))).collect()
     }
 
-    /// The list that holds for a group: its own, or the one for all others. `None`: no list concerns this group.
+    /// Returns the list that applies to a group: its own, or the one for all others. `None`: no list concerns this
+    /// group.
     pub fn list(&self, group: &Group) -> Option<&AccessList> {
         self.0.get(&GroupKey::Named(group.clone())).or_else(|| self.0.get(&GroupKey::Others))
     }

@@ -1,6 +1,7 @@
-//! Keys of the rows of durable handlers and of state. Reached as [`crate::keys`], beside those of the bus.
+//! Keys of the rows of durable handlers and of state. Exported in [`crate::keys`], beside those of the bus.
 //!
-//! Names contain no slash; what users choose freely (type names, keys of entities) is escaped so that it holds none.
+//! Names contain no slash; texts that users choose freely (type names, keys of entities) are escaped so that they
+//! contain none.
 
 use crate::digits::{Digits, decimal, hex};
 use crate::id::EventId;
@@ -14,7 +15,8 @@ pub fn handler(namespace: &Namespace, handler: &HandlerId) -> String {
     [namespace.as_str(), "/", handler.as_str()].concat()
 }
 
-/// In `kv`: changes whenever a handler is registered. Whoever removes events on the word of all handlers checks it.
+/// In `kv`: a row that changes whenever a handler is registered. A batch that removes events because all handlers are
+/// done with them checks this row.
 pub fn handlers_mark(namespace: &Namespace) -> String {
     ["handlers_mark/", namespace.as_str()].concat()
 }
@@ -27,12 +29,12 @@ pub fn lane(handler: &HandlerId, stream: &Stream, lane: Option<u32>) -> String {
     [namespace, "/", handler.as_str(), "/", topic, "/", &partition, "/", lane].concat()
 }
 
-/// All lanes of a handler on a topic.
+/// Prefix of the keys of all lanes of a handler on a topic.
 pub fn lanes_of(handler: &HandlerId, topic: &TopicKey) -> String {
     [topic.namespace(), "/", handler.as_str(), "/", topic.topic(), "/"].concat()
 }
 
-/// Partition and lane of a key made by [`lane`].
+/// Returns partition and lane of a key made by [`lane`].
 pub fn lane_place(key: &str) -> Option<(Partition, Option<u32>)> {
     let mut parts = key.rsplit('/');
     let lane = match parts.next()? {
@@ -42,14 +44,14 @@ pub fn lane_place(key: &str) -> Option<(Partition, Option<u32>)> {
     Some((Partition(parts.next()?.parse().ok()?), lane))
 }
 
-/// `namespace/handler/due/topic/partition/offset`: the first rows of a handler are those to look at next.
+/// `namespace/handler/due/topic/partition/offset`: the first rows of a handler are those that are due first.
 pub fn claim(handler: &HandlerId, due: Timestamp, stream: &Stream, offset: Offset) -> String {
     let (namespace, topic) = (stream.topic.namespace(), stream.topic.topic());
     let (due, partition, offset) = (hex(due.0, 12), decimal(stream.partition.0), hex(offset.0, 16));
     [namespace, "/", handler.as_str(), "/", &due, "/", topic, "/", &partition, "/", &offset].concat()
 }
 
-/// All claims of a handler.
+/// Prefix of the keys of all claims of a handler.
 pub fn claims_of(namespace: &str, handler: &HandlerId) -> String {
     [namespace, "/", handler.as_str(), "/"].concat()
 }
@@ -59,27 +61,28 @@ pub fn claims_end(namespace: &str, handler: &HandlerId, now: Timestamp) -> Strin
     [namespace, "/", handler.as_str(), "/", &hex(now.0, 12), "0"].concat()
 }
 
-/// `namespace/topic/partition/made/lane/offset` for an event whose priority is not the plain one; the urgent come first.
-/// `made` is the store's own: it tells a stream from earlier ones of its name, whose rows may still be there.
+/// `namespace/topic/partition/made/lane/offset` for an event that does not have the default priority; the urgent come
+/// first. `made` is a number of the store: it distinguishes the stream from earlier ones of its name, whose rows may
+/// still be there.
 pub fn off_priority(stream: &Stream, made: u64, lane: u32, offset: Offset) -> String {
     let (partition, made) = (decimal(stream.partition.0), hex(made, 16));
     let (lane, offset) = (inverted(lane), hex(offset.0, 16));
     [stream.topic.as_str(), "/", &partition, "/", &made, "/", &lane, "/", &offset].concat()
 }
 
-/// All events of the stream off the plain lane.
+/// Prefix of the keys of all events of the stream outside the plain lane.
 pub fn off_priorities_of(stream: &Stream, made: u64) -> String {
     [stream.topic.as_str(), "/", &decimal(stream.partition.0), "/", &hex(made, 16), "/"].concat()
 }
 
-/// Lane and offset of a key made by [`off_priority`].
+/// Returns lane and offset of a key made by [`off_priority`].
 pub fn off_priority_place(key: &str) -> Option<(u32, Offset)> {
     let mut parts = key.rsplit('/');
     let offset = u64::from_str_radix(parts.next()?, 16).ok()?;
     Some((lane_from(parts.next()?)?, Offset(offset)))
 }
 
-/// Topic, partition and offset of a key made by [`claim`].
+/// Returns handler, stream and offset of a key made by [`claim`].
 pub fn claim_place(key: &str) -> Option<(&str, Stream, Offset)> {
     let mut parts = key.split('/');
     let (namespace, handler, _, topic) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -89,12 +92,12 @@ pub fn claim_place(key: &str) -> Option<(&str, Stream, Offset)> {
     Some((handler, topic.stream(Partition(partition)), Offset(offset)))
 }
 
-/// Four hex digits that fall as the priority rises.
+/// Returns four hex digits that fall as the priority rises, so that urgent keys sort first.
 fn inverted(lane: u32) -> Digits {
     hex(u64::from(0xffff - lane.min(0xffff)), 4)
 }
 
-/// The lane a key made by [`off_priority`] or [`lane`] names by its hex digits.
+/// Returns the lane that these hex digits of a key made by [`off_priority`] or [`lane`] name.
 pub fn lane_from(digits: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().map(|inverted| 0xffff - inverted.min(0xffff))
 }
@@ -111,7 +114,7 @@ pub fn dead_letter(stream: &Stream, offset: Offset, handler: &HandlerId, failed_
     format!("{namespace}/{:012x}/{topic}/{}/{:016x}/{handler}", failed_at.0, stream.partition, offset.0)
 }
 
-/// Time, topic and handler of a key made by [`dead_letter`].
+/// Returns time, topic and handler of a key made by [`dead_letter`].
 pub fn dead_letter_place(key: &str) -> Option<(Timestamp, &str, &str)> {
     let mut parts = key.split('/').skip(1);
     let failed_at = u64::from_str_radix(parts.next()?, 16).ok()?;
@@ -137,12 +140,12 @@ pub fn state_commit(namespace: &Namespace, commit: StateCommit) -> String {
     format!("{namespace}/{:016x}", commit.0)
 }
 
-/// In `kv`: which commit of state an event was appended with.
+/// In `kv`: the row that names the commit of state with which an event was appended.
 pub fn commit_of_event(namespace: &Namespace, id: &EventId) -> String {
     format!("commit_of/{namespace}/{id}")
 }
 
-/// `namespace/e|r/type`: prefix of all identities of a type when a slash is added.
+/// `namespace/e|r/type`: with a slash added, the prefix of all identities of a type.
 pub fn state_type(namespace: &Namespace, kind: StateKind, type_name: &str) -> String {
     let kind = match kind {
         StateKind::Entity => 'e',
@@ -162,12 +165,14 @@ pub fn identity(namespace: &Namespace, identity: &Identity) -> String {
     }
 }
 
-/// A version of an identity: its key, `//`, the commit. Escaped keys hold no slash, so no identity begins another's.
+/// The key of a version of an identity: the identity's key, `//`, the commit. Escaped keys contain no slash, so no
+/// identity's key is a prefix of another's versions.
 pub fn version(identity_key: &str, commit: StateCommit) -> String {
     format!("{identity_key}//{:016x}", commit.0)
 }
 
-/// Bytes outside `A-Z a-z 0-9 . _ : -` become `~` and two hex digits: no slash, and every text has one spelling.
+/// Escapes a text: bytes outside `A-Z a-z 0-9 . _ : -` become `~` and two hex digits: no slash, and every text has one
+/// spelling.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -181,7 +186,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// The inverse of [`escaped`]; `None` for what it cannot have made.
+/// The inverse of [`escaped`]; returns `None` for a text that [`escaped`] cannot have made.
 pub fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

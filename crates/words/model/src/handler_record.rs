@@ -27,81 +27,85 @@ row!(VersionRow);
 row!(StateCommitRow);
 row!(SchemaRow);
 
-/// A handler that has been seen. `namespace/handler`.
+/// A registered handler. Key: `namespace/handler`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandlerRow {
-    /// The event type it takes.
+    /// The event type that the handler takes.
     pub topic: String,
     pub registered: Timestamp,
-    /// Somebody has paused it from outside: no session claims events for it.
+    /// The handler was paused from outside: no session claims events for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
 
-/// How far a handler has looked in one lane of one stream. A missing row means: nowhere, begin at the stream's start.
+/// How far a handler has read in one lane of one stream. Without a row it begins at the stream's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneRow {
-    /// Every event of the lane below this has been claimed at least once, or filed behind its key (`HandlerOrder::Key`).
+    /// Every event of the lane below this has been claimed at least once, or filed behind its key
+    /// (`HandlerOrder::Key`).
     pub next: Offset,
-    /// In the row of the plain lane: every event of the other lanes below this has been claimed at least once. What
-    /// lies beyond, the rows of those lanes say; they are removed when this catches up.
+    /// In the row of the plain lane: every event of the other lanes below this has been claimed at least once. How far
+    /// each of them is beyond this, their own rows say; those are removed when this catches up.
     #[serde(default)]
     pub off: Offset,
 }
 
 impl LaneRow {
-    /// For the plain lane of a handler that wants nothing below `offset`, whatever its priority.
+    /// Returns the plain lane's row of a handler that wants no event below `offset`, whatever its priority.
     pub fn from_now(offset: Offset) -> LaneRow {
         LaneRow { next: offset, off: offset }
     }
 
-    /// Events of the stream at or above this may still be unseen by the handler.
+    /// Returns the lowest offset at which an event may still be unseen by the handler.
     pub fn unseen_from(&self) -> Offset {
         self.next.min(self.off)
     }
 }
 
-/// An open claim. Its key begins with handler and `due`, so the first rows of a handler are the next to be looked at.
+/// An open claim. Its key begins with handler and `due`, so the first rows of a handler are those that are due first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimRow {
-    /// Counts the claims of this event by this handler: rises with each, so no two rows of one event are ever equal. 0 =
-    /// the event has only been filed behind an earlier one of its key.
+    /// How often this handler has claimed this event: rises with each claim, so no two rows of one event are ever
+    /// equal. 0 = the event was never claimed, only recorded as waiting behind an earlier one of its key.
     pub generation: u64,
     pub state: ClaimState,
-    /// Until when the lease holds, or when the next try may begin. Stands in the key as well.
+    /// When the lease ends, or when the next attempt may begin. Part of the key as well.
     pub due: Timestamp,
-    /// How long before `due` that was decided: no clock that is right shows a time from which it lies further ahead.
+    /// How long before `due` that time was set. By a correct clock `due` can never be further ahead than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
-    /// Who has it, or had it last.
+    /// The session that holds the claim, or held it last.
     pub session: Option<SessionId>,
     pub claimed_at: Timestamp,
     /// Runs that failed, and runs that had started when their lease ended.
     pub attempts: u32,
-    /// Runs since the last such attempt whose commit met state that had changed since it was read: they count as none.
+    /// Runs since the last such attempt whose commit failed because state had changed since it was read. They do not
+    /// count as attempts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub conflicts: u32,
-    /// Of the run under this lease.
+    /// The mark of the run under this lease.
     #[serde(default, skip_serializing_if = "RunMark::is_unknown")]
     pub run: RunMark,
     #[serde(default, skip_serializing_if = "Suspicion::is_none")]
     pub suspicion: Suspicion,
-    /// Commits the handler has made under this event, over all tries: their events are stored already.
+    /// How many commits the handler has made for this event, over all attempts: the events of these commits are stored
+    /// already.
     #[serde(default)]
     pub steps: u32,
-    /// How often a run has put the event off without counting an attempt.
+    /// How often a run has postponed the event (snooze) without counting an attempt.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub snoozes: u32,
-    /// Of the event, so that claims can be put in order without reading it.
+    /// Priority and time of the event, so that claims can be ordered without reading it.
     pub priority: Priority,
     pub ts: Timestamp,
-    /// The key of the event, if the claim was made in order of keys. Absent in rows of other claims, whatever the event.
+    /// The hash of the event's key, if the claim was made in [`HandlerOrder::Key`](crate::HandlerOrder::Key). Absent in
+    /// rows of other claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order_key: Option<OrderKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The key of the dead letter whose replay opened this claim. The letter stays until the claim has ended, hidden from
-    /// lists: should the log lose the event, or the handler be forgotten first, the letter's copy is still there.
+    /// The key of the dead letter whose replay opened this claim. The letter stays until the claim has ended, hidden
+    /// from lists: if the log loses the event, or the handler is removed first, the letter's copy is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub letter: Option<String>,
 }
@@ -112,9 +116,9 @@ pub struct ClaimRow {
 pub enum Ending {
     Acked,
     DeadLettered,
-    /// The event was damaged or removed before the handler could have it.
+    /// The event was damaged or removed before the handler could take it.
     Lost,
-    /// The handler wanted nothing more to do with it: finished without success, and without a dead letter.
+    /// The handler discarded the event: finished without success and without a dead letter.
     Discarded,
 }
 
@@ -129,8 +133,8 @@ pub struct FinishedRow {
     pub error: Option<String>,
 }
 
-/// An event given up on by one handler, with a copy of all that is needed to send it again; `payload`, `key` and `headers`
-/// are the event's own.
+/// An event that one handler gave up on, with a copy of everything that is needed to send it again; `payload`, `key`
+/// and `headers` are the event's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetterRow {
     pub event_id: EventId,
@@ -142,13 +146,13 @@ pub struct DeadLetterRow {
     pub attempts: u32,
     pub error: String,
     pub failed_at: Timestamp,
-    /// JSON text as it was. `None` = the event was too large to be copied, `key` and `headers` are left out with it: it
-    /// stands at `partition` and `offset`, until retention takes it.
+    /// The original JSON text. `None` = the event was too large to be copied; `key` and `headers` are then left out,
+    /// too. The event is at `partition` and `offset` until retention removes it.
     #[serde(default, with = "text_in_row", skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// JSON text as it was.
+    /// The original JSON text.
     #[serde(default, with = "text_in_row", skip_serializing_if = "Option::is_none")]
     pub headers: Option<String>,
     pub priority: Priority,
@@ -167,10 +171,10 @@ pub struct SessionRow {
     pub stopped: Option<Timestamp>,
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
-    /// Runs that take longer than they may and have not returned.
+    /// Runs that take longer than they may and have not returned yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hanging: Vec<HangingRow>,
-    /// How its runs ended, as of the heartbeat.
+    /// How the session's runs ended, as of the heartbeat.
     #[serde(default)]
     pub counts: RunCounts,
 }
@@ -182,7 +186,8 @@ pub struct HangingRow {
     pub event: EventId,
     /// When the run began.
     pub since: Timestamp,
-    /// Its timeout is over: the event is tried again without it. Otherwise it has no timeout, and its lease is over.
+    /// True: the run's timeout is over and the event is attempted again without it. False: the run has no timeout, and
+    /// its lease is over.
     pub cut_off: bool,
 }
 
@@ -191,7 +196,7 @@ pub struct HangingRow {
 #[serde(default)]
 pub struct RunCounts {
     pub succeeded: u64,
-    /// To be tried again; those that timed out as well.
+    /// Runs whose event is to be attempted again, those that timed out included.
     pub failed: u64,
     pub timed_out: u64,
     pub snoozed: u64,
@@ -199,15 +204,15 @@ pub struct RunCounts {
     pub dead_lettered: u64,
 }
 
-/// A schedule as its users left it, and when it fired last.
+/// A schedule as its users set it, and when it fired last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleRow {
     pub cron: String,
-    /// A name of the IANA database, or `UTC`.
+    /// A time zone of the IANA database, or `UTC`.
     pub zone: String,
     pub event_type: String,
     pub enabled: bool,
-    /// The latest time this schedule has fired for, or where it began to count.
+    /// The latest time for which this schedule has fired, or the time from which it counts.
     pub last: Timestamp,
     pub fires: u64,
 }
@@ -221,7 +226,7 @@ pub struct HeadRow {
     pub schema: u32,
 }
 
-/// One version of an identity; without fields it was retracted.
+/// A version of an identity; without fields the identity was retracted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -238,20 +243,21 @@ pub struct StateCommitRow {
     pub events: Vec<EventId>,
 }
 
-/// What a type looked like when it was last written.
+/// The schema of a type of state as it was last written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemaRow {
     pub version: u32,
     /// Field name to the name of its type, as the derive macro spells it.
     pub fields: BTreeMap<String, String>,
-    /// Fields that were added without a new version, because rows need not have them. Apart from `fields`, so that
-    /// versions of Millrace that compare those alone still fit.
+    /// Fields that were added without a new version, because rows need not have them. Kept apart from `fields`, so that
+    /// versions of Millrace that compare only those still accept the type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub added: BTreeMap<String, String>,
-    /// Of fields and added ones: what serde takes for each. Absent for rows of older versions until somebody writes.
+    /// For `fields` and `added`: the shape of JSON that serde accepts for each. Absent in rows of older versions until
+    /// somebody writes the type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, String>,
-    /// Which of them rows may lack.
+    /// The fields that rows may lack.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub optional: BTreeSet<String>,
     /// No row of this version is older than this commit.

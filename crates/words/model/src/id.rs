@@ -28,7 +28,7 @@ pub enum IdError {
 
 impl EventId {
     pub fn parse(text: &str) -> Result<EventId, IdError> {
-        // First, because most are: what the server gives out itself.
+        // Tried first, because most ids are UUIDs: the server itself creates those.
         if let Some(bits) = parse_uuid(text) {
             return Ok(EventId::Uuid(bits));
         }
@@ -41,7 +41,7 @@ impl EventId {
         Ok(EventId::Text(text.into()))
     }
 
-    /// The id of the `ordinal`-th event of the batch that drew `nonce`. A function of its arguments, so that a
+    /// Returns the id of the `ordinal`-th event of the batch with this `nonce`. A function of its arguments, so that a
     /// commit that is resolved again after a conflict, or replayed from a seed, mints the same ids.
     pub fn mint(ts: Timestamp, nonce: u64, ordinal: u32) -> EventId {
         let spread = mix(nonce ^ mix(u64::from(ordinal) + 1));
@@ -50,15 +50,15 @@ impl EventId {
     }
 }
 
-/// The finaliser of splitmix64: a bijection, so two ordinals of one nonce never meet before truncation.
+/// The finaliser of splitmix64: a bijection, so two ordinals of one nonce never collide before truncation.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
 }
 
-/// Only the canonical lower-case form: every other spelling stays text, so that an id comes back as it came.
-/// Digits in groups of 8, 4, 4 and 4, 12: a half each.
+/// Accepts only the canonical lower-case form: every other spelling stays text, so that an id comes back as it came.
+/// The digit groups of 8, 4, 4 are the high half, those of 4, 12 the low half.
 fn parse_uuid(text: &str) -> Option<u128> {
     let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
     if [bytes[8], bytes[13], bytes[18], bytes[23]] != [b'-'; 4] {

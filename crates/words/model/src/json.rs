@@ -1,4 +1,4 @@
-//! One JSON value as text: kept byte for byte, known to be one line and not too deep.
+//! JSON text: one value, kept byte for byte, known to be one line and not nested too deep.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use std::fmt;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// Deepest nesting of arrays and objects that is let in.
+/// Deepest nesting of arrays and objects that is accepted.
 pub const JSON_DEPTH_MAX: usize = 128;
 
-/// A JSON value in the bytes its author wrote. Raw CR and LF, legal only between tokens, have become spaces, so a
-/// value can stand in a line of NDJSON. The text was parsed once, at the door, and is never re-serialised.
+/// A JSON value in the bytes its author wrote. Raw CR and LF, legal only between tokens, have become spaces, so a value
+/// can stand in a line of NDJSON. The text is parsed once, when it is received, and is never re-serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonText(Bytes);
 
@@ -37,12 +37,12 @@ impl JsonText {
         Ok(JsonText::from_checked(raw))
     }
 
-    /// From a value whose grammar serde has checked and whose depth the caller has checked on the document around it.
+    /// Takes a value whose grammar serde has checked and whose depth the caller has checked on the document around it.
     pub fn from_checked(raw: &RawValue) -> JsonText {
         JsonText::from_stored(one_line(raw.get().as_bytes()))
     }
 
-    /// From bytes this type once produced: a store reading back what it was given.
+    /// Wraps bytes that this type once produced, such as a store reads back.
     pub fn from_stored(bytes: Bytes) -> JsonText {
         JsonText(bytes)
     }
@@ -55,20 +55,20 @@ impl JsonText {
         &self.0
     }
 
-    /// Stored bytes pass a checksum before they get here; should they be no UTF-8 all the same, they read as `null`.
+    /// Returns the text. Stored bytes have passed a checksum; if they are not UTF-8 all the same, they read as `null`.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
-    /// The text of an object with each of its members once: of members with one name the last one counts. Readers that
-    /// refuse a repeated member read this; anything else comes back as it is.
+    /// Returns the text of an object with each of its members once: of members with the same name the last one counts.
+    /// For readers that refuse repeated members. Any other value is returned as it is.
     pub fn last_members(&self) -> Cow<'_, str> {
         last_members(self.as_str())
     }
 
     /// Whether a document is within [`JSON_DEPTH_MAX`]; serde does not count levels of values it only skips.
     pub fn depth_is_fine(text: &str) -> bool {
-        // Every level takes two brackets: most documents are too short to be looked at.
+        // Every level takes two brackets, so most documents are too short to need the scan.
         text.len() <= 2 * JSON_DEPTH_MAX || depth(text.as_bytes()) <= JSON_DEPTH_MAX
     }
 }
@@ -113,7 +113,7 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
     }
 }
 
-/// Grammar lets raw line breaks stand only between tokens.
+/// Replaces raw line breaks, which the grammar allows only between tokens, by spaces.
 fn one_line(bytes: &[u8]) -> Bytes {
     if !bytes.contains(&b'\n') && !bytes.contains(&b'\r') {
         return Bytes::copy_from_slice(bytes);
@@ -121,8 +121,8 @@ fn one_line(bytes: &[u8]) -> Bytes {
     bytes.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
 }
 
-/// One pass over the bytes. Brackets inside strings do not count; malformed text gives some answer and is refused
-/// by the parser anyway.
+/// Returns the depth of nesting, in a single pass over the bytes. Brackets inside strings do not count. For malformed
+/// text the result means nothing; the parser refuses such text anyway.
 fn depth(bytes: &[u8]) -> usize {
     let (mut depth, mut depth_max) = (0usize, 0usize);
     let mut at = 0;

@@ -1,11 +1,11 @@
-//! The words of Millrace: values with their rules, and nothing else.
+//! The data types of Millrace: values with their rules, and nothing else.
 //!
-//! Every crate speaks in these types. A value that exists is valid: names are checked when they are made,
-//! JSON text is known to be one line of bounded depth, an offset is never zero when it names an event.
+//! Every crate uses these types. A value that exists is valid: names are checked when they are created, JSON text is
+//! known to be one line of bounded depth, an offset is never zero when it names an event.
 //!
-//! What is not here: clocks, files, sockets, threads, randomness. Time and random draws arrive as arguments.
+//! This crate has no clocks, files, sockets, threads or randomness: time and random numbers are passed as arguments.
 //!
-//! Start with [`Event`], then [`Batch`], the one thing a store is ever asked to write.
+//! Start with [`Event`], then [`Batch`], the only thing that a store is ever asked to write.
 
 mod access;
 mod batch;

@@ -1,11 +1,11 @@
-//! Names of namespaces, topics and groups: one alphabet, so that none of them ever needs escaping.
+//! Names of namespaces, topics, groups, handlers and sessions: one alphabet, so that none of them ever needs escaping.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What a dead-letter topic's name ends with.
+/// The suffix of a dead-letter topic's name.
 pub const DLQ_SUFFIX: &str = ".DLQ";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum NameKind {
 }
 
 impl NameKind {
-    /// Four bytes of a topic are kept free so that its dead-letter topic still has a legal name.
+    /// Four bytes of a topic's name are kept free so that its dead-letter topic still has a legal name.
     fn bytes_max(self, text: &str) -> usize {
         match self {
             NameKind::Topic if !text.ends_with(DLQ_SUFFIX) => 251,
@@ -115,7 +115,7 @@ macro_rules! name {
 }
 
 name!(
-    /// A tenant of the store: topics of two namespaces never meet.
+    /// A tenant of the store: topics of different namespaces are separate.
     Namespace,
     NameKind::Namespace
 );
@@ -125,17 +125,19 @@ name!(
     NameKind::Topic
 );
 name!(
-    /// A consumer group: members compete, groups do not.
+    /// A consumer group: each event goes to one member of every group.
     Group,
     NameKind::Group
 );
 name!(
-    /// A durable handler: `module::path:function` unless its author named it. What it has finished is filed under this.
+    /// The id of a durable handler: `module::path:function` unless its author named it. The rows of its finished events
+    /// are stored under this id.
     HandlerId,
     NameKind::Handler
 );
 name!(
-    /// One run of a program that claims events. Never reused by Millrace; if a user reuses one, generations tell apart.
+    /// The id of a session: one run of a program that claims events. Millrace never reuses an id; if a user does,
+    /// [`ClaimRow::generation`](crate::ClaimRow::generation) distinguishes the claims.
     SessionId,
     NameKind::Session
 );

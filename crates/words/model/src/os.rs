@@ -1,7 +1,7 @@
-//! OsMessage: the one message of the CQRS loop. A command, query, event, reply or error, with its lineage.
+//! OsMessage: the message type of the CQRS loop. A command, query, event, reply or error, with its lineage.
 //!
-//! `data` stays the JSON text its author wrote, and so do members of `metadata` that nobody here knows: what passes
-//! through the loop comes out byte for byte.
+//! `data` stays the JSON text that its author wrote, and so do unknown members of `metadata`: both pass through the
+//! loop byte for byte.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,12 +42,12 @@ impl OsKind {
         }
     }
 
-    /// A command or query: somebody waits for exactly one outcome.
+    /// Whether this is a command or query, whose sender waits for exactly one outcome.
     pub fn is_request(self) -> bool {
         matches!(self, OsKind::Command | OsKind::Query)
     }
 
-    /// A reply or error: it answers a request.
+    /// Whether this is a reply or error, which answers a request.
     pub fn is_outcome(self) -> bool {
         matches!(self, OsKind::Reply | OsKind::Error)
     }
@@ -82,11 +82,11 @@ impl OsType {
         };
         let fine = text.len() <= OS_TYPE_BYTES_MAX
             && text.split_once('.').is_some_and(|(domain, action)| part(domain) && part(action));
-        // Cut, because the text may be of any length and ends up in an answer.
+        // The text is cut, because it may be of any length and is shown in an answer.
         if fine { Ok(OsType(text.into())) } else { Err(OsNameError::Type(text.chars().take(80).collect())) }
     }
 
-    /// A type that stands in the code, such as `Validation.Failed`: legal by its author's word, which tests check.
+    /// Returns a type that is a constant of the code, such as `Validation.Failed`. Checked only in debug builds.
     pub fn known(text: &'static str) -> OsType {
         debug_assert!(OsType::new(text).is_ok(), "{text}");
         OsType(text.into())
@@ -96,7 +96,7 @@ impl OsType {
         &self.0
     }
 
-    /// Of the loop's own domain, `Sys.*`. (`Syscall.*` is not.)
+    /// Whether the type belongs to the loop's own domain, `Sys.*`. (`Syscall.*` does not.)
     pub fn is_sys(&self) -> bool {
         self.0.starts_with("Sys.")
     }
@@ -111,7 +111,7 @@ impl OsId {
         OsId::of_field("id", text)
     }
 
-    /// The same rule for another member, which the error then names.
+    /// Like `new`, for another member, which the error then names.
     pub fn of_field(field: &'static str, text: &str) -> Result<OsId, OsNameError> {
         match text.len() {
             1..=OS_ID_BYTES_MAX => Ok(OsId(text.into())),
@@ -119,7 +119,8 @@ impl OsId {
         }
     }
 
-    /// For messages that Millrace makes: an event's id is never empty and shorter than ours may be.
+    /// Returns an event's id as the id of a message. Always valid: an event's id is not empty and shorter than
+    /// [`OS_ID_BYTES_MAX`].
     pub fn of_event(id: &EventId) -> OsId {
         OsId(id.to_string().into())
     }
@@ -154,7 +155,7 @@ pub struct OsMetadata {
     pub correlation: Option<OsId>,
     /// The id of the message this one follows from.
     pub causation: Option<OsId>,
-    /// Members nobody here knows, as written: `"a":1,"b":[2]`, without braces.
+    /// Unknown members, as they were written: `"a":1,"b":[2]`, without braces.
     pub other: Option<Arc<str>>,
 }
 
@@ -167,7 +168,7 @@ pub struct OsMessage {
 }
 
 impl OsMessage {
-    /// An upper estimate of what the message takes, for bounds.
+    /// Returns an upper estimate of the message's size, for bounds.
     pub fn bytes(&self) -> usize {
         const FIXED: usize = 160;
         let metadata = &self.metadata;

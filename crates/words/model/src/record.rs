@@ -34,7 +34,7 @@ pub mod keys {
 
     pub use crate::handler_keys::*;
 
-    /// What the rows of the router in [`crate::Space::Kv`] begin with: its timers, the values of Memory.
+    /// Prefix of the router's rows in [`crate::Space::Kv`]: its timers, the values of Memory.
     pub const ROUTER: &str = "router/";
 
     /// `namespace/topic`
@@ -57,27 +57,29 @@ pub mod keys {
         format!("{}/{group}/{}/{:016x}", stream.topic, stream.partition, offset.0)
     }
 
-    /// Where the bus writes in [`crate::Space::Kv`] what its elapsed time was: see [`crate::ElapsedRow`].
+    /// The row in [`crate::Space::Kv`] that holds the elapsed time of the bus: see [`crate::ElapsedRow`].
     pub const ELAPSED: &str = "bus/elapsed";
 
-    /// The same of the loop's timers.
+    /// The same row for the timers of the CQRS loop.
     pub const ROUTER_ELAPSED: &str = "router/elapsed";
 
-    /// What ages were counted from last in [`crate::Space::Kv`], by servers and sessions: see [`crate::AgesRow`].
+    /// The row in [`crate::Space::Kv`] with the time that ages of events are counted from, written by servers and
+    /// sessions: see [`crate::AgesRow`].
     pub const AGES: &str = "bus/ages";
 
-    /// What keys made by [`due_after`] begin with; they sort after all those made by [`due`].
+    /// Prefix of keys made by [`due_after`]; they sort after all those made by [`due`].
     pub const DUE_AFTER: &str = "t";
 
     /// Sorts after all keys made by [`due`] and [`due_after`].
     pub const DUE_END: &str = "u";
 
-    /// Time first, in hex, so that the first row is the next one due; the nonce keeps equal times apart.
+    /// The key of an event that is due at a wall time. The time comes first, in hex, so that the first row is the next
+    /// one due; the nonce distinguishes equal times.
     pub fn due(at: Timestamp, nonce: u64, ordinal: u32) -> String {
         format!("{:012x}/{nonce:016x}/{ordinal:08x}", at.0)
     }
 
-    /// The same for an event that waits for a duration: `at` is a moment of elapsed time.
+    /// The key of an event that waits for a duration: `at` is a moment of elapsed time.
     pub fn due_after(at: Timestamp, nonce: u64, ordinal: u32) -> String {
         [DUE_AFTER, &due(at, nonce, ordinal)].concat()
     }
@@ -87,24 +89,24 @@ pub mod keys {
         format!("{:012x}0", now.0)
     }
 
-    /// When the row of a key made by [`due`] or [`due_after`] is due.
+    /// Returns when the row of a key made by [`due`] or [`due_after`] is due.
     pub fn due_time(key: &str) -> Option<Timestamp> {
         let time = key.strip_prefix(DUE_AFTER).unwrap_or(key).split('/').next()?;
         u64::from_str_radix(time, 16).ok().map(Timestamp)
     }
 
-    /// What the rows of a topic's schema versions in [`crate::Space::Kv`] begin with: `schema/namespace/topic/made/`. The
+    /// Prefix of the rows of a topic's schema versions in [`crate::Space::Kv`]: `schema/namespace/topic/made/`. The
     /// successor of a deleted topic has another `made`, so it starts without versions.
     pub fn schema_versions(topic: &TopicKey, made: u64) -> String {
         format!("schema/{topic}/{made:016x}/")
     }
 
-    /// The version in hex, so that order by key is order by version.
+    /// The key of a schema version: the version in hex, so that order by key is order by version.
     pub fn schema_version(topic: &TopicKey, made: u64, version: u32) -> String {
         format!("{}{version:08x}", schema_versions(topic, made))
     }
 
-    /// `namespace/topic/made/id`: ids of a deleted topic do not stand in the way of its successor.
+    /// `namespace/topic/made/id`: with `made`, ids of a deleted topic do not block its successor.
     pub fn due_id(topic: &TopicKey, made: u64, id: &EventId) -> String {
         format!("{topic}/{made:016x}/{id}")
     }
@@ -143,12 +145,13 @@ row!(TopicSchemaRow);
 row!(ElapsedRow);
 row!(AgesRow);
 
-/// A topic: its settings, and which of all topics that ever had its name it is.
+/// A topic: its settings, and its incarnation among all topics that ever had its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicRow {
     #[serde(flatten)]
     pub config: TopicConfig,
-    /// Drawn when the topic was made. Delayed events carry it, so that none of a deleted topic reaches its successor.
+    /// The incarnation: a random number drawn when the topic was created. Delayed events carry it, so that no event of
+    /// a deleted topic reaches its successor.
     #[serde(default)]
     pub made: u64,
     /// How many schemas the topic has had; the last of them is in force if [`TopicConfig::schema`] is set.
@@ -157,13 +160,14 @@ pub struct TopicRow {
     /// The oldest version of which a [`TopicSchemaRow`] is kept.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schema_first: u32,
-    /// The agent whose request made it, unless that was an administrator: it counts against the agent's share.
+    /// The agent whose request created the topic, unless that was an administrator: the topic counts against the
+    /// agent's share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<Actor>,
 }
 
 impl TopicRow {
-    /// [`TopicRow::made`] of an encoded row, without reading the rest of it. `None` for a row that cannot be read.
+    /// Returns [`TopicRow::made`] of an encoded row without decoding the rest; `None` for a row that cannot be decoded.
     pub fn made_of(value: &[u8]) -> Option<u64> {
         #[derive(Deserialize)]
         struct Made {
@@ -178,13 +182,13 @@ pub(crate) fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// One version of a topic's schema.
+/// A version of a topic's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicSchemaRow {
     pub version: u32,
     /// When it was set.
     pub set: Timestamp,
-    /// Set without asking whether the retained events match it.
+    /// Set without comparing it with the retained events.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
     pub schema: Arc<Value>,
@@ -197,7 +201,8 @@ pub struct GroupRow {
     pub filter: Filter,
     #[serde(default)]
     pub created: Timestamp,
-    /// The agent whose subscription made it, unless that was an administrator: its cursors count against the agent's share.
+    /// The agent whose subscription created the group, unless that was an administrator: the group's cursors count
+    /// against the agent's share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<Actor>,
 }
@@ -207,12 +212,12 @@ pub struct GroupRow {
 pub struct CursorRow {
     /// Everything up to here is done.
     pub committed: Offset,
-    /// Everything up to here has been sent since the server started, or is done. Says nothing about attempts.
+    /// Everything up to here has been sent since the server started, or is done. Independent of attempts.
     pub delivered: Offset,
     /// Done beyond the commit: bit `i` stands for offset `committed + 1 + i`.
     #[serde(default, skip_serializing_if = "Bitmap::is_empty")]
     pub ahead: Bitmap,
-    /// When `committed` was first written with this value. Absent in rows from before this was kept.
+    /// When `committed` was first written with this value. Absent in rows of versions that did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated: Option<Timestamp>,
 }
@@ -221,20 +226,20 @@ pub struct CursorRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TryRow {
     pub attempts: u32,
-    /// In elapsed time: see [`ElapsedRow`].
+    /// When the event may be delivered again, in elapsed time: see [`ElapsedRow`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// The elapsed time of the bus or of the loop (what delays are counted on, see [`crate::ElapsedTime`]) beside the wall
-/// time, as both were when a delay was written down last.
+/// The elapsed time of the bus or of the CQRS loop (the clock of delays, see [`crate::ElapsedTime`]) beside the wall
+/// time, as both were when a delay was last stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElapsedRow {
     pub elapsed: Timestamp,
     pub wall: Timestamp,
-    /// The same moment by the machine's own clock, where there is one.
+    /// The same moment by the machine's uptime, if the system tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootMark>,
     /// The system's wall clock showed another time than `wall`, and it was not known which of the two was right.
@@ -242,16 +247,16 @@ pub struct ElapsedRow {
     pub in_doubt: bool,
 }
 
-/// What ages were counted from at a moment: see [`crate::AgeGuard`].
+/// The time that ages of events were counted from at some moment: see [`crate::AgeGuard`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgesRow {
     pub latest: Timestamp,
-    /// The same moment by the machine's own clock, where there is one.
+    /// The same moment by the machine's uptime, if the system tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootMark>,
 }
 
-/// A delayed event: everything its append will need.
+/// A delayed event: everything that its append will need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueRow {
     pub topic: String,
@@ -273,7 +278,7 @@ pub struct DueRow {
 }
 
 impl DueRow {
-    /// The row of an event that is to be delayed. Its topic's incarnation is filled in by the commit.
+    /// Returns the row of an event that is to be delayed. Its topic's incarnation is filled in by the commit.
     pub fn of(
         stream: &Stream,
         id: EventId,
@@ -296,7 +301,7 @@ impl DueRow {
         }
     }
 
-    /// An upper estimate of what the row takes when it is encoded: texts are quoted again.
+    /// Returns an upper estimate of the encoded row's size: texts are quoted again.
     pub fn bytes(&self) -> usize {
         /// Names of fields, numbers, ids of the lineage.
         const FIXED: usize = 2048;
@@ -319,7 +324,7 @@ impl DueRow {
     }
 }
 
-/// Bytes of a text inside of a JSON string.
+/// Returns the bytes of a text inside a JSON string.
 fn quoted_len(text: &str) -> usize {
     let quoted = text.bytes().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,

@@ -1,4 +1,4 @@
-//! State kept beside events: what a session declares, and what the commit makes of it.
+//! State that is kept beside events: what a session declares, and how the commit applies it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::id::EventId;
 use crate::json::JsonText;
 use crate::name::Namespace;
 
-/// Counts commits of state over the whole store; the first is 1.
+/// The number of a commit of state, counted over the whole store from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StateCommit(pub u64);
@@ -21,7 +21,8 @@ pub enum StateKind {
     Relation,
 }
 
-/// Who a piece of state is about. Type names and keys may hold any text; [`crate::keys`] escapes them.
+/// The identity of a piece of state: an entity or a relation, with its keys. Type names and keys may hold any text;
+/// [`crate::keys`] escapes them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Identity {
@@ -66,15 +67,15 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Make this so. The symbolic operation of a state commit: what changes, and the number of the commit, is found
-/// inside the transaction. Nothing at all is written when every identity already is as declared.
+/// Makes state as declared. A symbolic operation: the commit determines what changes, and its number. Nothing is
+/// written when every identity already is as declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reconcile {
     pub namespace: Namespace,
     pub meta: BTreeMap<String, String>,
     /// At most one per identity: the caller lets the last intent win.
     pub intents: Vec<Intent>,
-    /// Events appended by the same batch that belong to this commit: their number is found from their id.
+    /// Events of the same batch that belong to this commit: later the commit's number can be looked up by their id.
     pub events: Vec<EventId>,
 }
 
@@ -95,7 +96,7 @@ pub enum Operation {
     Retract,
 }
 
-/// One line of a commit's record.
+/// A change in the record of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateChange {
     #[serde(flatten)]
@@ -104,7 +105,7 @@ pub struct StateChange {
 }
 
 impl Reconcile {
-    /// An upper estimate of what it makes of a batch: the head, the history row and the line in the commit's record.
+    /// Returns an upper estimate of the rows it writes: the head, the history row and the line in the commit's record.
     pub fn bytes(&self) -> usize {
         const FIXED: usize = 256;
         let intents: usize = self

@@ -1,30 +1,31 @@
 //! A wall clock that does not believe every step of the system's clock.
 //!
-//! The system's wall clock may be wrong for a second, be set by hand, or show 1970 until the network sets it. What a
-//! store decides by it cannot be taken back: an event that retention removed is gone, a time that was written into a
-//! stream stays. So shells read the clock through a [`SteadyClock`], and engines ask an [`AgeGuard`] before they remove
+//! The system's wall clock may be wrong for a second, be set by hand, or show 1970 until the network sets it. Decisions
+//! by this clock cannot be undone: an event that retention removed is gone, a time that was written into a stream
+//! stays. So shells read the clock through a [`SteadyClock`], and engines ask an [`AgeGuard`] before they remove
 //! anything because of its age.
 
 use crate::boot::Boot;
 use crate::record::AgesRow;
 use crate::time::{Mono, Now, Timestamp};
 
-/// A wall clock that is off by more than this from where the monotonic clock expects it has stepped. Less is
-/// corrected at once: that is how a clock that runs slightly wrong is kept right.
+/// A wall clock that differs from what the monotonic clock predicts by more than this has stepped. A smaller difference
+/// is followed at once: that is how a clock that runs slightly too fast or slow is corrected.
 pub const CLOCK_STEP_MS: u64 = 60_000;
 
 /// How long a step must last until it is believed, unless a setting says otherwise.
 pub const CLOCK_SETTLE_MS: u64 = 600_000;
 
-/// 2020-01-01. A clock that shows less has not been set since the machine was switched on, and is believed at once
-/// when it is.
+/// 2020-01-01. A clock that shows an earlier time has not been set since the machine was switched on; when it is set,
+/// the new time is believed at once.
 const UNSET_BEFORE: Timestamp = Timestamp(1_577_836_800_000);
 
-/// For every settling time for which the wall clock has been steady, the next process may count ages from so much closer to
-/// the wall clock.
+/// For every settling time during which the wall clock was steady, the anchor of the next process (see [`AgeGuard`])
+/// may come this much closer to the wall clock.
 const CATCH_UP_MS: u64 = 3_600_000;
 
-/// A wall clock that has been steady for so many settling times (a week, unless a setting says otherwise) is right.
+/// A wall clock that has been steady for this many settling times (a week, unless a setting says otherwise) is trusted
+/// completely.
 const CATCH_UP_SETTLES_MAX: u64 = 1_008;
 
 /// Turns readings of the system's clocks into [`Now`]: the wall time goes on with the monotonic clock when the system's
@@ -32,28 +33,29 @@ const CATCH_UP_SETTLES_MAX: u64 = 1_008;
 #[derive(Clone, Debug)]
 pub struct SteadyClock {
     settle_ms: u64,
-    /// Wall time minus monotonic time, as it is believed. `None` before the first reading.
+    /// The believed wall time minus the monotonic time. `None` before the first reading.
     lead_ms: Option<i64>,
     doubt: Option<Doubt>,
     /// Since when the wall clock has shown what is expected.
     steady_since: Mono,
 }
 
-/// A step that has not lasted long enough.
+/// A step that has not lasted long enough to be believed.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     lead_ms: i64,
     since: Mono,
 }
 
-/// What a reading said about the system's wall clock.
+/// News about the system's wall clock, found by a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockNews {
-    /// It stepped. Not believed yet.
+    /// The clock stepped; the step is not believed yet.
     Stepped { by_ms: i64 },
-    /// It shows again what it should, before the step was believed.
+    /// The clock shows the expected time again, before the step was believed.
     Returned,
-    /// The step is believed: the wall time of [`Now`] has just changed by this much. `doubted` if it was told before.
+    /// The step is believed: the wall time of [`Now`] has just changed by this much. `doubted` if `Stepped` was
+    /// reported before.
     Followed { by_ms: i64, doubted: bool },
 }
 
@@ -63,7 +65,7 @@ impl SteadyClock {
         SteadyClock { settle_ms, lead_ms: None, doubt: None, steady_since: Mono(0) }
     }
 
-    /// `mono` must never fall. `shown` is what the system's wall clock shows.
+    /// Takes a reading. `mono` must never decrease; `shown` is what the system's wall clock shows.
     pub fn tell(&mut self, mono: Mono, shown: Timestamp) -> (Now, Option<ClockNews>) {
         let shown_lead_ms = signed(shown.0) - signed(mono.0);
         let news = match self.lead_ms {
@@ -105,24 +107,24 @@ impl SteadyClock {
     }
 }
 
-/// What ages are counted from, and whether they may be acted on. An engine that removes events by age owns one and tells it
-/// every [`Now`].
+/// Decides from which time the ages of events are counted, and whether events may be removed by age. An engine that
+/// does so owns a guard and tells it every [`Now`].
 ///
-/// Ages are not counted from the wall clock: one that was wrong before the process started shows no step, however long it is
-/// watched. They are counted from an *anchor*, a time that goes on with the monotonic clock and is written down
-/// ([`AgesRow`]), so that the next process goes on from there: with the time it was away by the machine's own clock, or with
-/// none if the machine was started anew. An anchor that is behind the wall clock catches up with it slowly, from process to
-/// process ([`CATCH_UP_MS`]). So two starts with a wrong clock, or twenty short ones, make nothing old; and after an honest
-/// pause nothing is kept for ever.
+/// Ages are not counted from the wall clock: a clock that was wrong before the process started shows no step, however
+/// long it is watched. They are counted from an *anchor*, a time that advances with the monotonic clock and is stored
+/// ([`AgesRow`]), so that the next process continues from there. The time between two processes is added by the
+/// machine's uptime; if the machine was restarted, none is added. An anchor that is behind the wall clock catches up
+/// with it slowly, from process to process ([`CATCH_UP_MS`]). So two starts with a wrong clock, or twenty short ones,
+/// make no event old; and after the machine really was off for long, no event is kept for ever.
 #[derive(Clone, Debug)]
 pub struct AgeGuard {
     settle_ms: u64,
     last: Option<Now>,
-    /// When the wall time changed last: times written before it are of another clock.
+    /// When the wall time last stepped: timestamps written before that are of another clock.
     changed: Option<Mono>,
-    /// What ages were counted from when the time was told last. `None` until the store was read.
+    /// The anchor at the last [`AgeGuard::tell`]. `None` until the store was read.
     anchor: Option<Timestamp>,
-    /// For how many settling times the wall clock is steady, and has been before its last step.
+    /// For how many settling times the wall clock has been steady now, and was steady before its last step.
     settles: u64,
     settles_before: u64,
 }
@@ -145,15 +147,16 @@ impl AgeGuard {
             self.settles_before += self.settles;
         }
         self.settles = settles;
-        // A wall clock that shows less than the anchor and is believed: the anchor came from one that was ahead.
+        // The wall clock is believed. If it shows less than the anchor, the anchor came from a clock that was ahead.
         if settles > 0 {
             self.anchor = self.anchor.map(|anchor| anchor.min(now.wall));
         }
         self.last = Some(now);
     }
 
-    /// Tells what the store says, before this process writes times of its own. `row` is what a process before wrote last;
-    /// without it, as in a store of an older version, `newest` counts: the newest time of an event of users.
+    /// Sets the anchor from the store, before this process writes times of its own. `row` is the last row of an earlier
+    /// process; without it, as in a store of an older version, the anchor is `newest`, the newest time of an event of
+    /// users.
     pub fn found(&mut self, row: Option<AgesRow>, newest: Option<Timestamp>, boot: Option<Boot>, now: Now) {
         let by_row = row.map(|row| {
             let away_ms = boot.zip(row.boot).and_then(|(boot, then)| boot.mark(now.mono).since(&then));
@@ -164,7 +167,7 @@ impl AgeGuard {
         self.last = Some(now);
     }
 
-    /// What the next process is to go on from. `None` until the store was read.
+    /// Returns the row from which the next process continues. `None` until the store was read.
     pub fn row(&self, boot: Option<Boot>, now: Now) -> Option<AgesRow> {
         let anchor = self.anchor_at(now)?;
         let caught_up = match self.settles >= CATCH_UP_SETTLES_MAX {
@@ -175,13 +178,13 @@ impl AgeGuard {
         Some(AgesRow { latest, boot: boot.map(|boot| boot.mark(now.mono)) })
     }
 
-    /// What ages are counted from: the anchor, but never more than the wall clock shows.
+    /// Returns the time that ages are counted from: the anchor, but never more than the wall clock shows.
     pub fn latest(&self, now: Now) -> Timestamp {
         self.anchor_at(now).map_or(now.wall, |anchor| anchor.min(now.wall))
     }
 
-    /// By how much the wall clock is ahead of what ages are counted from, and for how long the wall clock must be steady
-    /// until a process that then starts counts from the wall clock; both in milliseconds.
+    /// Returns by how much the wall clock is ahead of the time that ages are counted from, and for how long the wall
+    /// clock must be steady until a process that then starts counts from the wall clock; both in milliseconds.
     pub fn behind(&self, now: Now) -> (u64, u64) {
         let behind_ms = now.wall.0.saturating_sub(self.latest(now).0);
         let settles = behind_ms.div_ceil(CATCH_UP_MS).min(CATCH_UP_SETTLES_MAX);
@@ -193,21 +196,21 @@ impl AgeGuard {
         self.anchor.map(|anchor| anchor + passed_ms)
     }
 
-    /// Whether something whose time says that it is `age_ms` old really is: the wall clock has been steady for the
-    /// settling time, and what this process wrote before the wall time last changed is that old in any case. An age of
-    /// nothing needs no clock.
+    /// Whether an event that is `age_ms` old by its timestamp can be believed to be that old: the wall clock has been
+    /// steady for the settling time, and everything this process wrote before the last step of the wall time is at
+    /// least that old. An age of 0 needs no clock.
     pub fn believes(&self, now: Now, age_ms: u64) -> bool {
         let old_enough = |changed: Mono| now.mono.0.saturating_sub(changed.0) >= age_ms;
         age_ms == 0 || steady_ms(now) >= self.settle_ms && self.changed.is_none_or(old_enough)
     }
 }
 
-/// Whether a clock that showed `before` was never set, and has been by `after`.
+/// Whether a clock that showed `before` had not been set, and shows `after` because it now has.
 fn is_set_first(before: Timestamp, after: Timestamp) -> bool {
     before < UNSET_BEFORE && after >= UNSET_BEFORE
 }
 
-/// For how long the wall clock has shown what is expected.
+/// Returns for how long the wall clock has shown the expected time.
 fn steady_ms(now: Now) -> u64 {
     now.mono.0.saturating_sub(now.steady_since.0)
 }
@@ -216,7 +219,7 @@ fn is_step(by_ms: i64) -> bool {
     by_ms.unsigned_abs() > CLOCK_STEP_MS
 }
 
-/// No clock gets so far that it would not fit.
+/// Converts to `i64`. Clamped, although no clock gets that far.
 fn signed(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
@@ -318,7 +321,7 @@ mod tests {
         let (now, news) = clock.tell(Mono(10), Timestamp(START));
         assert_eq!((now.wall, now.steady_since), (Timestamp(START), Mono(10)));
         assert!(matches!(news, Some(ClockNews::Followed { .. })));
-        // And not the other way round.
+        // A step from a set clock back to an unset one is not believed.
         let (now, news) = clock.tell(Mono(20), Timestamp(7000));
         assert_eq!(now.wall, Timestamp(START + 10));
         assert!(matches!(news, Some(ClockNews::Stepped { .. })));
@@ -355,8 +358,8 @@ mod tests {
 
     const HOUR: u64 = 3_600_000;
 
-    /// A process that starts with a clock that is off by `off_ms` and runs for `ms`. Returns what it leaves behind, and how
-    /// far it counted ages.
+    /// Simulates a process that starts with a clock that is off by `off_ms` and runs for `ms`. Returns the row it
+    /// leaves behind, and the time that it counted ages from at the end.
     fn life(row: Option<AgesRow>, boot: Option<Boot>, off_ms: u64, ms: u64) -> (Option<AgesRow>, Timestamp) {
         let mut guard = AgeGuard::new(SETTLE);
         let at =
@@ -377,7 +380,7 @@ mod tests {
             (row, latest) = life(row, boot, days, SETTLE - 1);
         }
         assert_eq!(latest, Timestamp(START + 10 * (SETTLE - 1)));
-        // However often: an hour for every settling time before the last start.
+        // However often it starts, ages advance by an hour for every settling time before the last start.
         for _ in 0..10 {
             (row, latest) = life(row, None, days, SETTLE + 10_000);
         }
@@ -391,11 +394,11 @@ mod tests {
         let (row, latest) = life(None, None, week, 23 * HOUR);
         assert_eq!(latest, Timestamp(START + 23 * HOUR));
         assert_eq!(row.unwrap().latest, Timestamp(START + 23 * HOUR + 6 * 23 * HOUR));
-        // In pieces, too.
+        // The anchor also catches up over several processes.
         let (row, latest) = life(row, None, week + DAY as u64, 6 * HOUR);
         assert_eq!(latest, Timestamp(START + 7 * 23 * HOUR + 6 * HOUR));
         assert_eq!(row.unwrap().latest, Timestamp(START + week + DAY as u64 + 6 * HOUR));
-        // And however much it is when the clock has been steady for a week.
+        // When the clock has been steady for a week, the anchor catches up whatever the difference.
         let (row, _) = life(None, None, 400 * week, week);
         assert_eq!(row.unwrap().latest, Timestamp(START + 401 * week));
     }
@@ -421,7 +424,7 @@ mod tests {
         assert_eq!(life(Some(unset), None, 0, 0).1, Timestamp(START));
     }
 
-    /// What was stored under the old wall time looks two days old and is ten minutes old.
+    /// Events stored under the old wall time look two days old and are ten minutes old.
     #[test]
     fn after_a_step_was_followed_ages_must_have_been_lived_through() {
         let (mut told, mut guard) = (Told::new(), AgeGuard::new(SETTLE));

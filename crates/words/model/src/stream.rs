@@ -1,4 +1,4 @@
-//! Where an event lives: namespace, topic, partition, offset.
+//! The place of an event: namespace, topic, partition, offset.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ impl fmt::Display for Partition {
     }
 }
 
-/// A topic inside its namespace, held as one shared text `namespace/topic` (neither name can contain a slash),
-/// so that a clone is a counter and a comparison is one string comparison.
+/// A topic inside its namespace, held as one shared text `namespace/topic` (neither name can contain a slash), so that
+/// a clone only increments a counter and a comparison is one string comparison.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicKey(Arc<str>);
 
@@ -74,12 +74,12 @@ impl TopicKey {
         self.0.ends_with(DLQ_SUFFIX)
     }
 
-    /// The topic whose dead letters these are.
+    /// Returns the topic whose dead letters this topic holds.
     pub fn dead_letters_of(&self) -> Option<TopicKey> {
         self.0.strip_suffix(DLQ_SUFFIX).and_then(|topic| TopicKey::parse(topic).ok())
     }
 
-    /// Where this topic's dead letters go; dead-letter topics have none.
+    /// Returns the topic that holds this topic's dead letters; `None` for dead-letter topics.
     pub fn dead_letters(&self) -> Option<TopicKey> {
         (!self.is_dead_letter()).then(|| TopicKey(format!("{}{DLQ_SUFFIX}", self.0).into()))
     }
@@ -101,7 +101,7 @@ impl fmt::Debug for TopicKey {
     }
 }
 
-/// One ordered log: a partition of a topic.
+/// An ordered log: a partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream {
     pub topic: TopicKey,

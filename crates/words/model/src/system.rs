@@ -1,26 +1,28 @@
-//! The server's own topics: their names, and who reads them if nobody says otherwise.
+//! The server's own topics: their names, and who may read them by default.
 
 use crate::access::Principal;
 use crate::name::{DLQ_SUFFIX, TopicName};
 use crate::stream::TopicKey;
 
-/// Topics whose name begins like this are the server's: where access is controlled nobody else writes them unless a list
-/// of theirs says so, and nothing about them is audited, because a record of a record would have no end.
+/// Prefix of the server's own topics. Where access is controlled, nobody else may publish to them unless the topic's
+/// list permits it. Nothing about them is audited, because audit records about audit records would have no end.
 pub const SYSTEM_PREFIX: &str = "system.";
-/// Counters and gauges, from time to time.
+/// Counters and gauges, published at intervals.
 pub const METRICS_TOPIC: &str = "system.metrics";
-/// Who was turned away and who changed what, if the configuration wants it.
+/// The audit: refusals and changes, with their agents, if the configuration wants it.
 pub const AUDIT_TOPIC: &str = "system.bus.audit";
-/// What the CQRS loop saw, if the configuration wants it kept.
+/// The trace of the CQRS loop's messages, if the configuration wants it kept.
 pub const TRACE_TOPIC: &str = "system.router.trace";
-/// A second copy of every dead letter of its namespace; of topics with a list of readers, without what its author wrote.
+/// A second copy of every dead letter of its namespace; for topics with a list of readers, without what the event's
+/// author wrote.
 pub const DEAD_LETTER_MIRROR: &str = "system.bus.dlq";
 
 /// The topics that exist from the start.
 pub const SYSTEM_TOPICS: [&str; 3] = [METRICS_TOPIC, AUDIT_TOPIC, DEAD_LETTER_MIRROR];
 
-/// Scopes or roles that may read a topic of the server that has no list of its own. The mirror shows events of every
-/// topic without a list, and what became of those of all others, so it is for those who write the lists. `None`: no such topic, everybody may.
+/// Returns the scopes or roles that may read a topic of the server that has no list of its own; `None` for any other
+/// topic, which everybody may read. The mirror shows the events of every topic without a list, and the fate of the
+/// events of all others, so only administrators, who write the lists, may read it.
 pub fn system_readers(topic: &str) -> Option<&'static [&'static str]> {
     match topic.strip_suffix(DLQ_SUFFIX).unwrap_or(topic) {
         METRICS_TOPIC => Some(&["metrics", "admin"]),
@@ -30,20 +32,20 @@ pub fn system_readers(topic: &str) -> Option<&'static [&'static str]> {
 }
 
 impl Principal {
-    /// Whether they look after topics and their lists. Scopes are roles.
+    /// Whether the principal administers topics and their lists. Scopes count as roles.
     pub fn is_administrator(&self) -> bool {
         self.is("admin")
     }
 
-    /// Whether the topic lets them read it although it has no list.
+    /// Whether the principal may read this topic if it has no list.
     pub fn may_read_unlisted(&self, topic: &TopicKey) -> bool {
         system_readers(topic.topic()).is_none_or(|readers| readers.iter().any(|name| self.is(name)))
     }
 }
 
 impl Principal {
-    /// Whether they may know of a topic that they may not read. Everybody knows the server's own; administrators see all;
-    /// others see those that their token and the topic's list let them publish to.
+    /// Whether the principal may know of a topic that it may not read. Everybody knows the server's own topics,
+    /// administrators know all topics, and others know those that their token and the topic's list let them publish to.
     pub fn may_see(&self, topic: &TopicKey, publish_listed: bool) -> bool {
         topic.is_system() || self.is_administrator() || publish_listed && self.is("publish")
     }
@@ -60,8 +62,9 @@ impl TopicKey {
         self.topic().starts_with(SYSTEM_PREFIX)
     }
 
-    /// Where a second copy of this topic's dead letters goes: into its own namespace, so that tenants never see each
-    /// other's. The server's own topics have none, or a failing reader of the mirror would feed it for ever.
+    /// Returns the topic for a second copy of this topic's dead letters: in the same namespace, so that tenants never
+    /// see each other's letters. `None` for the server's own topics, or a failing reader of the mirror would fill it
+    /// for ever.
     pub fn dead_letter_mirror(&self) -> Option<TopicKey> {
         let mirrored = !self.is_system() && !self.is_dead_letter();
         mirrored.then(|| TopicKey::parse(&format!("{}/{DEAD_LETTER_MIRROR}", self.namespace())).ok())?

@@ -1,5 +1,5 @@
-//! JSON text inside a row that is JSON itself: `[value]`, the value byte for byte. Written as a string, as older versions
-//! did, text full of quotes would take twice its room. Both are read.
+//! JSON text inside a row that is JSON itself: written as `[value]`, the value byte for byte. As a JSON string, which
+//! older versions wrote, text full of quotes takes up to twice the space. Both forms are read.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 pub(crate) fn serialize<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     let Some(text) = text else { return serializer.serialize_none() };
     match serde_json::from_str::<&RawValue>(text) {
-        // Space around the value would not come back.
+        // Whitespace around the value would be lost.
         Ok(value) if value.get().len() == text.len() => [value].serialize(serializer),
         _ => text.serialize(serializer),
     }

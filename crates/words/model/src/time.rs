@@ -1,21 +1,22 @@
-//! Two kinds of time that must never be mixed: what the wall says, and how much has passed.
+//! Two kinds of time that must never be mixed: the wall clock's and the monotonic clock's.
 
 use std::fmt;
 use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 
-/// Wall-clock time in epoch milliseconds: what is stored and shown. It may step, so nothing waits on it alone.
+/// Wall-clock time in epoch milliseconds, as it is stored and shown. The wall clock may step, so nothing waits for it
+/// alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
 
-/// Time passed since the owner of an engine started, in milliseconds. Starts at zero, never falls.
+/// Time passed since the owner of an engine started, in milliseconds. Starts at zero, never decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(pub u64);
 
-/// Engines are told whole milliseconds, so «now» may lie anywhere within one. What must not happen too early waits
-/// this much longer.
+/// Engines are told whole milliseconds, so «now» may lie anywhere within one. Waits that must not end too early are
+/// longer by this much.
 pub const TICK_MS: u64 = 1;
 
 /// When a delayed event is due.
@@ -25,20 +26,20 @@ pub enum DeliverAt {
     At(Timestamp),
 }
 
-/// What an engine is told about time with every input. Shells make it from the system's clocks with a
+/// The time that an engine is told with every input. Shells make it from the system's clocks with a
 /// [`crate::SteadyClock`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     pub mono: Mono,
-    /// Goes on with `mono` when the system's wall clock steps, and follows a step that lasts.
+    /// Advances with `mono` when the system's wall clock steps, and follows a step that lasts.
     pub wall: Timestamp,
-    /// Since when the system's wall clock has shown `wall`; equals `mono` while it does not. Whoever removes something
-    /// because of its age asks a [`crate::AgeGuard`].
+    /// Since when the system's wall clock has shown `wall`; equals `mono` while it does not. Code that removes
+    /// something because of its age must ask a [`crate::AgeGuard`].
     pub steady_since: Mono,
 }
 
 impl Now {
-    /// The monotonic moment at which the wall clock will show `at`, if it does not step.
+    /// Returns the monotonic moment at which the wall clock will show `at`, if it does not step.
     pub fn mono_at(&self, at: Timestamp) -> Mono {
         self.mono + at.0.saturating_sub(self.wall.0)
     }
@@ -74,7 +75,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Gregorian date of a day number counted from 1970-01-01, by eras of 400 years beginning on 1 March 0000.
+/// Returns the Gregorian date of a day number counted from 1970-01-01, by eras of 400 years beginning on 1 March 0000.
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let era = z / 146_097;

@@ -1,4 +1,4 @@
-//! What a topic's owner may set, and the filter of a group.
+//! The settings of a topic, and the filter of a group.
 
 use std::sync::Arc;
 
@@ -29,18 +29,19 @@ pub struct TopicConfig {
     pub dedupe_window_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// Who may publish and read; no list = everybody.
+    /// Access lists: who may publish, and who may read; no list = everybody.
     #[serde(rename = "publishACL", skip_serializing_if = "Option::is_none")]
     pub publish_acl: Option<AccessList>,
     #[serde(rename = "subscribeACL", skip_serializing_if = "Option::is_none")]
     pub subscribe_acl: Option<AccessList>,
-    /// Who may join, seek and delete which groups, beside what `subscribe_acl` says; no list = as that says.
+    /// Access lists of groups: who may join, seek and delete them, in addition to `subscribe_acl`; no list = only
+    /// `subscribe_acl` counts.
     #[serde(rename = "groupACL", skip_serializing_if = "Option::is_none")]
     pub group_acl: Option<GroupAccess>,
     /// Of events with one key only the newest is kept.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub compact: bool,
-    /// How acks of clients that do not choose a mode are read.
+    /// The mode of acks of clients that choose none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_mode: Option<AckMode>,
     /// In every group, events of one key go to one member, one at a time.
@@ -55,10 +56,10 @@ pub struct TopicConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AckMode {
-    /// Its own offset, and every lower one in flight on the same connection that was delivered before it.
+    /// The acked offset, and every lower one in flight on the same connection that was delivered before it.
     #[default]
     Cumulative,
-    /// Its own offset only.
+    /// The acked offset only.
     Individual,
 }
 
@@ -75,7 +76,7 @@ impl AckMode {
     }
 }
 
-/// A change to a topic's settings: what is `None` stays, what is `Some(None)` goes back to its default.
+/// A change to a topic's settings: a field that is `None` stays as it is, `Some(None)` resets it to its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicPatch {
     pub partitions: Option<u32>,
@@ -96,7 +97,7 @@ pub struct TopicPatch {
     pub force_schema: bool,
 }
 
-/// Sets what the configuration has, and takes nothing away.
+/// Sets every setting that the configuration has, and resets none.
 impl From<TopicConfig> for Box<TopicPatch> {
     fn from(config: TopicConfig) -> Box<TopicPatch> {
         Box::new(config.into())
@@ -126,7 +127,7 @@ impl From<TopicConfig> for TopicPatch {
 }
 
 impl TopicPatch {
-    /// Leaves out what would go back to its default.
+    /// Returns the change without the settings that it would reset to their defaults.
     pub fn without_resets(self) -> TopicPatch {
         TopicPatch {
             retention_ms: self.retention_ms.filter(Option::is_some),
@@ -167,7 +168,7 @@ pub enum ConfigError {
 }
 
 impl TopicConfig {
-    /// Fills in what must be settled before a config is stored, and checks the rest.
+    /// Fills in the defaults that are stored, and checks the other settings.
     pub fn resolved(mut self) -> Result<TopicConfig, ConfigError> {
         self.partitions = self.partitions.max(1);
         if self.partitions > PARTITIONS_MAX {
@@ -225,7 +226,7 @@ impl TopicConfig {
     }
 }
 
-/// Which events a group wants; both conditions must hold. What does not match counts as done for the group.
+/// The events that a group wants; both conditions must hold. Events that do not match count as done for the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,10 +1,11 @@
-//! The trace an event belongs to, as W3C Trace Context writes it. Kept as its author wrote it; read only for logs.
+//! The trace of an event, as in W3C Trace Context. The header is kept as its author wrote it and is parsed only for
+//! logs.
 
 use std::fmt;
 
 use crate::event::Headers;
 
-/// The header that carries it, in events and in HTTP requests.
+/// The header that carries the trace, in events and in HTTP requests.
 pub const TRACEPARENT: &str = "traceparent";
 
 const TRACE_HEX: usize = 32;
@@ -18,7 +19,8 @@ const LEN: usize = 2 + 1 + TRACE_HEX + 1 + PARENT_HEX + 1 + FLAGS_HEX;
 pub struct TraceId(Box<str>);
 
 impl TraceId {
-    /// Of a `traceparent`; `None` if it is not one, and then it is an ordinary header.
+    /// Returns the trace id of a `traceparent`; `None` if the text is not a valid one, and then it is an ordinary
+    /// header.
     pub fn parse(traceparent: &str) -> Option<TraceId> {
         let (head, rest) = traceparent.split_at_checked(LEN)?;
         let mut parts = head.split('-');
@@ -32,12 +34,12 @@ impl TraceId {
             && fits(parent, PARENT_HEX)
             && nonzero(parent)
             && fits(flags, FLAGS_HEX);
-        // Only versions to come may have more behind it, after a dash.
+        // Only later versions of the format may have more fields, after a dash.
         let ends = rest.is_empty() || (version != "00" && rest.starts_with('-'));
         (fine && ends).then(|| TraceId(trace.into()))
     }
 
-    /// Of an event's headers. Most have none, so the text is searched before it is parsed.
+    /// Returns the trace id in an event's headers. Most events have none, so the text is searched before it is parsed.
     pub fn of(headers: Option<&Headers>) -> Option<TraceId> {
         let headers = headers?;
         if !headers.json().as_str().contains(TRACEPARENT) {

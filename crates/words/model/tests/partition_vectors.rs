@@ -30,7 +30,7 @@ fn every_vector_gives_its_hash_and_partition() {
                 let partitions = u32::try_from(vector.partitions).unwrap_or(0);
                 assert_eq!(partition_of(key, partitions).0, vector.partition, "{key:?} of {partitions}");
             }
-            // A lone surrogate is no Rust string: it is refused at the door, but the hash itself agrees.
+            // A lone surrogate is no Rust string: such a key is refused when it is read, but the hash itself agrees.
             (None, Some(units)) => assert_eq!(key_hash(units.iter().copied()), vector.hash_i32),
             (None, None) => panic!("a vector without a key"),
         }

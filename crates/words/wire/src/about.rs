@@ -1,4 +1,4 @@
-//! What an error is about, as far as it is known.
+//! The topic, group, partition and offset that an error is about, as far as they are known.
 
 use millrace_model::{Offset, Partition};
 
@@ -9,7 +9,7 @@ use crate::text::{push_member, push_string_member};
 /// Names longer than this cannot exist and are not repeated in an error.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Names are plain text here: an error may be about a name that is not a legal one.
+/// The subject of an error. Names are plain text here, because an error may be about an illegal name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
     pub topic: Option<Box<str>>,
@@ -23,7 +23,7 @@ impl About {
         About { topic: Some(topic.into()), ..About::default() }
     }
 
-    /// Whatever a document says, as far as it can be read.
+    /// Returns the subject that a document names, as far as it can be read.
     pub(crate) fn of(fields: &Fields<'_>) -> About {
         let name = |field| {
             let text = fields.text(field).ok().flatten()?;

@@ -25,14 +25,14 @@ macro_rules! codes {
                 }
             }
 
-            /// The status of an HTTP answer that carries this code.
+            /// Returns the status of an HTTP answer that carries this code.
             pub fn http_status(self) -> u16 {
                 match self {
                     $(ErrorCode::$variant => $status,)*
                 }
             }
 
-            /// The same words for every problem with this code, as RFC 9457 asks of a title.
+            /// Returns the title of problems with this code: always the same text, as RFC 9457 requires.
             pub fn title(self) -> &'static str {
                 match self {
                     $(ErrorCode::$variant => $title,)*

@@ -20,19 +20,19 @@ pub struct Envelope {
     pub partition: Partition,
     pub offset: Offset,
     pub headers: Option<Headers>,
-    /// 100 where it is not shown.
+    /// 100 if the text does not name it.
     pub priority: Priority,
     pub payload: JsonText,
-    /// SHA-256 of the payload's bytes as they stand here, in hexadecimal digits, where it was asked for.
+    /// SHA-256 of the payload's bytes as they are written here, in hexadecimal digits, if it was asked for.
     pub payload_sha256: Option<Box<str>>,
-    /// Which delivery this is; 1 where it is not shown.
+    /// The number of this delivery; 1 if the text does not name it.
     pub attempts: u32,
 }
 
-/// What an envelope shows beside the event itself.
+/// Members that an envelope shows beside the event itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The number of this delivery, shown from the second on.
+    /// The number of this delivery, written from the second on.
     pub attempts: u32,
     pub payload_sha256: bool,
 }
@@ -114,7 +114,8 @@ struct Parts<'a> {
     attempts: u32,
 }
 
-/// By hand, because every delivery passes here. A UUID and a topic need no escaping by their alphabets.
+/// Writes JSON by hand, for speed, because every delivery passes here. By their alphabets a UUID and a topic need no
+/// escaping.
 fn push_parts(out: &mut String, parts: &Parts<'_>) {
     out.push_str("{\"id\":");
     match parts.id {

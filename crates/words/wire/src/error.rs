@@ -1,4 +1,4 @@
-//! The one error of this crate, which is also the ERROR frame.
+//! The error type of this crate, which is also the ERROR frame.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ use crate::text::{push_json_member, push_string_member};
 /// Longest piece of a refused value that is shown back.
 const FOUND_BYTES_MAX: usize = 40;
 
-/// A refusal on the wire: made here for text that cannot be understood, by the server for everything else.
+/// A refusal: created here for text that cannot be parsed, by the server for everything else.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FrameError {
@@ -37,7 +37,7 @@ impl FrameError {
         FrameError { rid, ..self }
     }
 
-    /// For an edge that receives something else than a text frame.
+    /// For a server that receives something other than a text frame.
     pub fn binary() -> FrameError {
         FrameError::new(ErrorCode::BadFrame, "the frame is binary: send one JSON object per text frame")
     }
@@ -92,7 +92,7 @@ impl FrameError {
         ))
     }
 
-    /// Says where the field of a nested object is: `events[3].` before `key is 5`.
+    /// Puts the place of a nested object before the message: `events[3].` before `key is 5`.
     pub(crate) fn inside(mut self, place: impl Display) -> FrameError {
         self.message.insert_str(0, &format!("{place}."));
         self
@@ -106,7 +106,7 @@ impl FrameError {
         let code = match code {
             millrace_model::NameKind::Topic => ErrorCode::BadTopic,
             millrace_model::NameKind::Group => ErrorCode::BadGroup,
-            // Handlers and sessions have no place on the wire; should one turn up, the frame is what is wrong.
+            // Ids of handlers and sessions do not occur in frames; an error about one counts as a bad frame.
             millrace_model::NameKind::Namespace
             | millrace_model::NameKind::Handler
             | millrace_model::NameKind::Session => ErrorCode::BadFrame,
@@ -115,7 +115,7 @@ impl FrameError {
     }
 }
 
-/// A secret is never repeated, a container only named.
+/// Describes a refused value: a secret only by its type, a container only by its kind.
 fn found_in(field: Field, raw: &RawValue) -> String {
     let json = raw.get();
     let kind = match json.as_bytes().first() {

@@ -30,7 +30,7 @@ pub(crate) fn push_deliver_at(out: &mut String, at: DeliverAt) {
     }
 }
 
-/// The default where it is absent or null.
+/// Returns the default where the field is absent or null.
 pub(crate) fn read_priority(fields: &Fields<'_>) -> Result<Priority, FrameError> {
     match fields.get(Field::Priority) {
         None => Ok(PRIORITY_DEFAULT),
@@ -53,7 +53,7 @@ pub(crate) fn read_event(fields: &Fields<'_>) -> Result<NewEvent, FrameError> {
     })
 }
 
-/// An event of a batch, which is stored at once and whole.
+/// Reads an event of a batch. A batch is stored at once and as a whole, so its events cannot be delayed.
 pub(crate) fn read_batch_event(fields: &Fields<'_>) -> Result<NewEvent, FrameError> {
     let delayed = [Field::DelayMs, Field::DeliverAt].into_iter().find(|field| fields.get(*field).is_some());
     match delayed {
@@ -79,7 +79,7 @@ pub(crate) fn read_headers(fields: &Fields<'_>) -> Result<Option<Headers>, Frame
     Headers::from_raw(raw).map(Some).ok_or_else(|| wrong_headers(raw))
 }
 
-/// Names the header that is not a string, if the headers are an object at all.
+/// Returns an error that names the header that is not a string, if the headers are an object at all.
 fn wrong_headers(raw: &RawValue) -> FrameError {
     let map: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
     let wrong = map.into_iter().find(|(_, value)| text_of(value).is_none());
@@ -95,7 +95,7 @@ fn wrong_headers(raw: &RawValue) -> FrameError {
     )
 }
 
-/// Appends the author's members of an event, each with a comma before it.
+/// Appends the members of an event that its author writes, each with a comma before it.
 pub(crate) fn push_event(event: &NewEvent, out: &mut String) {
     if let Some(key) = &event.body.key {
         push_string_member(out, "key", key);

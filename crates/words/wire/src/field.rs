@@ -1,4 +1,4 @@
-//! Every field name of the protocol and what it must hold: the one table that errors quote.
+//! The table of all fields of the protocol: their names, and what each must hold, as errors quote it.
 
 macro_rules! fields {
     ($($variant:ident $name:literal $expected:literal,)*) => {

@@ -1,7 +1,7 @@
-//! One JSON object split into its known fields, each still the text its author wrote.
+//! A JSON object split into its known fields, each still the text that its author wrote.
 //!
-//! Splitting is the only pass over a payload. The short fields are then read from their own text, so a wrong one can
-//! be named and shown, and a field that a frame does not use is never looked at.
+//! Splitting is the only pass over a payload. The short fields are then read from their own text, so an error can name
+//! and show a wrong field, and a field that a frame does not use is never read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::error::FrameError;
 use crate::field::Field;
 
-/// The largest whole number that every JSON reader keeps exact.
+/// The largest whole number that every JSON reader represents exactly.
 pub(crate) const INTEGER_MAX: u64 = 9_007_199_254_740_991;
 
 pub(crate) struct Fields<'a> {
@@ -22,7 +22,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A whole document from outside: checks grammar, depth and that it is an object.
+    /// Splits a whole received document: checks its grammar and depth, and that it is an object.
     pub(crate) fn of_document(text: &'a str) -> Result<Fields<'a>, FrameError> {
         if !JsonText::depth_is_fine(text) {
             return Err(FrameError::bad_json(format_args!("nested more than {JSON_DEPTH_MAX} levels deep")));
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// An object inside a document whose grammar is known to be fine.
+    /// Splits an object inside a document whose grammar has been checked.
     pub(crate) fn of_field(field: Field, raw: &'a RawValue) -> Result<Fields<'a>, FrameError> {
         Fields::nested(raw).ok_or_else(|| FrameError::wrong(field, raw))
     }
@@ -46,12 +46,12 @@ impl<'a> Fields<'a> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// The field as written, `null` included.
+    /// Returns the field as written, `null` included.
     pub(crate) fn given(&self, field: Field) -> Option<&'a RawValue> {
         self.slots[field as usize]
     }
 
-    /// The field unless it is absent or `null`.
+    /// Returns the field unless it is absent or `null`.
     pub(crate) fn get(&self, field: Field) -> Option<&'a RawValue> {
         self.given(field).filter(|raw| raw.get() != "null")
     }
@@ -102,7 +102,7 @@ pub(crate) fn needed<T>(field: Field, found: Option<T>) -> Result<T, FrameError>
     found.ok_or_else(|| FrameError::missing(field))
 }
 
-/// The text of a JSON string; `None` for another kind of value and for a string with lone surrogates.
+/// Returns the text of a JSON string; `None` for another kind of value and for a string with lone surrogates.
 pub(crate) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
@@ -111,8 +111,8 @@ pub(crate) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-/// Takes the elements of an array one at a time, so that a long array of rubbish costs no memory, up to the first that
-/// is refused. `None` when it is no array.
+/// Calls `take` with the elements of an array one at a time, up to the first that is refused, so that a long invalid
+/// array costs no memory. Returns `None` when the value is not an array.
 pub(crate) fn each_element(
     raw: &RawValue,
     take: impl FnMut(usize, &RawValue) -> Result<(), FrameError>,
@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
-            /// A name that stands twice means its last value, as in every JavaScript client.
+            /// If a name occurs twice, its last value counts, as in every JavaScript client.
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
                 let mut slots = [None; Field::COUNT];
                 while let Some(Name(field)) = map.next_key()? {

@@ -1,12 +1,12 @@
-//! The JSON shapes of WebSocket frames and HTTP bodies, in one place for the server, the client and the bench.
+//! The JSON formats of WebSocket frames and HTTP bodies, in one place for the server, the client and the benchmarks.
 //!
-//! Reading turns text into checked values of `millrace-model`, or into one [`FrameError`] that says what was wrong
-//! and what would be right. Payloads and headers pass through as the bytes their author wrote: a document is split
-//! into its fields once, and only the short fields are looked at again. Writing appends to a `String` the caller
+//! Reading turns text into checked values of `millrace-model`, or into one [`FrameError`] that says what was wrong and
+//! what would be right. Payloads and headers pass through as the bytes that their author wrote: a document is split
+//! into its fields once, and only the short fields are parsed further. Writing appends to a `String` that the caller
 //! reuses.
 //!
-//! What is not here: sockets, sessions, decisions. Whether a topic exists or an offset is in flight is the engine's
-//! business.
+//! This crate has no sockets and no sessions, and decides nothing: whether a topic exists or an offset is in flight is
+//! known to the engine.
 //!
 //! Start with [`ClientFrame::parse`] and [`ServerFrame`]; HTTP bodies are in [`http`], the schemas
 //! that describe them in [`schema`], the lines of the CQRS loop in [`os`].

@@ -1,4 +1,4 @@
-//! How far a group or stream is in one partition: `{"partition":0,"next":1}`.
+//! A position in one partition, of a group or a stream: `{"partition":0,"next":1}`.
 
 use millrace_model::{Offset, Partition};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! The request id: whatever a client wrote, echoed back byte for byte.
+//! The request id: chosen by the client, returned byte for byte.
 
 use serde_json::value::RawValue;
 
@@ -14,7 +14,7 @@ impl Rid {
         Rid(number.to_string().into())
     }
 
-    /// `None` when it is neither a string nor a whole number, or too long.
+    /// Returns `None` for a value that is neither a string nor a whole number, or too long.
     pub(crate) fn from_raw(raw: &RawValue) -> Option<Rid> {
         let json = raw.get();
         let fits = match json.as_bytes().first() {
@@ -27,7 +27,7 @@ impl Rid {
         fits.then(|| Rid(json.into()))
     }
 
-    /// The number it is, for a client that numbers its requests.
+    /// Returns the id as a number, for a client that numbers its requests.
     pub fn as_number(&self) -> Option<u64> {
         self.0.parse().ok()
     }

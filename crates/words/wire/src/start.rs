@@ -1,4 +1,4 @@
-//! Where a group begins to read.
+//! The position at which a group begins to read.
 
 use millrace_model::{Offset, Timestamp};
 
@@ -16,7 +16,7 @@ pub enum StartFrom {
 }
 
 impl StartFrom {
-    /// The `from` of a document with its `reset`, if there is one.
+    /// Reads `from` of a document with its `reset`; `None` if it is absent.
     pub(crate) fn read(fields: &Fields<'_>) -> Result<Option<(StartFrom, bool)>, FrameError> {
         let Some(raw) = fields.get(Field::From) else {
             return Ok(None);

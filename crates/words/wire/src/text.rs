@@ -11,7 +11,8 @@ pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// What stands between the quotes of a JSON string, in pieces. Most strings need no escape and are one piece.
+/// Calls `take` with the escaped text of a JSON string (without quotes) in pieces. Most strings need no escape and are
+/// one piece.
 pub(crate) fn each_piece(text: &str, mut take: impl FnMut(&str)) {
     let mut taken = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -35,7 +36,7 @@ pub(crate) fn each_piece(text: &str, mut take: impl FnMut(&str)) {
     take(&text[taken..]);
 }
 
-/// Writing into a `String` cannot fail.
+/// Appends a value's display form. Writing into a `String` cannot fail.
 pub(crate) fn push_display(out: &mut String, value: impl Display) {
     let _ = write!(out, "{value}");
 }

@@ -1,5 +1,4 @@
-//! Whatever arrives, reading answers and never panics; and what was understood is written so that it is understood
-//! the same way.
+//! Parsing never panics, whatever the text; and a parsed value is written so that it parses to the same value again.
 
 use millrace_wire::http::{EventsPage, PublishBody, Replay, Seek, TopicBody, parse_topic_patch};
 use millrace_wire::{ClientFrame, Envelope, ErrorCode, ServerFrame};
@@ -31,7 +30,7 @@ fn read_every_way(text: &str) {
     let _ = (Replay::parse(text), EventsPage::parse(text), Envelope::parse(text));
 }
 
-/// Text that is no JSON at all is always called that, and nothing else is.
+/// Exactly the texts that are not JSON are refused as not JSON.
 fn check_verdict(text: &str) {
     let grammatical = serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok();
     if let Err(error) = ClientFrame::parse(text) {
@@ -42,7 +41,7 @@ fn check_verdict(text: &str) {
     }
 }
 
-/// A piece of a frame cut out, repeated, or replaced by something that matters to JSON.
+/// Returns frames with a piece cut out, repeated, or replaced by a token of JSON.
 fn mutated() -> impl Strategy<Value = String> {
     let token = prop::sample::select(vec![
         "null",

@@ -1,4 +1,4 @@
-//! The written description of the socket against the frames that are really spoken.
+//! Compares the AsyncAPI document of the WebSocket with the frames that the code reads and writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../../docs/asyncapi.json");
 
-/// Always written, but a reader can do without.
+/// Fields that are always written, but that a reader does not require.
 const LENIENT: &[(&str, &str)] = &[("ERROR", "message")];
 
 struct Described {
-    /// `publishedLater`, where one type of frame has several shapes.
+    /// Such as `publishedLater`, where one type of frame has several forms.
     title: String,
     name: String,
     schema: Value,
@@ -29,7 +29,7 @@ fn messages() -> Vec<Described> {
     let described = messages.into_iter().map(|(title, message)| {
         let mut schema = message["payload"].clone();
         schema["components"]["schemas"] = schemas.clone();
-        // A field nobody described is a mistake too.
+        // A field that is not described is a mistake too.
         schema["unevaluatedProperties"] = false.into();
         let examples = message["examples"].as_array().expect("examples");
         Described {
@@ -42,7 +42,7 @@ fn messages() -> Vec<Described> {
     described.collect()
 }
 
-/// Which shape of frame a text is, and its canonical spelling; `None` if nobody can read it.
+/// Returns the form of a frame and its canonical spelling; `None` if neither side can parse it.
 fn read(text: &str) -> Option<(String, String)> {
     let mut out = String::new();
     if let Ok(frame) = ClientFrame::parse(text) {
@@ -92,7 +92,7 @@ fn every_example_is_a_frame_that_fits_before_and_after_it_was_read() {
     }
 }
 
-/// Each field of each example is left out once: exactly those that are marked as required are missed.
+/// Leaves out each field of each example once: parsing fails exactly for the fields that are marked as required.
 #[test]
 fn the_fields_a_frame_needs_are_those_that_are_marked_so() {
     for Described { title, name, schema, examples } in messages() {

@@ -1,4 +1,4 @@
-//! Every way to get a frame wrong, and the one clear answer to each.
+//! Every kind of wrong frame, and its error.
 
 use millrace_wire::{ClientFrame, ErrorCode};
 

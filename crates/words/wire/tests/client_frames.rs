@@ -2,7 +2,7 @@
 
 use millrace_wire::ClientFrame;
 
-/// A frame means what it says: written again it gives the canonical spelling.
+/// A frame that is read and written again has the canonical spelling.
 #[test]
 fn good_frames_are_read_and_written() {
     for (text, canonical) in [

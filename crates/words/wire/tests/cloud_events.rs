@@ -1,4 +1,4 @@
-//! CloudEvents: what is refused and why, what comes back, and that nothing is lost on the way.
+//! CloudEvents: which are refused and why, and that accepted ones come back without loss.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -238,7 +238,8 @@ fn any_other_event_comes_out_as_a_cloud_event_too() {
         (&[], Some("k"), json!({"partitionkey": "k"})),
         (&[], Some(""), json!({})),
         (&[("x-a", "b")], None, json!({"millraceheaders": "{\"x-a\":\"b\"}"})),
-        // Not all that a CloudEvent needs: kept, but not taken for one.
+        // Some attributes of a CloudEvent are missing: the headers are kept, but the event is not taken for a
+        // CloudEvent.
         (&[("ce-id", "9")], None, json!({"millraceheaders": "{\"ce-id\":\"9\"}"})),
     ] {
         let found = out(&plain(headers, key));
@@ -250,7 +251,7 @@ fn any_other_event_comes_out_as_a_cloud_event_too() {
         assert_eq!(found, expected);
         assert!(parse_cloud_event(&found.to_string()).is_ok(), "{found}");
     }
-    // Whoever sets the headers on the socket has published a CloudEvent; other headers are not lost.
+    // An event with all of these headers, published on the WebSocket, is a CloudEvent; its other headers are not lost.
     let own = [
         ("ce-specversion", "1.0"),
         ("ce-id", "9"),

@@ -1,4 +1,4 @@
-//! The same bytes give the same lines, however they come in.
+//! The same bytes give the same lines, however they are split into reads.
 
 use millrace_wire::os::{Line, LineSplitter};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn split(reads: &[&[u8]], line_bytes_max: usize) -> Vec<Seen> {
     lines
 }
 
-/// What the splitter is to do, said in the plainest way.
+/// A simple model of what the splitter must return.
 fn expected(bytes: &[u8]) -> Vec<Seen> {
     bytes
         .split(|byte| *byte == b'\n')

@@ -1,4 +1,4 @@
-//! Lines of the CQRS loop, read and written: what is a message, what is refused and in which words.
+//! Lines of the CQRS loop, read and written: which are messages, which are refused and with which text.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::cell::Cell;
@@ -311,7 +311,7 @@ fn messages() -> impl Strategy<Value = OsMessage> {
     )
 }
 
-/// A good line with pieces cut out, doubled or replaced by what matters to JSON.
+/// Returns valid lines with pieces cut out, doubled or replaced by tokens of JSON.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let token = prop::sample::select(vec![
         &b"null"[..],
@@ -347,7 +347,7 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A message, which then comes back the same; or one refusal, which is itself a message.
+/// Checks that the bytes parse to a message that comes back the same, or to one refusal, which is itself a message.
 fn check(bytes: &[u8]) {
     let message = match parse(bytes, None) {
         Ok(message) => message,

@@ -1,4 +1,4 @@
-//! A body the reader takes fits its schema, and one it refuses does not.
+//! A body that the parser accepts fits its schema, and a body that it refuses does not.
 
 use millrace_wire::http::{PublishBody, Replay, Seek, TopicBody, parse_topic_patch};
 use millrace_wire::schema::TopicPatchBody;

@@ -1,4 +1,5 @@
-//! Order per key: of the events of one key only the lowest that is not done may be sent. Kept while the group is sticky.
+//! Order per key: of the events of one key only the lowest that is not done may be sent. Kept while the group is
+//! sticky.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,11 +14,12 @@ use crate::sticky::KeyHash;
 pub(crate) struct KeyQueues {
     /// Offsets in `open`, by key.
     queues: BTreeMap<KeyHash, BTreeSet<u64>>,
-    /// Ready events of `open` whose key's member has no room, by member, so that nobody looks at them before it has.
+    /// Ready events of `open` whose key's member has no room, by member, so that they are not looked at before the
+    /// member has room.
     awaiting: BTreeMap<ConnId, BTreeSet<u64>>,
     /// Events in `open` that were never sent, because their key or its member is busy.
     pub(crate) unsent: usize,
-    /// Of those, the ones whose bodies are in memory, and their bytes.
+    /// Of those, how many have their bodies are in memory, and their bytes.
     bodies: usize,
     bodies_bytes: usize,
 }
@@ -43,7 +45,7 @@ impl KeyQueues {
 }
 
 impl Cursor {
-    /// Starts or stops keeping order per key. What is in flight by then stays in flight.
+    /// Starts or stops keeping order per key. Events in flight stay in flight.
     pub(crate) fn keep_order_per_key(&mut self, keep: bool, hash: impl Fn(&str) -> KeyHash) {
         if self.keyed.is_some() == keep {
             return;
@@ -52,7 +54,7 @@ impl Cursor {
         let mut freed = Vec::new();
         for (offset, open) in &mut self.open {
             if let Some(keyed) = &mut self.keyed {
-                // The key of an event whose body was let go of was noted then.
+                // If the body was dropped from memory, its key was noted then.
                 let key = open.event.as_ref().and_then(|event| event.body.key.as_deref());
                 open.key = open.key.or_else(|| key.map(&hash));
                 if let Some(key) = open.key {
@@ -95,8 +97,8 @@ impl Cursor {
         let Some(open) = self.open.get(&offset) else { return false };
         let Some((keyed, key)) = self.keyed.as_ref().zip(open.key) else { return true };
         let Some(queue) = keyed.queues.get(&key) else { return true };
-        // A higher one may be in flight only if this one counted as done meanwhile, or was sent before the group was
-        // sticky.
+        // A higher event of the key is in flight only if this one counted as done meanwhile, or was sent before the
+        // group became sticky.
         let came_back = open.last.is_some() || open.attempts > 0;
         let in_flight = |other: &u64| {
             self.open.get(other).is_some_and(|open| matches!(open.state, OpenState::Leased { .. }))
@@ -120,7 +122,7 @@ impl Cursor {
         keyed.awaiting.entry(member).or_default().insert(offset);
     }
 
-    /// Makes the lowest events that await a member ready again: at most so many.
+    /// Makes the lowest events that await a member ready again: at most `events_max`.
     pub(crate) fn recall(&mut self, member: ConnId, events_max: usize) {
         let Some(awaiting) = self.keyed.as_mut().and_then(|keyed| keyed.awaiting.get_mut(&member)) else {
             return;
@@ -143,7 +145,7 @@ impl Cursor {
         }
     }
 
-    /// Lets go of the body of an event that has to wait, if more bodies than that are in memory.
+    /// Drops the body of a waiting event from memory, if more than `bodies_max` bodies or `bytes_max` bytes are kept.
     pub(crate) fn let_go_of_body(&mut self, offset: u64, bodies_max: usize, bytes_max: usize) {
         let (Some(keyed), Some(open)) = (&mut self.keyed, self.open.get_mut(&offset)) else { return };
         let waits = matches!(open.state, OpenState::Ready | OpenState::Parked | OpenState::Awaiting { .. });
@@ -154,11 +156,12 @@ impl Cursor {
         }
     }
 
-    /// The body of an event that was let go of has been read again.
+    /// Takes the body of an event that was dropped from memory and read again.
     pub(crate) fn take_again(&mut self, offset: u64, event: Arc<Event>, hash: impl Fn(&str) -> KeyHash) {
         let Some(open) = self.open.get_mut(&offset) else { return };
         if let Some(keyed) = &mut self.keyed {
-            // Not known of an event that was acked by a higher offset before the group was sticky, and then refused.
+            // The key is not known of an event that was acked by a higher offset before the group became sticky, and
+            // then refused.
             open.key = open.key.or_else(|| event.body.key.as_deref().map(hash));
             if let Some(key) = open.key {
                 keyed.queues.entry(key).or_default().insert(offset);
@@ -170,7 +173,8 @@ impl Cursor {
         open.event = Some(event);
     }
 
-    /// An event goes to a member for the first time; `body_bytes` if its body was in memory.
+    /// Stops counting an event as unsent: it goes to a member for the first time, or leaves `open`. `body_bytes` is
+    /// given if its body was in memory.
     pub(super) fn count_sent(&mut self, body_bytes: Option<usize>) {
         if let Some(keyed) = &mut self.keyed {
             keyed.unsent = keyed.unsent.saturating_sub(1);
@@ -178,7 +182,7 @@ impl Cursor {
         }
     }
 
-    /// The event is not in `open` any more: the next one of its key may be sent.
+    /// Lets the next event of the key be sent, because this event has left `open`.
     pub(crate) fn free_key(&mut self, offset: u64, open: &Open) {
         if open.last.is_none() {
             self.count_sent(open.kept_bytes());
@@ -201,8 +205,8 @@ impl Cursor {
         }
     }
 
-    /// An event that had left `open` comes back: its dead letter could not be written, or it was refused after an ack that
-    /// meant it too.
+    /// Queues an event under its key again, because it comes back to `open`: its dead letter could not be written, or
+    /// it was refused after a cumulative ack had completed it.
     pub(super) fn requeue_key(&mut self, offset: u64, key: Option<KeyHash>) {
         if let Some((keyed, key)) = self.keyed.as_mut().zip(key) {
             keyed.queues.entry(key).or_default().insert(offset);

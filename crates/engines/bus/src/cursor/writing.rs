@@ -1,4 +1,4 @@
-//! What of a cursor is written down, and taking it back when the store would not have it.
+//! Writing a cursor: its row and its rows of tries, and taking them back when the store refuses the batch.
 
 use bytes::Bytes;
 use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Offset, Timestamp, TryRow};
@@ -6,28 +6,30 @@ use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Offset, Timestamp, TryRow};
 use super::{Cursor, Open};
 use crate::letter::kept;
 
-/// What the flush under way took along. Dropped when it is durable, and when the cursor is moved meanwhile.
+/// Contents of the flush under way, in case the store refuses it. Dropped when the flush is durable, and when the
+/// cursor is moved meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct InFlush {
-    /// They count as done from the moment their letters are on their way.
+    /// Events that become dead letters. They count as done from the moment their letters are being written.
     pub(crate) buried: Vec<(u64, Open)>,
     pub(crate) tries: Vec<u64>,
 }
 
-/// A row of tries beside its value, with names of the largest size.
+/// Bytes of a row of tries without its value, with names of the largest size.
 const TRY_BYTES: usize = 1 << 10;
 
 impl Cursor {
-    /// Returns the row as it is to be written at `now`.
+    /// Returns the cursor's row as it is to be written at `now`.
     pub(crate) fn row(&self, now: Timestamp) -> CursorRow {
         let committed = self.committed();
         let mut ahead = Bitmap::default();
-        // Only so far: what is acked lies within the bound, and what was skipped beyond it is skipped again.
+        // Not further: acked offsets lie within this bound, and offsets skipped beyond it are skipped again.
         let furthest = committed.0 + 1 + AHEAD_MAX;
         let end = self.read_next.min(furthest);
         let busy = self.open.len() + self.fetched.len();
         if busy as u64 != self.read_next - 1 - committed.0 {
-            // What was sent lies below what was fetched: together they are in order, and between two of them all is done.
+            // Sent offsets lie below fetched ones, so both lists in a row are in order, and every offset between two
+            // entries is done.
             let fetched = self.fetched.iter().map(|fetched| fetched.event.offset.0);
             let mut lowest = committed.0 + 1;
             for offset in self.open.keys().copied().chain(fetched).chain([end]) {
@@ -47,12 +49,12 @@ impl Cursor {
         CursorRow { committed, delivered: self.delivered_through(), ahead, updated }
     }
 
-    /// When the commit of the row noted last was first written.
+    /// Returns when the commit of the row that `note_flushed` saw last was first written.
     pub(crate) fn noted_since(&self) -> Option<Timestamp> {
         self.flushed.as_ref().and_then(|row| row.updated)
     }
 
-    /// Everything up to here was sent since the server started, or is done.
+    /// Returns the offset up to which every event was sent since the server started, or is done.
     fn delivered_through(&self) -> Offset {
         // Only in a sticky group may an event wait while later ones are sent.
         let unsent = self.open.iter().filter(|(_, open)| self.keyed.is_some() && open.last.is_none());
@@ -60,8 +62,8 @@ impl Cursor {
         Offset(first.map_or(self.sent_through, |first| first - 1))
     }
 
-    /// What of the tries must be written (`Some`) or deleted (`None`) to match: at most so many rows and bytes, the rest
-    /// stays dirty.
+    /// Returns the rows of tries that must be written (`Some`) or deleted (`None`), at most `rows_max` rows and
+    /// `bytes_max` bytes; the rest stays dirty.
     pub(crate) fn take_try_changes(
         &mut self,
         rows_max: usize,
@@ -89,7 +91,7 @@ impl Cursor {
         changes
     }
 
-    /// Whether a flush would change anything; remembers the row as written.
+    /// Remembers the row as written. Returns whether it differs from the row before.
     pub(crate) fn note_flushed(&mut self, row: &CursorRow) -> bool {
         let changed = self.flushed.as_ref() != Some(row);
         self.implicit = self.implicit.split_off(&(row.committed.0 + 1));
@@ -97,7 +99,8 @@ impl Cursor {
         changed
     }
 
-    /// The flush under way was not written: nothing it took along is done. Answers how many letters that were.
+    /// Takes back the flush under way, which was not written: nothing in it is done. Returns how many dead letters it
+    /// held.
     pub(crate) fn put_back(&mut self) -> usize {
         let InFlush { buried, tries } = std::mem::take(&mut self.in_flush);
         let letters = buried.len();
@@ -107,7 +110,7 @@ impl Cursor {
             self.to_bury.push_front(offset);
             self.tries_changed(offset);
         }
-        // Perhaps not stored at all: deleting what is not there does no harm.
+        // These rows may not be stored at all: deleting a missing row does no harm.
         self.tries_stored.extend(&tries);
         self.tries_dirty.extend(tries);
         self.flushed = None;
@@ -123,12 +126,12 @@ impl Cursor {
     }
 }
 
-/// Most events are done after their first delivery: a row is due only where there is something to remember.
+/// Whether the event needs a row of tries. Most events do not: they are done after their first delivery.
 pub(super) fn needs_row(open: &Open) -> bool {
     open.attempts_ended() != 0 || open.not_before.is_some() || open.reason.is_some()
 }
 
-/// A delivery that a crash cuts short must not count, so only those that ended are written down.
+/// Only attempts that ended are written: a delivery that a crash cuts short must not count.
 fn try_row(open: &Open) -> TryRow {
     TryRow {
         attempts: open.attempts_ended(),

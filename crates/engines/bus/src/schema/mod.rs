@@ -18,24 +18,24 @@ pub use retained::{
 };
 use weight::weight_of;
 
-/// Bytes a compiled pattern may take; a larger one is refused with its schema. Time is linear in the text, and in this: a
-/// pattern of 1 MiB took a minute for a text of 1 MiB.
+/// Bytes a compiled pattern may take; a larger one is refused with its schema. Time is linear in the text, and in this:
+/// a pattern of 1 MiB took a minute for a text of 1 MiB.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a reason; it may quote the payload.
+/// Bytes of a mismatch's reason, which may quote the payload.
 const REASON_BYTES_MAX: usize = 300;
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Which schema of which topic: a stamp is never used twice.
+/// Identifies a schema: the topic's incarnation and the version. A stamp is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemaStamp {
-    /// [`millrace_model::TopicRow::made`].
+    /// The topic's incarnation: see [`millrace_model::TopicRow::made`].
     pub made: u64,
     pub version: u32,
     /// Whether an event with a key and the payload `null` is a tombstone, which no schema concerns.
     pub tombstones: bool,
 }
 
-/// Why a text is no schema for a topic, and where in it: a JSON Pointer.
+/// Why a document cannot be the schema of a topic (`why`), and where in it the reason is (`at`, a JSON Pointer).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("schema is refused at {}: {why}", shown_pointer(.at))]
 pub struct SchemaError {
@@ -43,15 +43,15 @@ pub struct SchemaError {
     pub why: String,
 }
 
-/// An event that does not match.
+/// An event that does not match the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Its place among the events of one request.
+    /// The event's place in its request.
     pub index: usize,
     pub why: String,
 }
 
-/// What a check of a request's events against one schema found. It counts while that schema is in force.
+/// The result of checking a request's events against one schema. Valid while that schema is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaVerdict {
     pub stamp: SchemaStamp,
@@ -70,7 +70,7 @@ pub enum Quote {
 /// A schema in its compiled form.
 pub struct TopicSchema {
     pub stamp: SchemaStamp,
-    /// Of its document.
+    /// Bytes of its document.
     pub(crate) bytes: usize,
     compiled: Result<Arc<Validator>, SchemaError>,
     /// Values of the document, references followed: about how much one value of a payload costs at most.
@@ -99,8 +99,8 @@ impl TopicSchema {
         Ok(TopicSchema { stamp, bytes, compiled: Ok(Arc::new(compiled)), weight, work_max, request_work_max })
     }
 
-    /// From a row of the store. A document that this version refuses was accepted by another: nothing matches it until
-    /// its owner sets a new one, and everybody is told.
+    /// Compiles a schema from a row of the store. If this version of the server refuses a document that another version
+    /// accepted, no event matches the schema until the topic's owner sets a new one, and every mismatch says so.
     pub(crate) fn stored(document: &Value, stamp: SchemaStamp, max: WorkMax) -> TopicSchema {
         let bytes = document.to_string().len();
         let (work_max, request_work_max) = (max.event, max.request);
@@ -114,8 +114,9 @@ impl TopicSchema {
         TopicSchema { stamp, bytes, compiled: self.compiled.clone(), weight, work_max, request_work_max }
     }
 
-    /// The events that do not match, in their order. One that did not bring an id comes alone: it refuses the request
-    /// whatever the others are, while each of the others may be the duplicate of an event that was stored before.
+    /// Returns the events that do not match, in their order. A mismatch without an id of its own is returned alone: it
+    /// refuses the request whatever the others are, while each mismatch with an id may be the duplicate of an event
+    /// that was stored before.
     pub fn check_all(&self, events: &[NewEvent]) -> Result<(), Vec<Mismatch>> {
         let mut mismatches = Vec::new();
         for (index, event) in events.iter().enumerate() {
@@ -129,13 +130,13 @@ impl TopicSchema {
         if mismatches.is_empty() { Ok(()) } else { Err(mismatches) }
     }
 
-    /// How much a check of these events costs at most: bytes of payloads times values of the schema.
+    /// Returns how much a check of these events costs at most: bytes of payloads times values of the schema.
     pub fn work(&self, events: &[NewEvent]) -> u64 {
         let bytes: usize = events.iter().map(|event| event.body.payload.as_str().len()).sum();
         (bytes as u64).saturating_mul(self.weight.max(1))
     }
 
-    /// Bytes of payloads that one request may bring.
+    /// Returns how many bytes of payloads one request may have.
     pub fn request_bytes_max(&self) -> u64 {
         self.request_work_max / self.weight.max(1)
     }
@@ -180,7 +181,8 @@ pub(crate) fn check_schema(document: &Value) -> Result<(), SchemaError> {
     compile(document).map(|_| ())
 }
 
-/// Draft 2020-12, offline, with patterns of linear time.
+/// Compiles a document: draft 2020-12, offline, with patterns of linear time. Returns its weight, too (see
+/// `weight.rs`).
 fn compile(document: &Value) -> Result<(u64, Validator), SchemaError> {
     let refused = |at: &str, why: String| SchemaError { at: at.to_owned(), why };
     if !matches!(document, Value::Object(_) | Value::Bool(_)) {
@@ -191,7 +193,7 @@ fn compile(document: &Value) -> Result<(u64, Validator), SchemaError> {
         Some(Value::String(named)) if named.trim_end_matches('#') == DIALECT => {}
         Some(_) => return Err(refused("/$schema", format!("it must be {DIALECT:?}, or be left out"))),
     }
-    // Before the references are followed, so that a wrong shape is told as what it is.
+    // Checked before the references are followed, so that a wrong shape is reported as what it is.
     jsonschema::draft202012::meta::validate(document).map_err(|error| in_document(&error))?;
     let weight = weight_of(document)?;
     let validator = jsonschema::options()
@@ -203,7 +205,8 @@ fn compile(document: &Value) -> Result<(u64, Validator), SchemaError> {
     Ok((weight, validator))
 }
 
-/// The schema is the instance here: of its metaschema, or of the compiler.
+/// Converts an error in the schema document itself: here the document is the instance that was validated, by its
+/// metaschema or by the compiler.
 fn in_document(error: &ValidationError<'_>) -> SchemaError {
     SchemaError { at: error.instance_path().to_string(), why: bounded(format_args!("{error}")) }
 }

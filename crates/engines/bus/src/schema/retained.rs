@@ -1,5 +1,5 @@
-//! Whether the events that a topic retains, and those that wait for their time, match a new schema. The shell runs this
-//! beside the engine, because it reads and checks thousands of events.
+//! Compares the events that a topic retains, and its delayed events, with a new schema. The shell runs this outside the
+//! engine's loop, because it reads and checks thousands of events.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ const PAGE_BYTES: usize = 1 << 20;
 /// Rows of delayed events read at a time.
 const PAGE_ROWS: usize = 64;
 
-/// The work: the events of each partition, the newest first, within the bounds.
+/// A comparison to be run: the events of each partition, the newest first, within the bounds.
 #[derive(Clone, Debug)]
 pub struct RetainedCheck {
     pub schema: Arc<TopicSchema>,
-    /// Each with the first offset that is retained and the offset of its next event.
+    /// Each stream with the first offset that is retained and the offset of its next event.
     pub streams: Vec<(Stream, Offset, Offset)>,
     /// Bounds for all streams together; the bytes are looked at after each slice.
     pub events_max: u64,
     pub bytes_max: usize,
-    /// `None` if nothing waits for its time.
+    /// `None` if there are no delayed events.
     pub delayed: Option<DelayedCheck>,
 }
 
-/// The events of the topic that were confirmed and wait for their time, those that are due first.
+/// The topic's delayed events that were confirmed, in the order in which they are due.
 #[derive(Clone, Debug)]
 pub struct DelayedCheck {
     pub topic: TopicKey,
@@ -38,7 +38,7 @@ pub struct DelayedCheck {
     pub made: u64,
     pub events_max: u64,
     pub bytes_max: usize,
-    /// Rows of all topics that are looked at.
+    /// Most rows, of all topics, that are read.
     pub rows_max: u64,
 }
 
@@ -58,7 +58,7 @@ pub enum RetainedOutcome {
 pub enum BreakingEvent {
     Retained(Partition, Offset),
     Delayed,
-    /// It is being published.
+    /// An event that is being published.
     Arriving,
 }
 
@@ -67,7 +67,7 @@ pub enum BreakingEvent {
 pub enum UncomparedEvents {
     /// Those of the partition below the offset, and perhaps some of other partitions.
     Below(Partition, Offset),
-    /// Some that wait for their time.
+    /// Some delayed events.
     Delayed,
 }
 
@@ -88,8 +88,9 @@ pub struct CheckedRange {
 }
 
 impl RetainedCheck {
-    /// `read` is asked for events of a stream from an offset on, with bounds of events and bytes; `scan` for so many rows of
-    /// the table of delayed events, from a key on. `None` if either failed.
+    /// Runs the comparison. `read` returns events of a stream from an offset on, within bounds of events and bytes;
+    /// `scan` returns up to that many rows of the table of delayed events, from a key on. Returns `None` if either
+    /// failed.
     pub fn run(
         &self,
         mut read: impl FnMut(&Stream, Offset, usize, usize) -> ReadOutcome,
@@ -135,7 +136,8 @@ impl RetainedCheck {
         })
     }
 
-    /// How many match and whether these are all, or why one does not. A row that moves to its topic meanwhile is compared by the engine.
+    /// Returns how many delayed events match and whether these are all of them, or why one does not match. A row that
+    /// moves to its topic meanwhile is compared by the engine.
     fn check_delayed(
         &self,
         mut scan: impl FnMut(&str, usize) -> Option<Vec<(String, Bytes)>>,

@@ -68,7 +68,7 @@ fn what_is_no_schema_is_refused_with_its_place() {
     }
 }
 
-/// Lookaround needs an engine that goes back, and going back can take for ever.
+/// Lookaround and backreferences need an engine that backtracks, and backtracking can take for ever.
 #[test]
 fn patterns_are_of_linear_time() {
     for pattern in ["(?=a)b", "(a)\\1"] {

@@ -1,7 +1,9 @@
-//! How much a check can cost: the values of a schema, with every reference replaced by what it refers to.
+//! The weight of a schema, which says how much a check can cost: the number of its values, with every reference
+//! replaced by its target.
 //!
 //! Validation applies each part of a schema to each value of a payload once at most, so payload times weight bounds its
-//! work. That holds only if references end and lead where this file thinks they lead; what would break it is refused.
+//! work. That holds only if references end and lead where this file thinks they lead; a schema that breaks this is
+//! refused.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ const NAMED: [&str; 6] =
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// References that are resolved during the check, so they cannot be followed here.
 const DYNAMIC: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
-/// Members for which a check may visit the parts beside them once more.
+/// Members that may make a check visit the parts beside them once more.
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
 
 pub(super) fn weight_of(document: &Value) -> Result<u64, SchemaError> {
@@ -27,7 +29,7 @@ pub(super) fn weight_of(document: &Value) -> Result<u64, SchemaError> {
     walk.visit(document, Members::Keywords, &mut String::new())
 }
 
-/// What the members of an object are.
+/// Kinds of an object's members: keywords of JSON Schema, or names of the author's choice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Members {
     Keywords,
@@ -35,13 +37,13 @@ enum Members {
 }
 
 impl Members {
-    /// Of the value of a keyword, or of a schema.
+    /// Returns what the members of this keyword's value are; `None` = of a schema.
     fn below(keyword: Option<&str>) -> Members {
         if keyword.is_some_and(|name| NAMED.contains(&name)) { Members::Names } else { Members::Keywords }
     }
 }
 
-/// A part with an id of its own would change what `#/...` means inside it.
+/// Refuses a part with an id of its own: the id would change what `#/...` means inside it.
 fn one_resource(value: &Value, members: Members, at: &mut String) -> Result<(), SchemaError> {
     let top = at.is_empty();
     each(value, members, at, &mut |keyword, member, at| {
@@ -59,12 +61,12 @@ struct Walk<'a> {
     document: &'a Value,
     /// The references that are being followed.
     open: Vec<String>,
-    /// The weight of what was followed to its end.
+    /// The weights of references that were followed to their end.
     known: BTreeMap<String, u64>,
 }
 
 impl<'a> Walk<'a> {
-    /// The nesting of a document is bounded by whoever read it, so this recursion is.
+    /// Returns the weight of a part. The recursion is bounded, because the parser of the document bounds its nesting.
     fn visit(&mut self, value: &'a Value, members: Members, at: &mut String) -> Result<u64, SchemaError> {
         let mut weight: u64 = 1;
         let mut factor = 1;
@@ -117,7 +119,7 @@ fn values_in(value: &Value) -> u64 {
 
 type Take<'t, 'a> = dyn FnMut(Option<&'a str>, &'a Value, &mut String) -> Result<(), SchemaError> + 't;
 
-/// Calls `take` with each part of a container, the keyword that it is the value of, if any, and its pointer.
+/// Calls `take` with each part of a container: the keyword whose value it is, if any, the part, and its JSON Pointer.
 fn each<'a>(
     value: &'a Value,
     members_are: Members,

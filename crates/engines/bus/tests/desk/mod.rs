@@ -1,6 +1,7 @@
-//! A desk to try the engine on: a store of plain maps, a clock that is moved by hand, and what came out as text.
+//! The test harness (`Desk`): an engine with a store of plain maps, a clock that is moved by hand, and its output as
+//! text.
 
-// Each test file uses its own part of the desk.
+// Each test file uses only a part of the harness.
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,23 +15,23 @@ pub struct Desk {
     pub bus: Bus,
     pub now: Now,
     pub limits: BusLimits,
-    /// Which run of the machine the next start finds.
+    /// The machine's boot that the next start finds.
     pub boot: Option<Boot>,
     pub tables: BTreeMap<(Space, String), Bytes>,
     pub logs: BTreeMap<Stream, Vec<Arc<Event>>>,
     pub starts: BTreeMap<Stream, Offset>,
     pub removed: BTreeSet<(Stream, Offset)>,
-    /// Commits that were asked for and not yet made, while `hold` is set.
+    /// Commits that were requested and not made yet, while `hold` is set.
     pub held: Vec<(Token, Batch)>,
     pub hold: bool,
     pub commits: usize,
-    /// Who asks from here on.
+    /// The principal of the requests from here on.
     pub by: By,
-    /// What the next request brings along.
+    /// The schema verdict that the next request brings along.
     pub checked: Option<Box<SchemaVerdict>>,
-    /// The schemas in force, as the engine told them.
+    /// The schemas in force, as the engine reported them.
     pub schemas: BTreeMap<TopicKey, Arc<TopicSchema>>,
-    /// Comparisons with retained events that were asked for and not yet made, while `hold_checks` is set.
+    /// Comparisons with retained events that were requested and not made yet, while `hold_checks` is set.
     pub checks: Vec<(Token, RetainedCheck)>,
     pub hold_checks: bool,
     pub notes: Vec<Note>,
@@ -98,7 +99,7 @@ impl Desk {
         }
     }
 
-    /// The process dies and comes back: what was committed is all that is left.
+    /// Kills the process and starts it again: only what was committed is left.
     pub fn restart(&mut self) {
         let rows = |space| {
             let rows = self.tables.iter().filter(|((at, _), _)| *at == space);
@@ -448,7 +449,7 @@ impl Desk {
         self.tables.contains_key(&(Space::Due, key)).then(|| waiting(id.clone(), now, due, true))
     }
 
-    /// What came out since the last look, one line each.
+    /// Returns the output since the last call, one line each.
     pub fn out(&mut self) -> Vec<String> {
         std::mem::take(&mut self.out)
     }

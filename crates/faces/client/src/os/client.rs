@@ -1,4 +1,4 @@
-//! The handle.
+//! The handle of a client of the CQRS loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,15 +15,15 @@ use crate::os::options::{OsOptions, OsRequest};
 use crate::os::pending::Pending;
 use crate::os::place::check_socket;
 
-/// Lines that wait for the writing task: at this number the next one waits.
+/// Most lines that wait for the writing task; at this number the next one waits.
 const LINES_QUEUED_MAX: usize = 64;
 
-/// A connection to the loop's Unix socket. Cheap to clone; all clones share one connection, on which any number of
-/// requests may be under way: their outcomes are told apart by causation.
+/// A connection to the Unix socket of the CQRS loop. Cheap to clone; all clones share one connection, on which any
+/// number of requests may be under way: an outcome names its request as its causation.
 ///
-/// It does not reconnect. When the connection is lost, every request under way fails with
-/// [`OsClientError::Disconnected`], and so does every later one: whether to ask again is the caller's decision,
-/// because only they know whether asking twice does harm.
+/// The client does not reconnect. When the connection is lost, every request under way fails with
+/// [`OsClientError::Disconnected`], and so does every later one: whether to send a request again is the caller's
+/// decision, because only the caller knows whether sending it twice does harm.
 ///
 /// ```no_run
 /// use millrace_client::{OsClient, OsClientError, OsOptions, default_socket};
@@ -72,7 +72,7 @@ impl OsClient {
         Ok(OsClient { shared: Arc::new(Shared { lines, pending, inflight, options, stop }) })
     }
 
-    /// Asks and waits for the reply's data. An error outcome is [`OsClientError::Refused`].
+    /// Sends a query and returns the reply's data. An error outcome is [`OsClientError::Refused`].
     pub async fn query(&self, ty: &str, data: &impl Serialize) -> Result<JsonText, OsClientError> {
         self.request(OsKind::Query, ty, JsonText::from_value(data)?, None).await
     }
@@ -81,7 +81,7 @@ impl OsClient {
         self.request(OsKind::Command, ty, JsonText::from_value(data)?, None).await
     }
 
-    /// The same for data that is JSON already, which then arrives byte for byte.
+    /// Sends a request whose data is JSON already, which then arrives byte for byte.
     pub async fn request(
         &self,
         kind: OsKind,
@@ -93,7 +93,7 @@ impl OsClient {
         Ok(self.send(request).await?.data)
     }
 
-    /// The whole reply to a request that says everything.
+    /// Sends a request with all its members given, and returns the whole reply.
     pub async fn send(&self, request: OsRequest) -> Result<OsMessage, OsClientError> {
         if !request.kind.is_request() {
             return Err(OsClientError::BadKind(request.kind));
@@ -110,8 +110,8 @@ impl OsClient {
         tokio::time::timeout(timeout, asked).await.unwrap_or(Err(OsClientError::Timeout(timeout)))
     }
 
-    /// Resolves when the event was handed to the system. Nobody answers an event; one that the server refuses is only
-    /// logged.
+    /// Resolves when the event was written to the socket. Events are not answered; if the server refuses one, that is
+    /// only logged.
     pub async fn emit(&self, ty: &str, data: &impl Serialize) -> Result<(), OsClientError> {
         self.emit_event(OsRequest::new(OsKind::Event, ty, JsonText::from_value(data)?)?).await
     }
@@ -126,15 +126,15 @@ impl OsClient {
         confirmed.await.map_err(|_| self.shared.pending.ended())
     }
 
-    /// Takes no more, tells the server that no more will come and waits until it has answered everything and closed,
-    /// at most as long as a request may take.
+    /// Accepts no more requests, shuts down the writing side, and waits until the server has answered everything and
+    /// closed the connection, at most as long as a request may take.
     pub async fn close(&self) {
         let lines = self.lines_mut(Option::take);
         drop(lines);
         self.shared.inflight.close();
         let linger = self.shared.options.timeout;
         self.shared.stop.send_replace(Some(linger));
-        // The reading task drops its end when it is done.
+        // The reading task drops its receiver when it is done.
         self.shared.stop.closed().await;
     }
 
@@ -166,17 +166,17 @@ impl OsClient {
 }
 
 impl Drop for Shared {
-    /// The writing task ends with the queue, the reading task here: nobody waits for anything any more.
+    /// Ends the reading task, because nobody waits for an outcome any more. The writing task ends with its queue.
     fn drop(&mut self) {
         self.stop.send_if_modified(|linger| linger.is_none() && linger.replace(DROPPED_LINGER).is_none());
     }
 }
 
-/// After the last handle is gone what it emitted is still written, and the connection read so that the server does not
-/// take it for a hang-up.
+/// How long the connection stays after the last handle is dropped: queued events are still written, and the connection
+/// is still read, so that the server does not see a hang-up.
 const DROPPED_LINGER: Duration = Duration::from_secs(5);
 
-/// However the request ends, its outcome is no longer waited for.
+/// Removes a request from the pending ones when it ends, however it ends.
 struct Asking<'a> {
     pending: &'a Pending,
     id: &'a OsId,

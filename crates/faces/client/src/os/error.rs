@@ -1,4 +1,4 @@
-//! What can go wrong with a request to the loop, by what the caller can do about it.
+//! Errors of a request to the CQRS loop, distinguished by what the caller can do about them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_model::{JsonError, OsFault, OsNameError};
 
-/// Cheap to clone: the end of a connection is told to everyone who waits.
+/// Cheap to clone: when a connection ends, every waiting caller gets the error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OsClientError {
     /// Start the server, or correct the path.
@@ -24,7 +24,7 @@ pub enum OsClientError {
     /// No outcome came in time. The request may still be carried out; a late outcome is dropped.
     #[error("no outcome within {} ms", .0.as_millis())]
     Timeout(Duration),
-    /// The connection was lost before the outcome came: it may or may not have been done.
+    /// The connection was lost before the outcome came: the request may or may not have been carried out.
     #[error("the connection was lost before the outcome came ({0})")]
     Disconnected(String),
     /// [`OsClient::close`](crate::OsClient::close) was called.

@@ -20,12 +20,11 @@ const READ_BYTES: usize = 64 << 10;
 
 pub(super) struct Outgoing {
     pub(super) line: Vec<u8>,
-    /// Told when the line has been handed to the system.
+    /// Notified when the line has been written to the socket.
     pub(super) written: Option<oneshot::Sender<()>>,
 }
 
-/// Writes until nobody can send any more, then says that no more will come, which the server takes as a wish to have
-/// everything answered.
+/// Writes lines until all senders are gone, then shuts down the writing side: the server answers everything and closes.
 pub(super) async fn write(
     mut socket: OwnedWriteHalf,
     mut lines: mpsc::Receiver<Outgoing>,
@@ -42,7 +41,7 @@ pub(super) async fn write(
             next = if buffer.len() < WRITE_BYTES { lines.try_recv().ok() } else { None };
         }
         if let Err(error) = socket.write_all(&buffer).await {
-            // What was written before may still be answered: the reading task ends the connection.
+            // Earlier requests may still be answered: the reading task ends the connection.
             pending.refuse_more(OsClientError::Disconnected(error.to_string()));
             return;
         }
@@ -50,11 +49,12 @@ pub(super) async fn write(
             let _ = written.send(());
         }
     }
-    // Fails only if the connection is gone, which the reading task hears too.
+    // Fails only if the connection is gone, which the reading task notices too.
     let _ = socket.shutdown().await;
 }
 
-/// Reads until the server closes; once `stop` says so, for that long at most. Then there is nothing to write for.
+/// Reads lines until the server closes; once `stop` holds a duration, for that long at most. Then it ends the writing
+/// task, too.
 pub(super) async fn read(
     mut socket: OwnedReadHalf,
     line_bytes_max: usize,
@@ -78,7 +78,7 @@ pub(super) async fn read(
 async fn read_lines(socket: &mut OwnedReadHalf, line_bytes_max: usize, pending: &Pending) -> OsClientError {
     let mut splitter = LineSplitter::new(line_bytes_max);
     let mut buffer = vec![0; READ_BYTES];
-    // What the server said to nobody in particular, such as that it has too many connections.
+    // The last error that answers no request, such as that the server has too many connections.
     let mut last_words = None;
     loop {
         let mut rest = match socket.read(&mut buffer).await {

@@ -1,4 +1,4 @@
-//! Client of the CQRS loop over its Unix socket: requests and their one outcome each, and events.
+//! Client of the CQRS loop over its Unix socket: requests with one outcome each, and events.
 
 mod client;
 mod error;

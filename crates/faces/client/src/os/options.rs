@@ -1,4 +1,4 @@
-//! Settings of a client of the loop, and what one request says.
+//! Settings of a client of the CQRS loop, and the contents of a request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use millrace_model::{JsonText, OsId, OsKind, OsNameError, OsType};
 use millrace_wire::os::LINE_BYTES_MAX;
 
-/// Longest line that is taken from the server.
+/// Longest line that is accepted from the server.
 const RECEIVED_LINE_BYTES_MAX: usize = 16 << 20;
 
-/// Any value is usable; start with [`OsOptions::new`] and change what matters.
+/// Settings of an [`OsClient`](crate::OsClient). Every value is usable: start with [`OsOptions::new`] and change what
+/// matters.
 #[derive(Clone, Debug)]
 pub struct OsOptions {
     /// The socket's path.
     pub path: PathBuf,
-    /// Requests that wait for their outcome; at this number the next one waits for room. The server stops reading a
-    /// connection at 1024.
+    /// Most requests that wait for their outcome; at this number the next one waits for room. The server stops reading
+    /// a connection at 1024.
     pub requests_inflight_max: usize,
     /// How long a request waits for its outcome unless it says otherwise. The server's own bound is 30 s.
     pub timeout: Duration,
@@ -37,14 +38,14 @@ impl OsOptions {
     }
 }
 
-/// Where a server on this machine has its socket unless told otherwise: `$XDG_RUNTIME_DIR/millrace/millrace.sock`,
-/// else the same in the directory for temporary files.
+/// Returns the path of the socket of a server on this machine, unless it is configured otherwise:
+/// `$XDG_RUNTIME_DIR/millrace/millrace.sock`, else the same in the directory for temporary files.
 pub fn default_socket() -> PathBuf {
     let base = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     base.unwrap_or_else(std::env::temp_dir).join("millrace").join("millrace.sock")
 }
 
-/// One message of a client. Its id and timestamp are made when it is sent.
+/// A message of a client. Its id and timestamp are assigned when it is sent.
 #[derive(Clone, Debug)]
 pub struct OsRequest {
     pub kind: OsKind,
@@ -52,7 +53,7 @@ pub struct OsRequest {
     pub data: JsonText,
     pub correlation: Option<OsId>,
     pub causation: Option<OsId>,
-    /// `None` = that of the options.
+    /// `None` = the timeout of the options.
     pub timeout: Option<Duration>,
 }
 
@@ -62,12 +63,12 @@ impl OsRequest {
         Ok(OsRequest { kind, ty, data, correlation: None, causation: None, timeout: None })
     }
 
-    /// Groups messages of one undertaking; the outcome carries it too.
+    /// Sets the correlation, which groups messages of one undertaking; the outcome carries it too.
     pub fn correlation(self, id: &str) -> Result<OsRequest, OsNameError> {
         Ok(OsRequest { correlation: Some(OsId::of_field("correlation", id)?), ..self })
     }
 
-    /// The id of the message this one follows from.
+    /// Sets the causation: the id of the message that this one follows from.
     pub fn causation(self, id: &str) -> Result<OsRequest, OsNameError> {
         Ok(OsRequest { causation: Some(OsId::of_field("causation", id)?), ..self })
     }

@@ -1,4 +1,4 @@
-//! Who waits for which outcome.
+//! Requests that wait for their outcome.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 struct Table {
     waiting: HashMap<OsId, oneshot::Sender<Outcome>>,
-    /// Why nobody can wait any more.
+    /// Why no more requests are accepted.
     ended: Option<OsClientError>,
 }
 
@@ -37,7 +37,7 @@ impl Pending {
         self.table().waiting.remove(id);
     }
 
-    /// Gives the message to whoever waits for it, or back.
+    /// Passes an outcome to the request that waits for it; returns the message if no request does.
     pub(super) fn settle(&self, message: OsMessage) -> Option<OsMessage> {
         let waiting = match &message.metadata.causation {
             Some(causation) if message.kind.is_outcome() => self.table().waiting.remove(causation),
@@ -48,12 +48,12 @@ impl Pending {
             OsKind::Error => Err(OsClientError::Refused(fault_of(&message))),
             _ => Ok(message),
         };
-        // Whoever asked may have stopped waiting just now.
+        // The requester may have stopped waiting just now.
         drop(waiting.send(outcome));
         None
     }
 
-    /// Nobody new can be waited for; those that wait may still hear.
+    /// Refuses new requests; those that wait may still get their outcomes.
     pub(super) fn refuse_more(&self, error: OsClientError) {
         self.table().ended = Some(error);
     }
@@ -73,13 +73,13 @@ impl Pending {
         self.table().ended.clone().unwrap_or(OsClientError::Closed)
     }
 
-    /// Nothing in here can panic with the table half changed.
+    /// Locks the table. A poisoned lock is ignored: no code panics with the table half changed.
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A capability may put anything into an error's data.
+/// Returns the fault in an error's data, which may hold anything that a capability put there.
 pub(super) fn fault_of(message: &OsMessage) -> OsFault {
     #[derive(serde::Deserialize)]
     struct Data {

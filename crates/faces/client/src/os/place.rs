@@ -1,4 +1,4 @@
-//! Whose socket it is that a client is about to speak to.
+//! Checks the owner of the default socket's folder before a client connects.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use std::path::Path;
 use crate::os::error::OsClientError;
 use crate::os::options::default_socket;
 
-/// May others than the owner put a socket there?
+/// Permission bits that let others than the owner put a socket into the folder.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// In a directory that everybody may write to, somebody else may have made the folder of the default socket, and would
-/// be told tokens and commands that were meant for our own server. `serve` refuses such a folder; so does whoever
-/// connects. A path that the caller names is the caller's choice.
+/// Refuses the default socket if its folder is not ours alone. In a directory that everybody may write to, somebody
+/// else may have created the folder, and would receive tokens and commands that were meant for our own server.
+/// `millrace serve` refuses such a folder, too. A path that the caller names is not checked.
 pub fn check_socket(path: &Path) -> Result<(), OsClientError> {
     if path != default_socket() {
         return Ok(());
@@ -28,7 +28,7 @@ fn check_folder(folder: &Path, own_uid: u32) -> Result<(), OsClientError> {
             Ok(())
         }
         Ok(_) => Err(OsClientError::Foreign { folder: folder.to_owned() }),
-        // Then there is no socket either, which connecting tells better.
+        // Without the folder there is no socket: connecting reports that better.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(OsClientError::Unreachable { path: folder.to_owned(), reason: error.to_string() }),
     }

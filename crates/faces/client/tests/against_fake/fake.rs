@@ -1,4 +1,4 @@
-//! A server that says only what a test tells it to.
+//! A fake server, which sends only what a test tells it to.
 
 use futures_util::{SinkExt, StreamExt};
 use millrace_client::ClientOptions;
@@ -21,7 +21,7 @@ impl Fake {
         Fake { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
     }
 
-    /// Impatient, so that tests do not wait for the delays of production.
+    /// Returns options with short delays, so that tests do not wait as long as production code does.
     pub(crate) fn options(&self) -> ClientOptions {
         let mut options = ClientOptions::new(format!("ws://{}/", self.listener.local_addr().unwrap()));
         options.backoff_start = Duration::from_millis(1);
@@ -36,13 +36,13 @@ impl Fake {
 }
 
 impl Conn {
-    /// The next frame of the client; `None` when it has said goodbye or is gone.
+    /// Returns the next frame of the client; `None` when the client has closed the WebSocket or is gone.
     pub(crate) async fn read(&mut self) -> Option<Value> {
         loop {
             match self.socket.next().await? {
                 Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).unwrap()),
                 Ok(Message::Close(_)) => {
-                    // Reading has queued the answer to it.
+                    // Reading the close frame has queued the answer to it.
                     self.socket.flush().await.ok();
                     return None;
                 }
@@ -58,7 +58,7 @@ impl Conn {
         frame
     }
 
-    /// A client that is gone by now is noticed by the next read.
+    /// Sends a frame. If the client is gone, the next read notices it.
     pub(crate) async fn send(&mut self, frame: Value) {
         self.socket.send(Message::text(frame.to_string())).await.ok();
     }

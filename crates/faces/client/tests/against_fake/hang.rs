@@ -1,4 +1,4 @@
-//! A server that hangs is found out, whether it hangs before or after it has let the client in.
+//! The client detects a server that hangs, before or after the connection is established.
 
 use crate::fake::Fake;
 use millrace_client::{Client, ClientError, NewMessage};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[tokio::test]
 async fn a_server_that_accepts_and_says_nothing_is_unreachable() {
-    // Nobody accepts: the kernel alone takes the connection, as it does for a process that is stopped.
+    // The server does not accept: only the kernel takes the connection, as for a stopped process.
     let fake = Fake::start().await;
     let mut options = fake.options();
     options.connect_timeout = Duration::from_millis(50);

@@ -1,6 +1,6 @@
-//! The client against a server that plays a part: every way a connection can come and go, without a real broker.
+//! The client against a fake server: every way in which a connection can begin and end, without a real server.
 
-// In a test an unmet expectation is a failure, and a panic is how it is said.
+// In a test an unmet expectation is a failure, reported by a panic.
 #![allow(clippy::unwrap_used)]
 
 mod fake;

@@ -1,4 +1,4 @@
-//! A publish is confirmed by the server, once, whatever happens to connections in between.
+//! A publish is confirmed once, whatever happens to connections in between.
 
 use crate::fake::Fake;
 use millrace_client::{Client, ClientError, ErrorCode, NewMessage, Place};
@@ -240,7 +240,7 @@ async fn a_silent_server_is_given_up_and_tried_again() {
     let (client, silent) = tokio::join!(Client::connect(options), fake.accept());
     let client = client.unwrap();
     let receipt = client.publish_nowait("a", message(1)).await.unwrap();
-    // On a slow machine even a server that answers may look silent for a while: then it is tried yet again.
+    // On a slow machine even a server that answers may look silent for a while: then the client connects once more.
     let talkative = async {
         loop {
             let mut conn = fake.accept().await;

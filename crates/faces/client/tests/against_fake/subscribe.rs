@@ -10,7 +10,7 @@ fn options() -> SubscribeOptions {
     SubscribeOptions::new("a", "g").unwrap()
 }
 
-/// Also after a reconnect: otherwise a group would stop keeping the order of its keys.
+/// The option is sent again after a reconnect, too: otherwise a group would stop keeping the order of its keys.
 #[tokio::test]
 async fn order_per_key_is_asked_for_on_every_connection() {
     let fake = Fake::start().await;
@@ -120,7 +120,7 @@ async fn credits_outlive_a_connection_as_far_as_they_were_not_used() {
         for offset in 1..=3 {
             conn.deliver("a", "g", offset).await;
         }
-        // Whoever has the answer to this has the deliveries before it.
+        // A client that has received the answer to this PING has received the deliveries before it.
         let ping = conn.expect("PING").await;
         conn.ok(&ping).await;
     };
@@ -137,7 +137,7 @@ async fn credits_outlive_a_connection_as_far_as_they_were_not_used() {
     conn.expect("SUBSCRIBE").await;
 }
 
-/// Beats may come before it.
+/// Returns the next SUBSCRIBE; PINGs may come before it.
 async fn next_subscribe(conn: &mut Conn) -> Value {
     loop {
         let frame = conn.read().await.unwrap();
@@ -152,7 +152,7 @@ async fn next_subscribe(conn: &mut Conn) -> Value {
 async fn a_server_that_does_not_take_it_back_just_now_is_asked_again() {
     let fake = Fake::start().await;
     let mut patience = fake.options();
-    // Asked again after a third of it.
+    // The client subscribes again after a third of this time.
     patience.idle_timeout = Duration::from_millis(1500);
     let (client, mut conn) = tokio::join!(Client::connect(patience), fake.accept());
     let client = client.unwrap();

@@ -1,4 +1,4 @@
-//! What a client says: one JSON object per frame, told apart by `type`.
+//! Frames of a client: one JSON object per frame, distinguished by `type`.
 
 mod ack;
 mod publish;
@@ -39,7 +39,8 @@ pub enum ClientRequest {
 }
 
 impl ClientFrame {
-    /// The error carries the request id and whatever the frame says it is about, as far as they can be read.
+    /// Parses a frame. The error carries the request id and the topic, group, partition and offset of the frame, as far
+    /// as they can be read.
     pub fn parse(text: &str) -> Result<ClientFrame, FrameError> {
         let fields = Fields::of_document(text)?;
         let rid = match fields.get(Field::Rid) {
@@ -96,7 +97,7 @@ impl ClientRequest {
         })
     }
 
-    /// The `type` of its frame, which is also the `op` of the OK that answers it.
+    /// Returns the `type` of the frame, which is also the `op` of the OK that answers it.
     pub fn type_name(&self) -> &'static str {
         match self {
             ClientRequest::Publish(_) => "PUBLISH",

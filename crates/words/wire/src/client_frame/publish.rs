@@ -16,7 +16,7 @@ pub struct Publish {
     pub deliver_at: Option<DeliverAt>,
 }
 
-/// All of them or none.
+/// Events that are stored together: all of them or none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishBatch {
     pub topic: TopicName,
@@ -61,7 +61,7 @@ impl PublishBatch {
     }
 }
 
-/// An array of events, refused at the first one that is wrong.
+/// Reads an array of events; refuses it at the first event that is wrong.
 pub(crate) fn read_events(raw: &RawValue) -> Result<Vec<NewEvent>, FrameError> {
     let mut events = Vec::new();
     let take = |at, raw: &RawValue| {

@@ -1,4 +1,4 @@
-//! What concerns the connection as a whole: FLOW and AUTH.
+//! Frames about the connection as a whole: FLOW and AUTH.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::field::Field;
 use crate::fields::{Fields, INTEGER_MAX, needed};
 use crate::text::{push_member, push_string_member};
 
-/// More delivery credits for the connection; the first FLOW switches it to credit mode.
+/// Adds delivery credits to the connection; the first FLOW switches it to credit mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub credits: u64,

@@ -19,14 +19,14 @@ pub struct Subscribe {
     pub reset: bool,
     /// `None` = the server's default.
     pub max_inflight: Option<u32>,
-    /// `None` = as the topic or the server has it.
+    /// `None` = the topic's or the server's setting.
     pub ack_mode: Option<AckMode>,
     /// Events of one key go to one member of the group, one at a time.
     pub sticky: bool,
     pub filter: Filter,
 }
 
-/// `None` when the field is absent or null.
+/// Returns `None` when the field is absent or null.
 pub(crate) fn read_ack_mode(fields: &Fields<'_>, field: Field) -> Result<Option<AckMode>, FrameError> {
     let read = |raw| {
         let mode = text_of(raw).and_then(|text| AckMode::parse(&text));

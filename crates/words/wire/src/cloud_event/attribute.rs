@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{FrameError, shown};
 
-/// The only version there is.
+/// The only version of CloudEvents that is supported.
 pub(super) const SPECVERSION: &str = "1.0";
 const REQUIRED: &[&str] = &["specversion", "id", "source", "type"];
 /// Attributes that the specification says are strings; extensions may be anything.
@@ -23,7 +23,7 @@ const STRINGS: &[&str] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(String),
-    /// `true`, `false` or a whole number: what stands in JSON without quotes.
+    /// `true`, `false` or a whole number, which JSON writes without quotes.
     Plain(String),
 }
 
@@ -34,7 +34,8 @@ impl Value {
         }
     }
 
-    /// `None` for what no attribute can be: a fraction, an array, an object, an integer of more than 32 bits.
+    /// Returns `None` for a value that no attribute can have: a fraction, an array, an object, an integer of more than
+    /// 32 bits.
     pub(super) fn plain(json: &str) -> Option<Value> {
         let is_plain =
             matches!(json, "true" | "false") || json.parse::<i32>().is_ok_and(|n| n.to_string() == json);
@@ -46,7 +47,7 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name != "data" && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'))
 }
 
-/// Text that an attribute may hold.
+/// Whether an attribute may hold this text.
 pub(super) fn is_text(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
@@ -82,7 +83,7 @@ pub(super) fn check(attributes: &BTreeMap<String, Value>) -> Result<(), FrameErr
     Ok(())
 }
 
-/// What a value of this attribute must be, if this one is not.
+/// Returns what a value of this attribute must be, if this text is not.
 fn wrong(name: &str, text: &str) -> Option<&'static str> {
     let (fine, expected) = match name {
         "specversion" => (text == SPECVERSION, "\"1.0\""),
@@ -95,7 +96,7 @@ fn wrong(name: &str, text: &str) -> Option<&'static str> {
     (!fine).then_some(expected)
 }
 
-/// Not the whole grammar: enough that nobody takes something else for one.
+/// Checks less than the whole grammar: enough that no other kind of text passes for a URI.
 fn is_uri(text: &str) -> bool {
     !text
         .chars()

@@ -11,7 +11,7 @@ use crate::error::{FrameError, shown};
 use crate::http::body_text;
 
 impl CloudEvent {
-    /// From headers without their `ce-`, values as they came, and the body with its type.
+    /// Reads a CloudEvent from headers (names without `ce-`, values as received) and the body with its content type.
     pub fn from_binary<'a>(
         headers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         content_type: Option<&str>,
@@ -38,7 +38,7 @@ impl CloudEvent {
     }
 }
 
-/// JSON stays JSON, text becomes a JSON string, everything else base64.
+/// Converts a body: JSON stays JSON, text becomes a JSON string, everything else base64.
 fn data(content_type: Option<&str>, body: &[u8]) -> Result<Data, FrameError> {
     if body.is_empty() {
         return Ok(Data::None);
@@ -63,8 +63,8 @@ fn data(content_type: Option<&str>, body: &[u8]) -> Result<Data, FrameError> {
     Ok(Data::Base64(BASE64_STANDARD.encode(body)))
 }
 
-/// A header's value as text: quotes are taken off, then one round of percent-decoding. `None` when it is no UTF-8 or an
-/// escape is cut short.
+/// Returns a header's value as text: quotes are removed, then percent-escapes are decoded once. `None` when the result
+/// is not UTF-8 or an escape is incomplete.
 fn unquote(value: &[u8]) -> Option<String> {
     let value = value.trim_ascii();
     let inner = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));

@@ -1,4 +1,5 @@
-//! A CloudEvent as an event of the bus, and back. Any other event comes out as a CloudEvent too.
+//! Conversion of a CloudEvent to an event of the bus, and back. Events that were not published as CloudEvents are
+//! converted too.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,15 +13,15 @@ use crate::cloud_event::json::is_base64;
 use crate::cloud_event::{CE_PREFIX, CloudEvent, Data, Value};
 use crate::error::FrameError;
 
-/// The extension that is an event's key.
+/// The extension attribute that holds an event's key.
 pub(super) const PARTITION_KEY: &str = "partitionkey";
-/// Header: the names of attributes whose values stand in JSON without quotes.
+/// Header: the names of attributes whose values JSON writes without quotes.
 const PLAIN: &str = "millrace-ce-plain";
-/// Header: what the payload is, where it is not the data itself.
+/// Header: what the payload is, if it is not the data itself (`none` or `base64`).
 const DATA: &str = "millrace-ce-data";
 const NO_DATA: &str = "none";
 const BASE64: &str = "base64";
-/// Extension: headers of the event that are no attributes, as the text of a JSON object.
+/// Extension attribute: headers of the event that are not attributes, as the text of a JSON object.
 const HEADERS: &str = "millraceheaders";
 
 impl CloudEvent {
@@ -63,15 +64,16 @@ impl CloudEvent {
         Ok(NewEvent { id: Some(id), body: Arc::new(body) })
     }
 
-    /// What duplicates are told by. CloudEvents are the same if source and id are, and two sources may well count from
-    /// 1 both, so the id alone would lose events. A source has no spaces, so the first one ends it.
+    /// Returns the id by which duplicates are recognised: source and id. CloudEvents are equal if both are equal, and
+    /// two sources may both count from 1, so the id alone would lose events. A source contains no spaces, so the first
+    /// space ends it.
     fn event_id(&self) -> Result<EventId, FrameError> {
         let (source, id) = (self.text("source").unwrap_or_default(), self.text("id").unwrap_or_default());
         let both = format!("{source} {id}");
         let readable = EventId::parse(&both);
         readable
             .or_else(|_| {
-                // Too long, or not ASCII.
+                // The text is too long or not ASCII, so its digest is used.
                 let mut digest = "sha256:".to_owned();
                 for byte in Sha256::digest(both.as_bytes()) {
                     let _ = write!(digest, "{byte:02x}");
@@ -81,7 +83,7 @@ impl CloudEvent {
             .map_err(|error| FrameError::bad_frame(error.to_string()))
     }
 
-    /// The one that was published, or for an event that was none the one that says the same.
+    /// Returns the CloudEvent that was published; for any other event, a CloudEvent that describes it.
     pub fn of_event(event: &Event) -> CloudEvent {
         let mut headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
         let data = data(event, &headers);
@@ -108,7 +110,7 @@ fn is_attribute(header: &str) -> bool {
     header.strip_prefix(CE_PREFIX).is_some_and(attribute::is_name)
 }
 
-/// The attributes that headers hold; they may not be those of a CloudEvent.
+/// Returns the attributes in the headers. They need not be a complete CloudEvent.
 fn published(headers: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let plain = headers.get(PLAIN).map_or("", String::as_str);
     let value = |name: &str, text: &str| {
@@ -132,7 +134,8 @@ fn data(event: &Event, headers: &BTreeMap<String, String>) -> Data {
     }
 }
 
-/// Where it stands tells what it is. An offset needs more than the 32 bits of a CloudEvents integer: it is text.
+/// Returns the attributes of an event that is not a CloudEvent: source and type come from its topic. The offset is
+/// text, because it needs more than the 32 bits of a CloudEvents integer.
 fn described(event: &Event) -> BTreeMap<String, Value> {
     let topic = &event.stream.topic;
     let source = format!("/namespaces/{}/topics/{}", topic.namespace(), topic.topic());

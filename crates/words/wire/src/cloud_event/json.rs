@@ -1,4 +1,4 @@
-//! The JSON format: one object, or an array of them.
+//! CloudEvents in the JSON format: one object, or an array of them.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::error::{FrameError, shown};
 use crate::fields::{each_element, text_of};
 use crate::text::{push_json_member, push_string, push_string_member};
 
-/// A structured event.
+/// Parses one event (the structured mode of HTTP).
 pub fn parse_cloud_event(text: &str) -> Result<CloudEvent, FrameError> {
     read(document(text)?)
 }
 
-/// A batch.
+/// Parses a batch: a JSON array of events.
 pub fn parse_cloud_events(text: &str) -> Result<Vec<CloudEvent>, FrameError> {
     let raw = document(text)?;
     let mut events = Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn is_base64(text: &str) -> bool {
 }
 
 impl CloudEvent {
-    /// Appends it in the JSON format.
+    /// Appends the event in the JSON format.
     pub fn write(&self, out: &mut String) {
         out.push_str("{\"specversion\":");
         push_string(out, super::attribute::SPECVERSION);

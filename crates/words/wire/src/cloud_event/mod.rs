@@ -1,7 +1,7 @@
-//! CloudEvents 1.0: an event as other systems speak of it, in the JSON format and in the binary mode of HTTP.
+//! CloudEvents 1.0, a common format for events of different systems: in the JSON format and in the binary mode of HTTP.
 //!
-//! Inside the bus a CloudEvent is an event whose attributes are headers named `ce-ATTRIBUTE`, as other protocol
-//! bindings of CloudEvents have it, so subscribers on the socket see them too. `docs/cloudevents.md` has the mapping.
+//! Inside the bus a CloudEvent is an event whose attributes are headers named `ce-ATTRIBUTE`, as in other protocol
+//! bindings of CloudEvents, so subscribers on the WebSocket see them too. `docs/cloudevents.md` has the mapping.
 
 mod attribute;
 mod binary;
@@ -23,10 +23,10 @@ use crate::error::FrameError;
 
 pub const CLOUD_EVENT: &str = "application/cloudevents+json";
 pub const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
-/// What an attribute's name has before it, as a header of HTTP and as a header of an event.
+/// Prefix of an attribute's name as a header, of an HTTP request and of an event.
 pub const CE_PREFIX: &str = "ce-";
 
-/// One that keeps the rules: see [`CloudEvent::new`].
+/// A valid CloudEvent: [`CloudEvent::new`] checks the rules of the specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudEvent {
     attributes: BTreeMap<String, Value>,
@@ -35,10 +35,10 @@ pub struct CloudEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
-    /// Not even `null`.
+    /// No data, which is different from `null`.
     None,
     Json(JsonText),
-    /// Checked base64, as it was written.
+    /// Valid base64, as it was written.
     Base64(String),
 }
 

@@ -1,5 +1,5 @@
-//! `GET /dead-letters` and `POST /dead-letters/{topic}/replay`. The letters of groups are read like any topic's events,
-//! with `GET /topics/{dlq}/events`; those of durable handlers stand in a table of their own and are read with
+//! `GET /dead-letters` and `POST /dead-letters/{topic}/replay`. Dead letters of groups are read like any topic's
+//! events, with `GET /topics/{dlq}/events`; those of durable handlers are in a table of their own and are read with
 //! `GET /dead-letters?handler=`.
 
 use millrace_model::{Offset, Partition, Timestamp, TopicName};
@@ -13,7 +13,7 @@ use crate::fields::{Fields, INTEGER_MAX};
 use crate::http::topic::StreamDoc;
 use crate::schema;
 
-/// Letters replayed by one request that does not say how many.
+/// How many letters a request replays that gives no limit.
 const REPLAY_LIMIT_DEFAULT: u32 = 100;
 const REPLAY_LIMIT_MAX: u32 = 10_000;
 
@@ -21,11 +21,11 @@ const REPLAY_LIMIT_MAX: u32 = 10_000;
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetters {
     pub dead_letters: Vec<DeadLetterTopic>,
-    /// There are more: ask again with this as `after`.
+    /// Present if there are more: send it as `after` to get the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::topic")]
     pub next: Option<TopicName>,
-    /// Durable handlers that gave up on events: on the first page only. `GET /dead-letters?handler=` shows the letters.
+    /// Durable handlers that gave up on events; only on the first page. `GET /dead-letters?handler=` shows the letters.
     #[serde(default)]
     pub handlers: Vec<HandlerLetters>,
 }
@@ -35,11 +35,11 @@ pub struct DeadLetters {
 #[serde(rename_all = "camelCase")]
 pub struct HandlerLetters {
     pub handler: String,
-    /// The topic whose events it gave up on.
+    /// The topic whose events the handler gave up on.
     #[schemars(schema_with = "schema::topic")]
     pub topic: TopicName,
     pub count: u64,
-    /// When it gave up on the first and on the last of them.
+    /// When the handler gave up on the first and on the last of these events.
     #[schemars(schema_with = "schema::ts")]
     pub oldest_ts: Timestamp,
     #[schemars(schema_with = "schema::ts")]
@@ -51,7 +51,7 @@ pub struct HandlerLetters {
 pub struct HandlerLettersPage {
     pub handler: String,
     pub letters: Vec<HandlerLetter>,
-    /// There are more: ask again with this as `after`.
+    /// Present if there are more: send it as `after` to get the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -73,7 +73,7 @@ pub struct HandlerLetter {
     pub failed_ts: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// As it was published; absent if the event was too large to be copied.
+    /// The payload as it was published; absent if the event was too large to be copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "serde_json::Value")]
     pub payload: Option<Box<RawValue>>,
@@ -81,7 +81,7 @@ pub struct HandlerLetter {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadLetterTopic {
-    /// The topic whose events ended here.
+    /// The topic whose events became these letters.
     #[schemars(schema_with = "schema::topic")]
     pub topic: TopicName,
     /// The topic that holds the letters.
@@ -91,11 +91,11 @@ pub struct DeadLetterTopic {
     pub streams: Vec<StreamDoc>,
 }
 
-/// Publishes letters to their topic again; `{}` or no body replays the first hundred of partition 0.
+/// Publishes the events of dead letters to their topic again; `{}` or no body replays the first hundred of partition 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replay {
     pub partition: Partition,
-    /// The first letter's offset; `None` = the first there is.
+    /// The offset of the first letter to replay; `None` = the first one there is.
     pub offset: Option<Offset>,
     pub limit: u32,
 }
@@ -124,7 +124,7 @@ pub struct Replayed {
     /// Letters that had been replayed before, within the topic's dedupe window: nothing was stored for them.
     #[serde(default)]
     pub duplicates: u64,
-    /// The letter at which to go on.
+    /// The offset of the letter at which to continue.
     #[schemars(schema_with = "schema::offset")]
     pub next: Offset,
     /// Whether there is a letter at or behind `next`.

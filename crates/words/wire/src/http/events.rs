@@ -1,4 +1,4 @@
-//! `GET /topics/{topic}/events`: a page of envelopes and the offset at which to go on.
+//! `GET /topics/{topic}/events`: a page of envelopes and the offset at which to continue.
 
 use std::sync::Arc;
 

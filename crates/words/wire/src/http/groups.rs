@@ -18,7 +18,7 @@ pub struct GroupList {
 pub struct GroupDoc {
     #[schemars(schema_with = "schema::group")]
     pub group: Group,
-    /// Connections subscribed to it.
+    /// How many connections are subscribed to the group.
     pub members: u64,
     #[schemars(schema_with = "schema::ts")]
     pub created: Timestamp,

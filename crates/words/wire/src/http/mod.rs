@@ -1,4 +1,4 @@
-//! Bodies of the HTTP interface. What comes in is read by the same rules as a frame.
+//! Bodies of the HTTP interface. Bodies of requests are read by the same rules as frames.
 
 mod dead_letters;
 mod events;
@@ -28,7 +28,7 @@ pub use topic::{CheckedDoc, StreamDoc, TopicBody, TopicDefaults, TopicDoc, Topic
 
 use crate::error::FrameError;
 
-/// The text of a body.
+/// Returns the text of a body.
 pub fn body_text(bytes: &[u8]) -> Result<&str, FrameError> {
     std::str::from_utf8(bytes)
         .map_err(|error| FrameError::bad_json(format_args!("the body is not UTF-8: {error}")))

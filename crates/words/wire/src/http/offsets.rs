@@ -33,7 +33,7 @@ pub struct PartitionOffsets {
 pub struct GroupOffsets {
     #[schemars(schema_with = "schema::offset")]
     pub committed: Offset,
-    /// When the group's commit became this one; absent if that was before it was kept.
+    /// When the group's commit got this value; absent if a version wrote it that did not record the time.
     #[serde(rename = "updatedTs", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::ts")]
     pub updated: Option<Timestamp>,

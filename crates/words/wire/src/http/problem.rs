@@ -31,15 +31,15 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::offset")]
     pub offset: Option<Offset>,
-    /// A replay that ended early: letters whose event was published again before.
+    /// Of a replay that ended early: how many letters were published again before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub replayed: Option<u64>,
-    /// Letters that had been replayed earlier: nothing was stored for them.
+    /// How many letters had been replayed earlier: nothing was stored for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub duplicates: Option<u64>,
-    /// The letter at which to go on.
+    /// The offset of the letter at which to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::offset")]
     pub next: Option<Offset>,
@@ -50,7 +50,7 @@ impl Problem {
         FrameError::new(code, detail).into()
     }
 
-    /// For an answer whose status says more than its code usually does, such as 404 for a topic that is not there.
+    /// Sets another status than the code's usual one, such as 404 for a topic that does not exist.
     pub fn status(self, status: u16) -> Problem {
         Problem { status, ..self }
     }

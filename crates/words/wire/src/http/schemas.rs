@@ -20,14 +20,14 @@ pub struct SchemaList {
     pub versions: Vec<SchemaDoc>,
 }
 
-/// One version of a topic's schema.
+/// A version of a topic's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SchemaDoc {
     pub version: u32,
-    /// When it was set.
+    /// When the schema was set.
     #[schemars(schema_with = "schema::ts")]
     pub set: Timestamp,
-    /// It was set without comparing it with retained events.
+    /// Whether the schema was set without comparing it with retained events.
     pub forced: bool,
     #[schemars(schema_with = "schema::json_schema")]
     pub schema: Arc<Value>,

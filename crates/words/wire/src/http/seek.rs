@@ -11,7 +11,7 @@ use crate::position::Position;
 use crate::schema;
 use crate::start::StartFrom;
 
-/// `partition: None` moves all partitions.
+/// Moves a group; `partition: None` moves all partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seek {
     pub from: StartFrom,
@@ -27,7 +27,7 @@ impl Seek {
     }
 }
 
-/// Where the group stands after it.
+/// The positions of the group after the seek.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sought {
     #[schemars(schema_with = "schema::topic")]

@@ -1,4 +1,5 @@
-//! `GET /stats`: the metrics object of the source document, and what else is worth a look.
+//! `GET /stats`: the metrics object of the source document (the original specification of the bus), and further
+//! counters and gauges.
 
 use std::collections::BTreeMap;
 

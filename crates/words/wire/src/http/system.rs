@@ -1,4 +1,4 @@
-//! What the server publishes about itself: payloads of `system.metrics` and `system.bus.audit`.
+//! Events that the server publishes about itself: payloads of `system.metrics` and `system.bus.audit`.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct MetricsDoc {
     pub outbound_bytes: u64,
     pub tail_bytes: u64,
     pub fetched_bytes: u64,
-    /// By code, without those that never happened.
+    /// Refusals by error code, without codes that never occurred.
     pub refusals: BTreeMap<String, u64>,
     pub by_group: BTreeMap<String, BTreeMap<String, GroupStats>>,
 }
@@ -37,13 +37,13 @@ pub struct GroupStats {
     pub inflight: u64,
 }
 
-/// The payload of `system.bus.audit`. What does not apply is left out.
+/// The payload of `system.bus.audit`. Fields that do not apply are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditDoc {
-    /// What happened, e.g. `refused`, `topic_deleted`, `published`.
+    /// The kind of record, e.g. `refused`, `topic_deleted`, `published`.
     pub kind: String,
-    /// When, in milliseconds since 1970.
+    /// When it happened, in milliseconds since 1970.
     pub ts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -61,18 +61,18 @@ pub struct AuditDoc {
     pub offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// How many events it was about.
+    /// How many events the record is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// What became of a failed delivery: `again`, `later` or `dead_letter`.
+    /// The decision about a failed delivery: `again`, `later` or `dead_letter`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
     /// The error code of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What was asked for: a frame's type, or method and path.
+    /// The request: a frame's type, or method and path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

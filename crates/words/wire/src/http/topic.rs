@@ -19,7 +19,7 @@ use crate::schema;
 use crate::schema::TopicSettings;
 use crate::server_frame::read_durability;
 
-/// `POST /topics`. A field that is absent, or `null`, is not among the settings.
+/// `POST /topics`. A field that is absent or `null` is not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicBody {
     pub topic: TopicName,
@@ -39,7 +39,7 @@ impl TopicBody {
     }
 }
 
-/// `PATCH /topics/{topic}`: what is absent stays, what is `null` goes back to its default (RFC 7396).
+/// `PATCH /topics/{topic}`: an absent field stays as it is, a field that is `null` is reset to its default (RFC 7396).
 pub fn parse_topic_patch(text: &str) -> Result<TopicPatch, FrameError> {
     read_patch(&Fields::of_document(text)?)
 }
@@ -82,7 +82,7 @@ fn read_flag(fields: &Fields<'_>, field: Field) -> Result<Option<bool>, FrameErr
     fields.given(field).map(|_| fields.flag(field)).transpose()
 }
 
-/// Whether it is a schema the engine says.
+/// Reads the document only; the engine checks whether it is a schema.
 fn read_schema(fields: &Fields<'_>) -> Result<Option<Option<Arc<Value>>>, FrameError> {
     let Some(raw) = fields.get(Field::Schema) else {
         return Ok(fields.given(Field::Schema).map(|_| None));
@@ -122,7 +122,7 @@ fn read_group_lists(fields: &Fields<'_>) -> Result<Option<Option<GroupAccessPatc
     Ok(Some(Some(patch)))
 }
 
-/// Not the field of the same name in OK, which the table describes.
+/// Reads `partitions` as a number. (The table of fields describes another field of this name, in OK frames.)
 fn read_partitions(fields: &Fields<'_>) -> Result<Option<u32>, FrameError> {
     let Some(raw) = fields.get(Field::Partitions) else {
         return Ok(None);
@@ -150,16 +150,16 @@ pub struct TopicDoc {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::names")]
     pub groups: Vec<Group>,
-    /// Which version of its schema is in force.
+    /// The version of the schema that is in force.
     #[serde(default, rename = "schemaVersion", skip_serializing_if = "Option::is_none")]
     pub schema_version: Option<u32>,
-    /// In the answer to a change of the schema: the retained events that the new one was compared with.
+    /// In the answer to a change of the schema: the retained events that the new schema was compared with.
     #[serde(default, rename = "schemaChecked", skip_serializing_if = "Vec::is_empty")]
     pub schema_checked: Vec<CheckedDoc>,
-    /// In the same answer: how many delayed events it was compared with.
+    /// In the same answer: how many delayed events the new schema was compared with.
     #[serde(default, rename = "schemaCheckedDelayed", skip_serializing_if = "is_zero")]
     pub schema_checked_delayed: u64,
-    /// What holds for settings that the topic does not have; not in lists.
+    /// The server's defaults for settings that the topic does not have; absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defaults: Option<TopicDefaults>,
 }
@@ -169,7 +169,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The server's own settings, where a topic may have its own.
+/// The server's defaults of settings that a topic may override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopicDefaults {
@@ -182,7 +182,7 @@ pub struct TopicDefaults {
     pub ack_mode: AckMode,
 }
 
-/// One partition's log: the first offset still there, and the offset the next event will get.
+/// The log of a partition: the first offset that is retained, and the offset that the next event will get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamDoc {
     #[schemars(schema_with = "schema::partition")]
@@ -214,7 +214,7 @@ impl TopicDoc {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopicList {
     pub topics: Vec<TopicDoc>,
-    /// There are more: ask again with this as `after`.
+    /// Present if there are more: send it as `after` to get the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::topic")]
     pub next: Option<TopicName>,

@@ -1,4 +1,4 @@
-//! A byte stream cut into lines, however it was cut into reads.
+//! Splits a byte stream into lines, however it was split into reads.
 
 use std::fmt;
 
@@ -7,21 +7,22 @@ pub const LINE_BYTES_MAX: usize = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// Without LF and without one CR before it; never only whitespace.
+    /// A line without its LF and one CR before it; never only whitespace.
     Whole(&'a [u8]),
-    /// More than `line_bytes_max`. Said once, as soon as it is certain; the rest up to the LF is thrown away.
+    /// A line of more than `line_bytes_max`. Returned once, as soon as that is certain; the rest up to the LF is
+    /// discarded.
     TooLong,
 }
 
-/// Holds at most one unfinished line of `line_bytes_max` bytes and a CR. A line that lies within one read is handed
-/// out where it lies, without a copy.
+/// Buffers at most one unfinished line of `line_bytes_max` bytes and a CR. A line that lies within one read is returned
+/// as a slice of it, without a copy.
 pub struct LineSplitter {
     line_bytes_max: usize,
-    /// What came of a line whose LF has not come.
+    /// The beginning of a line whose LF has not arrived yet.
     begun: Vec<u8>,
-    /// `begun` was handed out as a line: it is empty as soon as the caller is back.
+    /// `begun` was returned as a line: the next call clears it.
     spent: bool,
-    /// Within a line that was too long.
+    /// Inside a line that was too long.
     skipping: bool,
 }
 
@@ -30,7 +31,7 @@ impl LineSplitter {
         LineSplitter { line_bytes_max, begun: Vec::new(), spent: false, skipping: false }
     }
 
-    /// The next line, taking from the front of `input` what it needed. `None`: everything was taken, read more.
+    /// Returns the next line and removes what it used from the front of `input`. `None`: all input was used, read more.
     pub fn next<'s, 'i: 's>(&'s mut self, input: &mut &'i [u8]) -> Option<Line<'s>> {
         self.forget_spent();
         while !input.is_empty() {
@@ -68,7 +69,7 @@ impl LineSplitter {
         None
     }
 
-    /// The stream has ended: its last line, if that had no LF.
+    /// Called when the stream has ended: returns its last line, if that had no LF.
     pub fn finish(&mut self) -> Option<Line<'_>> {
         self.forget_spent();
         self.skipping = false;
@@ -86,8 +87,8 @@ impl LineSplitter {
         }
     }
 
-    /// Adds to the unfinished line; `true` if that has just become too long. The line may have one byte more than
-    /// the bound as long as that is a CR, which does not count if the LF follows.
+    /// Adds to the unfinished line; returns true if the line has just become too long. The line may be one byte longer
+    /// than the bound as long as its last byte is a CR, which does not count if the LF follows.
     fn keep(&mut self, piece: &[u8]) -> bool {
         if self.skipping {
             return false;
@@ -116,7 +117,7 @@ impl LineSplitter {
 enum Judged {
     Blank,
     TooLong,
-    /// That many bytes from the front.
+    /// A line of this many bytes from the front.
     Line(usize),
 }
 

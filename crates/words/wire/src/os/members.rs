@@ -1,7 +1,7 @@
-//! The members of a message and of its metadata, each still the text its author wrote.
+//! The members of a message and of its metadata, each still the text that its author wrote.
 //!
-//! Names are compared as text, so `"\u0069d"` is `id`. A name that stands twice means its last value, as in every
-//! JavaScript client. Nothing here recurses: values are skipped over by serde, which counts no levels for that.
+//! Names are compared as text, so `"\u0069d"` is `id`. If a name occurs twice, its last value counts, as in every
+//! JavaScript client. Nothing here recurses: serde skips values without counting levels.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::fields::text_of;
 
-/// Of the message: whatever else stands beside these is dropped.
+/// Members of the message. All other members are dropped.
 #[derive(Default)]
 pub(super) struct Members<'a> {
     pub(super) kind: Option<&'a RawValue>,
@@ -20,14 +20,14 @@ pub(super) struct Members<'a> {
     pub(super) metadata: Option<&'a RawValue>,
 }
 
-/// Of `metadata`: whatever else stands beside these is kept.
+/// Members of `metadata`. All other members are kept in `other`.
 #[derive(Default)]
 pub(super) struct Lineage<'a> {
     pub(super) id: Option<&'a RawValue>,
     pub(super) timestamp: Option<&'a RawValue>,
     pub(super) correlation: Option<&'a RawValue>,
     pub(super) causation: Option<&'a RawValue>,
-    /// `"a":1,"b":[2]`
+    /// Unknown members as text: `"a":1,"b":[2]`.
     pub(super) other: String,
 }
 
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Lineage<'de> {
     }
 }
 
-/// `None` for a name that is no text, such as `"\ud800"`: it cannot be one of ours.
+/// Returns `None` for a name that is not text, such as `"\ud800"`: it cannot be a known name.
 fn name_of(name: &RawValue) -> Option<Cow<'_, str>> {
     text_of(name)
 }

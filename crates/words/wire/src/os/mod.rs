@@ -1,6 +1,6 @@
 //! OsMessage as NDJSON: one message per line, between the CQRS loop, its clients and child processes.
 //!
-//! [`LineSplitter`] cuts a byte stream into lines, [`parse`] turns a line into a message or one [`OsRefusal`] that is
+//! [`LineSplitter`] splits a byte stream into lines, [`parse`] turns a line into a message or one [`OsRefusal`] that is
 //! ready to be sent back, [`encode`] writes a message as one line.
 
 mod encode;

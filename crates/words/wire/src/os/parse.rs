@@ -1,4 +1,4 @@
-//! One line of JSON into one message, or into one refusal that names everything that is wrong with it.
+//! Parses a line of JSON into a message, or into one refusal that names everything that is wrong with it.
 
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::fields::{INTEGER_MAX, kind_of, text_of};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// For edges that take messages without metadata: what absent members become. Wrong ones are refused all the same.
+/// Defaults for absent metadata, for edges that accept messages without it. Wrong metadata is refused all the same.
 #[derive(Clone, Copy)]
 pub struct Lenient<'a> {
-    /// Asked only when a message has no id.
+    /// Called only when a message has no id.
     pub id: &'a dyn Fn() -> OsId,
     pub timestamp: Timestamp,
 }
@@ -30,7 +30,8 @@ impl Debug for Lenient<'_> {
     }
 }
 
-/// `line` comes without its LF; a CR at its end is harmless. Without `lenient`, metadata must be complete.
+/// Parses a line. `line` is given without its LF; a CR at its end is harmless. Without `lenient`, metadata must be
+/// complete.
 pub fn parse(line: &[u8], lenient: Option<Lenient<'_>>) -> Result<OsMessage, OsRefusal> {
     if line.starts_with(BYTE_ORDER_MARK) {
         return Err(OsRefusal::invalid_json(
@@ -64,7 +65,7 @@ pub fn parse(line: &[u8], lenient: Option<Lenient<'_>>) -> Result<OsMessage, OsR
     }
 }
 
-/// Splitting an object into its members fails only if the text is no JSON, or no object.
+/// Returns the refusal of a text that could not be split into members, because it is not JSON or not an object.
 fn no_object(text: &str) -> OsRefusal {
     match serde_json::from_str::<&RawValue>(text) {
         Err(broken) => OsRefusal::invalid_json(broken),
@@ -72,7 +73,7 @@ fn no_object(text: &str) -> OsRefusal {
     }
 }
 
-/// What a refusal quotes of the message.
+/// Members of the message that a refusal repeats.
 struct About<'a> {
     ty: Option<&'a RawValue>,
     id: Option<&'a RawValue>,
@@ -90,7 +91,8 @@ impl About<'_> {
     }
 }
 
-/// Everything that is wrong, in the order of the members, so that its author can mend all of it at once.
+/// Everything that is wrong with a message, in the order of its members, so that its author can correct all of it at
+/// once.
 struct Problems(Vec<String>);
 
 impl Problems {
@@ -164,7 +166,7 @@ const _: () = assert!(
     "the texts above name the bounds"
 );
 
-/// `null` counts as absent, as in every optional member.
+/// Treats `null` as absent, as in every optional member.
 fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
     raw.filter(|raw| raw.get() != "null")
 }
@@ -177,11 +179,11 @@ fn id_of(raw: &RawValue) -> Option<OsId> {
     OsId::new(&text_of(raw)?).ok()
 }
 
-/// `1`, and also `1.0`, `1e3` and `-0`: the value counts, not how it is spelt.
+/// Reads `1`, and also `1.0`, `1e3` and `-0`: the value counts, not its spelling.
 fn timestamp_of(raw: &RawValue) -> Option<Timestamp> {
     let number = match raw.get().parse::<u64>() {
         Ok(number) => number,
-        // No JSON value but a number reads as one here: strings begin with a quote.
+        // Only a JSON number can parse here: strings begin with a quote.
         Err(_) => {
             let number: f64 = raw.get().parse().ok()?;
             (number.fract() == 0.0 && number >= 0.0).then_some(number as u64)?
@@ -190,12 +192,12 @@ fn timestamp_of(raw: &RawValue) -> Option<Timestamp> {
     (number <= INTEGER_MAX).then_some(Timestamp(number))
 }
 
-/// A container is only named.
+/// Describes a refused value: a container only by its kind.
 fn found(raw: &RawValue) -> String {
     if raw.get().starts_with(['{', '[']) { kind_of(raw).into() } else { shown(raw.get()) }
 }
 
-/// Between tokens only: strings hold no raw CR or LF.
+/// Replaces line breaks by spaces. They occur only between tokens: JSON strings contain no raw CR or LF.
 fn one_line(text: String) -> String {
     if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ") } else { text }
 }

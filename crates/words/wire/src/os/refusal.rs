@@ -1,4 +1,4 @@
-//! What cannot be taken for a message, and the error message that says so.
+//! Refusals of lines that are not valid messages, and the error messages sent back for them.
 
 use std::fmt::Display;
 
@@ -7,19 +7,19 @@ use millrace_model::{OsFault, OsId, OsKind, OsMessage, OsMetadata, OsType, Times
 const BAD_JSON: u16 = 400;
 const TOO_LONG: u16 = 413;
 const BAD_SCHEMA: u16 = 422;
-/// The type of an error about a line whose own type cannot be read.
+/// The type of the error message for a line whose own type cannot be read.
 const NO_TYPE: &str = "Validation.Failed";
 
-/// One line was refused. Nothing was done for it; the next line is read as if it had not been there.
+/// The refusal of a line. Nothing is done for the line; the next one is read as if it had not been there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct OsRefusal {
-    /// 400 no JSON, 413 too long, 422 JSON but no message.
+    /// 400: not JSON; 413: too long; 422: JSON, but not a message.
     pub code: u16,
     pub message: String,
-    /// Of the refused message, if it can be read and is a legal one.
+    /// The type of the refused message, if it can be read and is legal.
     pub ty: Option<OsType>,
-    /// Its id, if it can be read.
+    /// The id of the refused message, if it can be read.
     pub causation: Option<OsId>,
     pub correlation: Option<OsId>,
 }
@@ -45,7 +45,7 @@ impl OsRefusal {
         OsRefusal::new(TOO_LONG, format!("Message exceeds maximum line length of {limit}"))
     }
 
-    /// About a message that was understood, such as one whose `data` a capability does not take.
+    /// Makes the refusal about a message that was parsed, such as one whose `data` a capability does not accept.
     pub fn about(self, message: &OsMessage) -> OsRefusal {
         OsRefusal {
             ty: Some(message.ty.clone()),

@@ -1,4 +1,4 @@
-//! What each field of the protocol may hold, as a schema.
+//! The JSON Schema of each field of the protocol.
 
 use millrace_model::PARTITIONS_MAX;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::field::Field;
 use crate::fields::INTEGER_MAX;
 use crate::rid::RID_BYTES_MAX;
 
-/// Segments of the alphabet of names, with single dots between them.
+/// A name: segments of its alphabet, with single dots between them.
 const NAME_PATTERN: &str = "^[A-Za-z0-9_:-]+(\\.[A-Za-z0-9_:-]+)*$";
 
 fn whole(min: i64, max: u64) -> Value {
@@ -19,7 +19,7 @@ fn name(bytes_max: u32) -> Value {
 }
 
 impl Field {
-    /// With the words that errors use as its description.
+    /// Returns the field's schema, described in the words that errors use.
     pub(crate) fn schema(self) -> Value {
         let mut schema = self.bare_schema();
         if let Some(object) = schema.as_object_mut() {

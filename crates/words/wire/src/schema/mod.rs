@@ -1,7 +1,7 @@
-//! JSON Schemas of the bodies and frames, for the documents that describe the interface.
+//! JSON Schemas of the bodies and frames, for the OpenAPI and AsyncAPI documents.
 //!
-//! Shapes that serde writes derive their schema. Shapes that are read and written by hand are put together here from
-//! the same table of fields the reader quotes in its errors, so a field has one description everywhere.
+//! Types that serde serializes derive their schema. The schemas of types that are read and written by hand are built
+//! here from the same table of fields that errors quote, so a field has the same description everywhere.
 
 mod field;
 mod shapes;
@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 use crate::code::ErrorCode;
 use crate::field::Field;
 
-/// An object with these fields; others may stand beside them, as everywhere in the protocol.
+/// Returns the schema of an object with these fields (`needs` are required); other fields are allowed, as everywhere in
+/// the protocol.
 pub(crate) fn object(needs: &[Field], may: &[Field]) -> Value {
     let properties: Map<String, Value> =
         needs.iter().chain(may).map(|field| (field.name().to_owned(), field.schema())).collect();
@@ -28,7 +29,8 @@ pub(crate) fn schema(value: Value) -> Schema {
     Schema::try_from(value).unwrap_or_default()
 }
 
-/// For fields of derived shapes whose type lives in `millrace-model`: `#[schemars(schema_with = "...")]`.
+/// Schemas for fields of derived types whose own type is defined in `millrace-model`: `#[schemars(schema_with =
+/// "...")]`.
 macro_rules! field_schemas {
     ($($function:ident $field:ident,)*) => {
         $(pub(crate) fn $function(_: &mut SchemaGenerator) -> Schema {

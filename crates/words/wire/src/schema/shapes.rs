@@ -25,19 +25,19 @@ macro_rules! shapes {
     };
 }
 
-/// One event as its author writes it.
+/// An event as its author writes it.
 #[derive(Clone, Copy, Debug)]
 pub struct EventIn;
 
-/// One event of an array, which cannot be delayed.
+/// An event of an array, which cannot be delayed.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchEvent;
 
-/// The body of a PATCH: what is absent stays, what is `null` goes back to its default.
+/// The body of a PATCH: an absent field stays as it is, a field that is `null` is reset to its default.
 #[derive(Clone, Copy, Debug)]
 pub struct TopicPatchBody;
 
-/// The settings of a topic as they are shown: only what was set.
+/// The settings of a topic in an answer: only those that were set.
 pub(crate) struct TopicSettings;
 
 /// The answer to a publish: of one event, or of an array.
@@ -81,7 +81,7 @@ impl JsonSchema for Done {
     }
 }
 
-/// What the author of an event may write beside its payload, in a batch or alone.
+/// Fields that the author of an event may write beside its payload, in a batch or alone.
 const EVENT_FIELDS: &[Field] = &[Field::Key, Field::Headers, Field::Id, Field::Priority];
 const DELAYS: &[Field] = &[Field::DelayMs, Field::DeliverAt];
 

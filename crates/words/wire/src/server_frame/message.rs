@@ -43,7 +43,7 @@ pub fn write_message(out: &mut String, group: &Group, event: &Event, shown: Show
     out.push('}');
 }
 
-/// Names need no escaping by their alphabet.
+/// By their alphabet names need no escaping.
 fn push_head(out: &mut String, topic: &str, partition: Partition, group: &str, offset: Offset) {
     out.push_str("{\"type\":\"MESSAGE\",\"topic\":\"");
     out.push_str(topic);

@@ -1,4 +1,4 @@
-//! What the server says. It writes with the `write_*` functions, which borrow what it holds; clients read owned
+//! Frames of the server. The server writes them with the `write_*` functions, which borrow its data; clients read owned
 //! values with [`ServerFrame::parse`].
 
 mod message;
@@ -66,7 +66,7 @@ pub fn write_pong(out: &mut String, rid: Option<&Rid>) {
     out.push('}');
 }
 
-/// What a server echoes is what the client sent; anything else belongs to nobody and counts as absent.
+/// Reads the request id, which the server repeats as the client sent it; any other value counts as absent.
 fn read_rid(fields: &Fields<'_>) -> Option<Rid> {
     fields.get(Field::Rid).and_then(Rid::from_raw)
 }

@@ -1,4 +1,4 @@
-//! OK: done, and for SUBSCRIBE where the group stands.
+//! OK: the request is done. For SUBSCRIBE it has the positions of the group.
 
 use millrace_model::{Group, TopicName};
 

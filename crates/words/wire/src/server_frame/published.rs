@@ -1,4 +1,4 @@
-//! PUBLISHED: the event, or the batch, is as durable as it says.
+//! PUBLISHED: the event, or the batch, is as durable as the frame says.
 
 use millrace_model::{Durability, EventId, Offset, Partition, Timestamp, TopicName};
 
@@ -10,7 +10,7 @@ use crate::rid::Rid;
 use crate::server_frame::read_rid;
 use crate::text::{push_display, push_json_member, push_member, push_rid, push_string};
 
-/// Where an event is, or when it will get there.
+/// The place of a stored event, or when a delayed event will be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     At { partition: Partition, offset: Offset },
