@@ -1,8 +1,9 @@
-//! `cargo xtask fixtures`: stores of every schema version, made by the Millrace that wrote that version.
+//! `cargo xtask fixtures`: builds a store of every schema version with the Millrace that wrote that version.
 //!
-//! Each is built from a late commit of its version, does a fixed workload, and is kept as SQL text together with what
-//! its own server answered. The tests open them with today's build and compare. A new schema version adds its line to
-//! `VERSIONS` when the one after it comes.
+//! For each version, a late commit of that version is checked out and built, and its server runs a fixed workload. The
+//! store is kept as SQL text, together with the responses of that server. The tests (`versions.rs` of `store-sqlite`
+//! and of `cli`) open these stores with today's build and compare. The line of a schema version in `VERSIONS` is added
+//! when the next schema version is introduced.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use crate::repo;
 
 const FOLDER: &str = "crates/stores/store-sqlite/tests/fixtures";
-/// 2100-01-01: an event that is not due while these tests are of use.
+/// 2100-01-01: an event delayed until then does not become due while these tests are in use.
 const FAR_AHEAD_MS: u64 = 4_102_444_800_000;
 const POLLS_MAX: u32 = 1000;
 
@@ -37,7 +38,7 @@ const VERSIONS: [Version; 5] = [
     Version { schema: 5, commit: "f1de367", compacts: true, has_handlers: true, has_router: true },
 ];
 
-/// All of them, or those whose schema versions are named.
+/// Builds the fixtures of all versions, or only of the schema versions in `wanted`.
 pub(crate) fn run(wanted: &[&str]) -> Result<()> {
     let is_wanted = |version: &Version| {
         wanted.is_empty() || wanted.iter().any(|schema| *schema == version.schema.to_string())
@@ -68,7 +69,8 @@ pub(crate) fn run(wanted: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The sources of one version, removed again when this is dropped; what was built of them stays for the next one.
+/// A git worktree with the sources of one version, removed on drop. The build output in `built` stays and is shared
+/// with the other versions.
 struct Tree {
     folder: PathBuf,
     built: PathBuf,
@@ -87,7 +89,7 @@ impl Tree {
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "-p", "millrace-cli", "--bin", "millrace", "--target-dir"]).arg(&self.built);
         if version.has_handlers {
-            // As the tree was at that commit, before its crates had floors.
+            // The old commits have the crate at `crates/millrace`: folders such as `crates/faces` came later.
             let example = self.folder.join("crates/millrace/examples/fixture.rs");
             fs::copy(repo::root().join(FOLDER).join("handlers.rs"), example)?;
             cargo.args(["-p", "millrace", "--example", "fixture"]);
@@ -100,7 +102,7 @@ impl Tree {
     }
 
     fn remove(&self) {
-        // One that is not there is what is wanted.
+        // Fails if there is no such worktree, which is fine.
         let _ = repo::output("git", &["worktree", "remove", "--force", &text(&self.folder)]);
     }
 }
@@ -111,7 +113,8 @@ impl Drop for Tree {
     }
 }
 
-/// What every version is made to do, and what it answers in the end: a line with the path, a line with the answer.
+/// Runs the workload, the same for every version, and returns the server's responses: for each request, a line with the
+/// path and a line with the body.
 fn workload(version: &Version, tree: &Tree, work: &Path) -> Result<String> {
     let mut server = Server::start(version, tree, work)?;
     server.post("/topics", r#"{"topic":"orders","partitions":2}"#)?;
@@ -144,7 +147,7 @@ fn workload(version: &Version, tree: &Tree, work: &Path) -> Result<String> {
             let event = format!(r#"{{"payload":{n},"key":"p{}","id":"price-{n}"}}"#, n % 3);
             server.post("/topics/prices/events", &event)?;
         }
-        // All the way: the store must not change any more behind the answers that are written down.
+        // Wait until compaction is complete: the store must not change after its responses are recorded.
         server.until("/topics/prices/events", |answer| answer.matches("\"offset\"").count() == 3)?;
     }
     if version.has_router {
@@ -222,13 +225,13 @@ impl Server {
 
     fn until(&self, path: &str, is_so: impl Fn(&str) -> bool) -> Result<()> {
         for _ in 0..POLLS_MAX {
-            // A topic that the server makes itself may not be there yet.
+            // A topic that the server creates itself may not exist yet.
             if self.request("GET", path, "").is_ok_and(|answer| is_so(&answer)) {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(20));
         }
-        bail!("{path} never came to it: {:?}", self.request("GET", path, ""))
+        bail!("{path} never reached the expected state: {:?}", self.request("GET", path, ""))
     }
 
     fn command(&self, args: &[&str]) -> Result<()> {
@@ -254,7 +257,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Stopped already is fine too.
+        // Fails if the server has stopped already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

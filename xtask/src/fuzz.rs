@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` and has libFuzzer look for inputs that fail.
+//! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` and runs libFuzzer on them to find inputs that fail.
 
 mod binaries;
 mod options;
@@ -18,13 +18,13 @@ use crate::{needs, repo};
 
 pub(crate) const TARGETS: [&str; 3] = ["zcl1_codec", "zabi_dispatcher", "wire_text"];
 
-/// Of one input; a longer one finds nothing that a shorter one does not.
+/// The longest input; longer ones find nothing that shorter ones do not.
 const INPUT_BYTES_MAX: usize = 4096;
-/// An input that takes longer is a finding: nothing that is fuzzed may wait.
+/// An input that takes longer counts as a failure: no fuzzed code may wait.
 const INPUT_SECONDS_MAX: u32 = 10;
 /// Inputs per target in `cargo xtask test`.
 const SHORT_RUNS: u32 = 20_000;
-/// The short run makes the same inputs each time.
+/// A fixed seed, so that the short run makes the same inputs each time.
 const SHORT_SEED: u32 = 1;
 
 /// When libFuzzer stops.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A stage of `cargo xtask test`: a bounded number of inputs for each target, without those of earlier runs.
+/// Runs a stage of `cargo xtask test`: a bounded number of inputs for each target, without the corpus of earlier runs.
 pub(crate) fn short_run() -> Result<()> {
     let binaries = Binaries::build()?;
     binaries::test()?;
@@ -71,7 +71,7 @@ fn fuzz(binaries: &Binaries, target: &str, corpus: &Path, until: Until) -> Resul
     let mut command = Command::new(binaries.path(target));
     command.env("TMPDIR", &scratch.0);
     command.arg(format!("-max_len={INPUT_BYTES_MAX}")).arg(format!("-timeout={INPUT_SECONDS_MAX}"));
-    // Without the slash libFuzzer would take the folder's name for the beginning of a file's name.
+    // Without the slash libFuzzer would use the folder's name as a prefix of file names.
     command.arg(format!("-artifact_prefix={}/", findings.display()));
     match until {
         Until::Seconds(seconds) => command.arg(format!("-max_total_time={seconds}")),
@@ -95,7 +95,7 @@ fn fuzz(binaries: &Binaries, target: &str, corpus: &Path, until: Until) -> Resul
     }
 }
 
-/// Runs libFuzzer and reads what it says. Returns whether it ended well.
+/// Runs libFuzzer and reads its output. Returns whether it succeeded.
 fn watch(command: &mut Command) -> Result<(bool, Report)> {
     let mut child = command.stderr(Stdio::piped()).spawn().context("cannot start a fuzz target")?;
     let mut report = Report::default();
@@ -108,7 +108,7 @@ fn watch(command: &mut Command) -> Result<(bool, Report)> {
     Ok((status.success(), report))
 }
 
-/// Runs a target with one input, and shows everything.
+/// Runs a target with one input, and shows its whole output.
 fn run_again(binaries: &Binaries, target: &str, input: &Path) -> Result<()> {
     if !input.is_file() {
         bail!("{} is not a file", input.display());
@@ -125,7 +125,7 @@ fn run_again(binaries: &Binaries, target: &str, input: &Path) -> Result<()> {
 }
 
 /// The folder for temporary files of a target: in memory where the system has such a folder, because scripts of the
-/// dispatcher make and remove many small files. Removed at the end, also after a target that crashed.
+/// dispatcher create and remove many small files. Removed on drop, also after a target that crashed.
 struct Scratch(PathBuf);
 
 impl Scratch {

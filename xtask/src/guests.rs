@@ -1,6 +1,6 @@
 //! `cargo xtask guests`: compiles the C guests of `examples/guests` to WebAssembly, into `target/guests`.
 //!
-//! The flags are in `examples/guests/clang.flags`, where the tests of `millrace guest` read them too.
+//! The compiler flags are in `examples/guests/clang.flags`; the tests of `millrace guest` read the same file.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `cargo xtask help`: what the verbs do.
+//! `cargo xtask help`: prints what each verb (subcommand) does.
 
 use anyhow::{Result, bail};
 

@@ -1,4 +1,4 @@
-//! The project's own verbs, run as `cargo xtask <verb>`. One file per verb.
+//! The project's own build and check commands ("verbs"), run as `cargo xtask <verb>`. Each verb has its own file.
 
 mod fixtures;
 mod fuzz;

@@ -1,5 +1,5 @@
-//! External components the tests need. A missing one is installed or named; it never makes a test
-//! pass by being skipped.
+//! External programs that the tests need. A missing program is installed, or reported as an error; a test is never
+//! skipped because a program is missing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -16,7 +16,7 @@ struct Need {
 }
 
 const NEEDS: &[Need] = &[
-    // libc6-dev is only a recommendation of gcc, and without it nothing compiles.
+    // Debian's gcc only recommends libc6-dev, but nothing compiles without it.
     Need {
         command: "cc",
         debian_packages: &["gcc", "libc6-dev"],
@@ -49,7 +49,7 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// What the SDK promises to run on. Debian's own package may be older.
+/// The oldest Node.js that the SDK supports. Debian's own package may be older.
 const NODE_MAJOR_MIN: u32 = 20;
 
 const CARGO_SUBCOMMANDS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
@@ -69,7 +69,7 @@ pub(crate) fn ensure() -> Result<()> {
     Ok(())
 }
 
-/// Installs or names the commands that `is_wanted` picks and that are not here.
+/// Installs the commands that `is_wanted` selects and that are not on the path, or reports them as missing.
 pub(crate) fn ensure_commands(is_wanted: impl Fn(&str) -> bool) -> Result<()> {
     let missing = NEEDS.iter().filter(|need| is_wanted(need.command) && !is_on_path(need.command));
     let missing: Vec<&Need> = missing.collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: builds the server and the load driver for release and becomes the driver.
+//! `cargo xtask peers`: builds the server and the load driver in release mode, then replaces itself by the driver.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -7,12 +7,13 @@ use anyhow::{Result, bail};
 
 use crate::repo;
 
-/// One after the other: built together, cargo would give the server the features that only the driver asks for, and
-/// it would not be the server that users run.
+/// Built one after the other: in a joint build, cargo would unify features, so the server would get features that only
+/// the driver asks for and would not be the server that users run.
 const BUILDS: [&str; 2] =
     ["build --release --package millrace-cli", "build --release --package millrace-peers"];
 
-/// The driver takes this process's place, so that a signal to `cargo xtask peers` reaches whoever holds the servers.
+/// Replaces this process by the driver (exec), so that a signal to `cargo xtask peers` reaches the process that owns
+/// the started servers.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     for build in BUILDS {
         repo::cargo(build)?;

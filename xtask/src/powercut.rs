@@ -1,10 +1,10 @@
-//! `cargo xtask powercut`: the power-cut test with many cuts, and its table.
+//! `cargo xtask powercut`: runs the power-cut test with many cuts and prints its table.
 
 use anyhow::{Context, Result, bail};
 
 use crate::repo;
 
-/// Per workload, unless `--cuts` says otherwise.
+/// Cuts per workload, unless `--cuts` sets another number.
 const CUTS: u64 = 500;
 const TEST: &str = "a_power_cut_takes_nothing_that_was_confirmed";
 

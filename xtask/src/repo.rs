@@ -1,4 +1,4 @@
-//! Where the repository is, and how cargo and git are called in it.
+//! The location of the repository, and calls of cargo and git in it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Cargo names the manifest at run time. The compiled-in path serves a binary started by hand, and
-/// would be wrong for a target directory that several checkouts share.
+/// Returns the root of the repository. Cargo sets `CARGO_MANIFEST_DIR` at run time. The path compiled in is the
+/// fallback for a binary started by hand; it would be wrong in a target directory that several checkouts share.
 pub(crate) fn root() -> PathBuf {
     let manifest_dir =
         std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
@@ -16,7 +16,7 @@ pub(crate) fn root() -> PathBuf {
     root
 }
 
-/// Runs `cargo` with the words of `command`; one that needs a blank inside an argument has no place here.
+/// Runs `cargo` with the arguments in `command`, split at spaces; an argument cannot contain a space.
 pub(crate) fn cargo(command: &str) -> Result<()> {
     let args: Vec<&str> = command.split(' ').collect();
     let status = cargo_command(&args).status().context("cannot start cargo")?;
@@ -32,8 +32,8 @@ pub(crate) fn has_cargo_subcommand(subcommand: &str) -> bool {
     answer.is_ok_and(|output| output.status.success())
 }
 
-/// Everything git tracks or would track, relative to the root. A tracked file that was deleted but not
-/// yet staged is still in the list.
+/// Returns every file that git tracks or would track, relative to the root. A tracked file that was deleted without
+/// staging the deletion is still in the list.
 pub(crate) fn files() -> Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
@@ -47,7 +47,7 @@ pub(crate) fn files() -> Result<Vec<String>> {
     Ok(names.split_terminator('\0').map(str::to_owned).collect())
 }
 
-/// What a command prints.
+/// Returns the standard output of a command.
 pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).current_dir(root()).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
@@ -57,7 +57,7 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Where cargo puts what it builds: a target directory may be set from outside.
+/// Returns cargo's target directory, which `CARGO_TARGET_DIR` may override.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
@@ -66,8 +66,9 @@ pub(crate) fn cargo_command(args: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.args(args).current_dir(root());
-    // What cargo says of this package to its program: build scripts of some crates watch these names, and would build
-    // them and all that uses them again whenever cargo is called from here and from a shell in turn.
+    // Remove the variables that cargo sets for this package when it runs xtask. Build scripts of some crates watch
+    // these names, and would rebuild those crates and all their dependents whenever cargo is called in turn from here
+    // and from a shell.
     let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(ours) {

@@ -1,4 +1,4 @@
-//! The JavaScript SDK's tests, against the server that was just built.
+//! Runs the JavaScript SDK's tests against the server that was just built.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::repo;
 
 pub(crate) fn run() -> Result<()> {
-    // Without `prepare`: the tests build the package themselves.
+    // `--ignore-scripts` skips the `prepare` script: the tests build the package themselves.
     npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
     npm(&["test"])
 }

@@ -1,4 +1,5 @@
-//! Stages of a verb: run in order, timed, stopped at the first failure, summed up at the end.
+//! Stages of a verb: they run in order, each is timed, the first failure stops the rest, and a summary is printed at
+//! the end.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change goes in.
+//! `cargo xtask test`: runs every check that must pass before a change is merged.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: the taste of the house, kept by machine. Each check is a function from data to
-//! problems; this file only gathers the data, runs them all, and prints what they found.
+//! `cargo xtask tidy`: enforces the conventions of this repository. Each check is a function from data to problems;
+//! this file only gathers the data, runs all checks, and prints the problems found.
 
 mod bans;
 mod crates;

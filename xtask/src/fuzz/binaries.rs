@@ -1,4 +1,4 @@
-//! The fuzz targets as programs: built with counters in the code, by the stable compiler.
+//! The fuzz targets as programs: built by the stable compiler, with coverage counters in the code.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,8 @@ use crate::repo;
 
 const MANIFEST: &str = "fuzz/Cargo.toml";
 
-/// LLVM counts which edges of the code an input reaches, and tells libFuzzer the values that are compared. Every crate is
-/// compiled so, but not build scripts and macros, because `--target` is given.
+/// With these flags LLVM counts which edges of the code an input reaches, and reports compared values to libFuzzer.
+/// They apply to every crate, but not to build scripts and macros, because `--target` is given.
 const FLAGS: [&str; 5] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -34,7 +34,7 @@ impl Binaries {
         self.folder.join(name)
     }
 
-    /// Puts the first inputs of a target into its corpus.
+    /// Writes the seed inputs of a target into its corpus.
     pub(super) fn write_seeds(&self, target: &str, corpus: &Path) -> Result<()> {
         let mut command = Command::new(self.path("seeds"));
         let status = command.arg(target).arg(corpus).status().context("cannot start `seeds`")?;
@@ -50,7 +50,7 @@ pub(super) fn test() -> Result<()> {
     cargo(&["test", "--lib"], &platform()?)
 }
 
-/// The flags make every crate another one than in the other builds, so these have a folder of their own.
+/// Returns the target folder of the fuzz builds. They have their own, because the flags change every crate.
 fn target_folder() -> PathBuf {
     repo::target().join("fuzz")
 }

@@ -6,12 +6,12 @@ use anyhow::{Context, Result, bail};
 
 use super::TARGETS;
 
-/// Per target, unless `--seconds` says otherwise.
+/// Seconds per target, unless `--seconds` sets another number.
 const SECONDS: u64 = 60;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// All of them, or the one that was named.
+    /// All targets, or the one that was named.
     pub(super) targets: Vec<&'static str>,
     pub(super) seconds: u64,
     /// Runs the only target with this input and nothing else.

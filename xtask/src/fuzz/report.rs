@@ -1,15 +1,15 @@
-//! What libFuzzer says on its standard error: statistics, each in a line that begins with `#`, and all else.
+//! Parses the standard error of libFuzzer: statistics, each in a line that begins with `#`, and other lines.
 
 const WRITTEN: &str = "Test unit written to ";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
-    /// After the inputs of the corpus were run, and at last.
+    /// The statistics after the inputs of the corpus were run; `last` are the latest ones.
     first: Option<Statistics>,
     last: Option<Statistics>,
     /// The file with the input that failed.
     pub(super) finding: Option<String>,
-    /// The lines that are no statistics; they tell why an input failed.
+    /// The lines that are no statistics; they say why an input failed.
     pub(super) others: Vec<String>,
 }
 
@@ -18,12 +18,12 @@ struct Statistics {
     inputs: u64,
     /// Places in the code that were reached.
     coverage: u64,
-    /// Inputs that are kept, because each reaches something that the others do not.
+    /// Inputs that are kept, because each reaches code that the others do not.
     corpus: u64,
 }
 
 impl Report {
-    /// Takes one line. Now and then a line tells how far libFuzzer is, and is shown.
+    /// Reads one line. Now and then a line with the progress is printed.
     pub(super) fn take(&mut self, line: &str) {
         let Some(statistics) = Statistics::parse(line) else {
             if let Some((_, path)) = line.split_once(WRITTEN) {

@@ -1,5 +1,5 @@
-//! The clippy bans of the pure crates. Clippy reads the nearest clippy.toml and merges nothing, so every
-//! pure crate holds a whole copy; these checks keep the copies one.
+//! The clippy bans of the pure crates. Clippy reads only the nearest clippy.toml and merges nothing, so every pure
+//! crate holds a full copy; these checks keep the copies identical.
 
 use std::collections::BTreeSet;
 

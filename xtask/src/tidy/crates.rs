@@ -1,4 +1,4 @@
-//! How many crates a program that only runs handlers has to build: it must stay a small dependency.
+//! Limits how many crates a program that only runs handlers must build: the library must stay a small dependency.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::problem::Problem;
 use crate::repo;
 
 const CRATES_MAX: usize = 100;
-/// Build scripts and macros count, tests do not.
+/// Lists normal and build dependencies, which includes build scripts and macros; dev-dependencies are left out.
 const TREE: &str =
     "tree --package millrace --no-default-features --edges normal,build --prefix none --format {p}";
 
@@ -26,7 +26,7 @@ pub(crate) fn too_many() -> Option<Problem> {
     }
 }
 
-/// A crate stands there once for each that uses it.
+/// Counts distinct crates: `cargo tree` lists a crate once for each crate that uses it.
 fn count(tree: &str) -> usize {
     let names = tree.lines().map(|line| line.trim().trim_end_matches(" (*)")).filter(|line| !line.is_empty());
     names.collect::<BTreeSet<_>>().len()

@@ -1,12 +1,12 @@
-//! Which crate may use which: only rooms above, adapters as strangers, and no impure crates in pure
-//! rooms.
+//! Which crate may use which: a crate uses only crates above it in the list of `rooms.rs`, a store adapter uses no
+//! other adapter, and pure crates use no impure package.
 
 use super::manifest::{self, Dependency, Manifest};
 use super::problem::Problem;
 use super::rooms::{Kind, MAY_LOOK_DOWN, Room};
 use super::tree::Tree;
 
-/// A trailing star stands for any ending.
+/// Package names with the reason why pure crates may not use them. A trailing star matches any ending.
 const IMPURE_PACKAGES: &[(&str, &str)] = &[
     ("async-*", "engines are synchronous"),
     ("axum*", "edges speak HTTP"),
@@ -84,7 +84,7 @@ fn wrong_way(from: Room, dependency: &Dependency) -> Option<String> {
         return Some(format!("`{package}` is another adapter: adapters meet only in the store port"));
     }
     let may_use_all = from.kind == Kind::Product && dependency.is_dev;
-    // Scenario tests of an engine run it on the memory store, which knows nothing of engines.
+    // Scenario tests of an engine run it on the memory store, which does not depend on engines.
     let tries_on_store = from.kind == Kind::Pure && dependency.is_dev && to.name == "store";
     // The suite of all adapters tries the memory store of the port's own crate too.
     let is_tried = from.name == "store" && dependency.is_dev && to.name == "conformance";

@@ -1,4 +1,4 @@
-//! Trees for tests, without a disk.
+//! File trees for tests, built in memory.
 
 use super::tree::{File, Tree};
 

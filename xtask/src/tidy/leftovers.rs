@@ -1,11 +1,10 @@
-//! Work left behind: markers of unfinished code, tests switched off, modules that do not say what they
-//! are.
+//! Unfinished work: markers such as a to-do, disabled tests, and modules without module documentation.
 
 use super::problem::Problem;
 use super::tree::Tree;
 use super::words::contains_word;
 
-// Split, so that this file passes its own check.
+// Split by `concat!`, so that this file passes its own check.
 const MARKERS: &[(&str, &str)] = &[
     (concat!("TO", "DO"), "do it now, or record the gap in docs/decisions"),
     (concat!("FIX", "ME"), "fix it now, or record the gap in docs/decisions"),

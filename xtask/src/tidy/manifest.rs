@@ -1,4 +1,4 @@
-//! The parts of a crate's Cargo.toml that the checks look at.
+//! The parts of a crate's Cargo.toml that the checks read.
 
 use toml::{Table, Value};
 
@@ -16,13 +16,13 @@ pub(crate) struct Manifest {
 
 #[derive(Debug)]
 pub(crate) struct Dependency {
-    /// The package, even when the manifest renames it.
+    /// The name of the package, also where the manifest renames the dependency.
     pub(crate) package: String,
     pub(crate) is_dev: bool,
 }
 
-/// The manifests of all known rooms. The others are reported by `rooms::unknown_folders` and
-/// `unreadable`.
+/// Returns the manifests of all crates listed in `rooms.rs`. `rooms::unknown_folders` and `unreadable` report the
+/// others.
 pub(crate) fn of_rooms(tree: &Tree) -> Vec<Manifest> {
     let mut manifests = Vec::new();
     for file in &tree.files {

@@ -1,9 +1,9 @@
-//! Absolute paths of somebody's machine.
+//! Finds absolute paths that exist only on one machine.
 
 use super::problem::Problem;
 use super::tree::Tree;
 
-// Split, so that this file passes its own check.
+// Split by `concat!`, so that this file passes its own check.
 const PLACES: &[&str] = &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
 
 pub(crate) fn machine_paths(tree: &Tree) -> Vec<Problem> {
@@ -18,7 +18,8 @@ pub(crate) fn machine_paths(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Further along a relative path or an address the same letters are harmless.
+/// Returns whether `place` begins a path in the line. The same letters further along a relative path or a URL are
+/// harmless.
 fn starts_a_path(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(start, _)| {
         let before = line[..start].chars().next_back();

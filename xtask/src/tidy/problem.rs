@@ -1,11 +1,11 @@
-//! What a check reports.
+//! A problem that a check reports.
 
 use std::fmt;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     path: String,
-    /// Counted from one, as editors do.
+    /// The line number, counted from one as editors do.
     line: Option<usize>,
     message: String,
 }

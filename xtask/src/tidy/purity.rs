@@ -1,5 +1,5 @@
-//! Impure words in the sources of pure crates. Clippy bans the calls it can resolve; this reads the text,
-//! so that `async` and whatever a new version of std brings do not slip in either.
+//! Finds impure words in the sources of pure crates. Clippy bans the calls that it can resolve; this check reads the
+//! text, so that it also finds `async` and functions that a new version of std adds.
 
 use super::problem::Problem;
 use super::rooms::{Kind, Room};
@@ -24,7 +24,7 @@ const IMPURE_WORDS: &[(&str, &str)] = &[
 
 const HASH_MAP: &str = "HashMap";
 
-/// On the same line it vouches for one `HashMap`. Clippy's own ban needs its `#[expect]` besides.
+/// A line with this comment may use `HashMap`. Clippy's own ban also needs its `#[expect]`.
 const ORDERED: &str = "// tidy: ordered, never iterated";
 
 pub(crate) fn impure_lines(tree: &Tree) -> Vec<Problem> {
@@ -49,8 +49,8 @@ fn is_pure_source(file: &File) -> bool {
 }
 
 fn impure_words(line: &str) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    // Comments may name what the code must not use. A `//` inside a string also ends the line here;
-    // clippy reads the rest.
+    // Comments may name what the code must not use. A `//` inside a string also cuts the line here; clippy still checks
+    // the rest.
     let code = line.split_once("//").map_or(line, |(code, _)| code);
     let vouched = line.contains(ORDERED);
     IMPURE_WORDS.iter().filter(move |(word, _)| contains_word(code, word) && !(*word == HASH_MAP && vouched))

@@ -1,5 +1,5 @@
-//! The rooms of the house, in order. This list is the only copy that machines read; ARCHITECTURE.md
-//! holds the one for people.
+//! The list of crates ("rooms") in the order of their dependencies, grouped by the folder below `crates` ("floor").
+//! This is the only copy that programs read; ARCHITECTURE.md has the copy for people.
 
 use std::collections::BTreeSet;
 
@@ -8,31 +8,31 @@ use super::tree::{File, Tree};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Words and engines: no clock, no randomness, no thread, no socket, no file, no `async`.
+    /// On the floors `words` and `engines`: no clock, no randomness, no thread, no socket, no file, no `async`.
     Pure,
-    /// Implements the store port and knows no other adapter.
+    /// Implements the store port and uses no other adapter.
     Adapter,
     Plain,
     /// Its tests drive the whole product, so they may use any crate.
     Product,
 }
 
-/// The folder below `crates` that a room is in. A crate may use crates of floors above its own.
+/// The folder below `crates` that a crate is in. A crate may use crates of the floors above its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Floor {
-    /// Values with their rules.
+    /// Values and their rules.
     Words,
-    /// Decide: told the time and an input, they return effects.
+    /// State machines: they are given the time and an input, decide, and return effects.
     Engines,
-    /// One port and its adapters.
+    /// The store port (a trait) and its adapters.
     Stores,
-    /// Drive engines: threads, clocks, sockets.
+    /// Run the engines: threads, clocks, sockets.
     Shells,
-    /// Other people's code, reached by messages only.
+    /// Run code of other people, which is reached by messages only.
     Guests,
-    /// What people touch.
+    /// The parts that users touch.
     Faces,
-    /// Simulation and measurement; nothing above depends on it, but for `MAY_LOOK_DOWN`.
+    /// Simulation and measurement. No crate above depends on this floor, except as listed in `MAY_LOOK_DOWN`.
     Proof,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Room {
     pub(crate) kind: Kind,
 }
 
-/// A crate may use only crates above it, on its floor and on the floors above.
+/// The order of the crates: a crate may use only crates listed above it, on its own floor or on the floors above.
 pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Words, "model", Kind::Pure),
     room(Floor::Words, "wire", Kind::Pure),
@@ -75,9 +75,9 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Proof, "sim", Kind::Plain),
 ];
 
-/// The only looks at a floor below, with their reasons.
+/// The only dependencies on a crate of a floor below, with their reasons.
 pub(crate) const MAY_LOOK_DOWN: &[(&str, &str)] = &[
-    // The binary that people run has the command that measures it.
+    // The binary that users run contains the `bench` command, which measures it.
     ("cli", "bench"),
 ];
 
@@ -108,7 +108,7 @@ impl Room {
         ROOMS.iter().copied().find(|room| room.package() == package)
     }
 
-    /// The face of the library carries the bare name of the product.
+    /// Returns the name of the package. The library for users has the bare name of the product.
     pub(crate) fn package(self) -> String {
         match self.name {
             "millrace" => self.name.to_owned(),
@@ -116,7 +116,7 @@ impl Room {
         }
     }
 
-    /// `crates/engines/bus` for the bus.
+    /// Returns the crate's folder, such as `crates/engines/bus` for the bus.
     pub(crate) fn folder(self) -> String {
         format!("crates/{}/{}", self.floor.folder(), self.name)
     }
@@ -130,7 +130,7 @@ impl Room {
     }
 }
 
-/// Folders two levels below `crates` that are not a room's.
+/// Reports folders two levels below `crates` that belong to no listed crate.
 pub(crate) fn unknown_folders(tree: &Tree) -> Vec<Problem> {
     let folders: BTreeSet<String> = tree.files.iter().filter_map(File::crate_folder).collect();
     let is_known = |folder: &String| ROOMS.iter().any(|room| room.folder() == *folder);

@@ -1,4 +1,4 @@
-//! How long and how heavy a file may be.
+//! Limits on the lines and the bytes of a file.
 
 use super::problem::Problem;
 use super::tree::{File, Tree};
@@ -18,7 +18,7 @@ pub(crate) fn too_long(tree: &Tree) -> Vec<Problem> {
     .collect()
 }
 
-/// Not an error: long enough to ask why.
+/// Lists files long enough to ask why. This is a question, not an error.
 pub(crate) fn worth_a_question(tree: &Tree) -> Vec<Problem> {
     let question = CODE_LINES_QUESTION + 1..=CODE_LINES_MAX;
     let files =
@@ -37,7 +37,8 @@ pub(crate) fn too_heavy(tree: &Tree) -> Vec<Problem> {
         .collect()
 }
 
-/// Lines before the inline test module. `mod tests;` opens none, and files under `tests/` are all test.
+/// Returns the number of lines before the inline test module. `mod tests;` does not open an inline module, and files
+/// under `tests/` count zero because they contain only tests.
 fn code_lines(file: &File) -> usize {
     if file.path.split('/').any(|part| part == "tests" || part == "tests.rs") {
         return 0;

@@ -1,4 +1,4 @@
-//! The files under check, read once.
+//! The files under check, each read once.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ pub(crate) struct Tree {
 
 #[derive(Debug)]
 pub(crate) struct File {
-    /// Relative to the root, with forward slashes.
+    /// The path relative to the root, with forward slashes.
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// Empty for binary files and for files too heavy to be source.
+    /// The content. Empty for binary files and for files too large to be source code.
     pub(crate) text: String,
 }
 
@@ -25,7 +25,7 @@ impl Tree {
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
             let place = root.join(&path);
-            // Git also lists what was deleted since, symbolic links, and nested repositories.
+            // Git also lists files deleted since, symbolic links, and nested repositories.
             let Some(metadata) = place.symlink_metadata().ok().filter(|metadata| metadata.is_file()) else {
                 continue;
             };
@@ -59,13 +59,14 @@ impl File {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// `bus` for `crates/engines/bus/src/lib.rs`.
+    /// Returns the crate's name, such as `bus` for `crates/engines/bus/src/lib.rs`.
     pub(crate) fn room(&self) -> Option<&str> {
         let (_, in_floor) = self.path.strip_prefix("crates/")?.split_once('/')?;
         in_floor.split_once('/').map(|(room, _)| room)
     }
 
-    /// `crates/engines/bus` for `crates/engines/bus/src/lib.rs`. A file beside the floors is a folder of its own.
+    /// Returns the crate's folder, such as `crates/engines/bus` for `crates/engines/bus/src/lib.rs`. A file directly
+    /// below `crates` counts as a folder of its own.
     pub(crate) fn crate_folder(&self) -> Option<String> {
         let mut parts = self.path.strip_prefix("crates/")?.splitn(3, '/');
         let (floor, room) = (parts.next()?, parts.next());

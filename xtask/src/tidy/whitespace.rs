@@ -1,4 +1,4 @@
-//! Whitespace nobody sees and every diff shows.
+//! Finds trailing whitespace and tabs, which readers do not see but every diff shows.
 
 use super::problem::Problem;
 use super::tree::Tree;
@@ -6,7 +6,7 @@ use super::tree::Tree;
 pub(crate) fn trailing(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in &tree.files {
-        // `lines` would swallow a carriage return, which is trailing whitespace too.
+        // `lines` would drop a carriage return, which is trailing whitespace too.
         for (index, line) in file.text.split('\n').enumerate() {
             if line.ends_with(char::is_whitespace) {
                 problems.push(Problem::at(&file.path, index + 1, "trailing whitespace"));

@@ -1,4 +1,4 @@
-//! Finding whole words in a line, so that `rand::` is not found in `operand::`.
+//! Finds whole words in a line, so that `rand::` is not found in `operand::`.
 
 pub(crate) fn contains_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(start, _)| {

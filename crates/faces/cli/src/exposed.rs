@@ -1,4 +1,5 @@
-//! Files with secrets that others on the machine can read. They are told of and never changed: they are the user's.
+//! Warns of files with secrets that other users of the machine can read. The files are never changed, because they
+//! belong to the user.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -7,12 +8,13 @@ use millrace_stores::StoreUrl;
 
 use crate::settings::Effective;
 
-/// Everybody. A group is how a service is let in to a file that is root's.
+/// The permission bit that lets everybody read. Group permissions are accepted: they are the usual way to let a service
+/// read a file of root.
 const ANYBODY_READS: u32 = 0o004;
-/// The store belongs to one user: its locks let nobody else in.
+/// All permission bits of group and others. A store belongs to one user: its lock files admit nobody else.
 const OTHERS: u32 = 0o077;
 
-/// The file of settings and the key of the certificate.
+/// Returns warnings for the settings file and for the key of the certificate.
 pub(crate) fn secrets(effective: &Effective) -> Vec<String> {
     let key = &effective.config.tls_key;
     let key = Some(key).filter(|key| !key.is_empty());
@@ -23,7 +25,7 @@ pub(crate) fn secrets(effective: &Effective) -> Vec<String> {
         .collect()
 }
 
-/// A store that is there already: older versions made it readable for everybody.
+/// Returns a warning for an existing store: older versions created it readable for everybody.
 pub(crate) fn store(url: &StoreUrl) -> Option<String> {
     match url {
         StoreUrl::Sqlite(path) => warning(path, OTHERS, "every event"),

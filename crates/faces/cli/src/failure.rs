@@ -1,26 +1,27 @@
-//! How a command ends when it does not end well.
+//! How a command fails, and with which exit code.
 
 use millrace_client::{ClientError, ErrorCode};
 
-/// The server tells clients of its protocol what to send; whoever types a command needs to know which flag does it.
+/// Replaces the server's message, which tells a client what to send: a user of the command line needs the name of the
+/// flag.
 pub(crate) const TOKEN_WANTED: &str =
     "the server wants a token that it accepts: give --token TOKEN or set MILLRACE_TOKEN (unauthorized)";
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// 1
+    /// Exit code 1.
     Failed(String),
-    /// 2
+    /// Exit code 2.
     Usage(String),
-    /// 3
+    /// Exit code 3.
     Unreachable(String),
-    /// 130, with what is worth knowing about how far it came.
+    /// Exit code 130, with a message about how far the command came.
     Interrupted(Option<String>),
-    /// Whoever read our output has seen enough, which is a success.
+    /// The reader of our output has closed it, which is a success.
     PipeClosed,
-    /// 1, and the output has said why.
+    /// Exit code 1; the output has already said why.
     Reported,
-    /// The exit code of a guest, and what is worth saying about it.
+    /// The exit code of a guest, with a message if there is one.
     ExitCode(u8, Option<String>),
 }
 
@@ -48,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, and how far it came.
+    /// Returns the same failure with more text, such as how far the command came.
     pub(crate) fn adding(self, more: &str) -> Failure {
         let longer = |message: String| format!("{message}; {more}");
         match self {

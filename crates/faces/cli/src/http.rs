@@ -1,4 +1,4 @@
-//! The few HTTP requests the command line makes. Blocking, because each command makes one or two and ends.
+//! The few HTTP requests of the command line. They block, because each command makes one or two and ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::commands::client_certificate;
 use crate::failure::{Failure, TOKEN_WANTED};
 use crate::settings::Config;
 
-/// An answer is waited for this long.
+/// The longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 const BODY_BYTES_MAX: u64 = 256 << 20;
 
@@ -46,13 +46,14 @@ impl Http {
         })
     }
 
-    /// The body of a good answer; a bad one becomes a failure that quotes it. Names need no escaping in a path.
+    /// Sends a request and returns the body of the response. An error response becomes a failure that quotes it. Names
+    /// need no escaping in a path.
     pub(crate) fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, Failure> {
         let (status, body) = self.exchange(method, path, body)?;
         if status.is_success() { Ok(body) } else { Err(self.refusal(status, &body)) }
     }
 
-    /// Makes what a body describes; `None` if it is there already and stays as it is.
+    /// Creates what the body describes. Returns `None` if it exists already; then it is not changed.
     pub(crate) fn make(&self, path: &str, body: &str) -> Result<Option<String>, Failure> {
         match self.exchange_with(Method::POST, path, body, Some(("if-none-match", "*")))? {
             (StatusCode::PRECONDITION_FAILED, _) => Ok(None),
@@ -61,7 +62,8 @@ impl Http {
         }
     }
 
-    /// All pages of a list as one document, with the elements under `name`. What else the first page says stays.
+    /// Returns all pages of a list as one document, with the elements under `name`. Other fields are those of the first
+    /// page.
     pub(crate) fn list(&self, path: &str, name: &str) -> Result<Value, Failure> {
         let mut elements = Vec::new();
         let mut after = String::new();
@@ -120,7 +122,8 @@ impl Http {
         Ok((response.status(), answer))
     }
 
-    /// Neither token nor certificate: then that is what is missing, whatever the server says.
+    /// Returns whether requests carry neither token nor certificate. Then a refusal means that one is missing, whatever
+    /// the server says.
     fn shows_nothing(&self) -> bool {
         self.token.is_empty() && !self.has_certificate
     }
@@ -134,16 +137,16 @@ impl Http {
     }
 }
 
-/// Trusts whom the client trusts.
+/// Returns a TLS configuration that trusts the same authorities as the WebSocket client.
 fn tls_config(endpoint: &Endpoint, config: &Config) -> Result<TlsConfig, Failure> {
     let file = (!config.tls_ca.is_empty()).then(|| Path::new(&config.tls_ca));
-    // Reading the system's store takes a while, and is of no use without TLS.
+    // Reading the system's certificates takes a while, and is useless without TLS.
     let certs = if endpoint.tls { authorities(file)? } else { Vec::new() };
     let certs = certs.iter().map(|cert| Certificate::from_der(cert).to_owned());
     let identity = match client_certificate(config)?.filter(|_| endpoint.tls) {
         None => None,
         Some(files) => {
-            // Checked, so that a mistake is told by the name of its file.
+            // Checked here, so that the error names the wrong file.
             let (chain, _) = client_identity(&files)?;
             let chain: Vec<_> = chain.iter().map(|cert| Certificate::from_der(cert).to_owned()).collect();
             let unusable = |error: &dyn std::fmt::Display| {

@@ -1,4 +1,4 @@
-//! Data on stdout.
+//! Writes data to stdout.
 
 use std::io::{BufWriter, StdoutLock, Write, stdout};
 
@@ -6,10 +6,10 @@ use tokio::io::AsyncWriteExt;
 
 use crate::failure::Failure;
 
-/// Held before it is written.
+/// The size of the buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Collects lines and writes them when told to.
+/// Collects lines and writes them when flushed.
 pub(crate) struct Output {
     out: BufWriter<StdoutLock<'static>>,
 }
@@ -31,7 +31,7 @@ impl Output {
         self.line(&text)
     }
 
-    /// All there is to say, written at once.
+    /// Writes the whole output of a command at once.
     pub(crate) fn document(&mut self, text: &str) -> Result<(), Failure> {
         self.line(text.trim_end())?;
         self.flush()
@@ -42,8 +42,8 @@ impl Output {
     }
 }
 
-/// The same for commands that listen for signals: when nobody reads stdout, only whoever prints waits. [`Output`] would
-/// hold up everything, and the signals with it.
+/// Like [`Output`], for commands that listen for signals: when nobody reads stdout, only the printing task waits.
+/// [`Output`] would block the thread, and the signals with it.
 pub(crate) struct Printer {
     out: tokio::io::Stdout,
     lines: Vec<u8>,
@@ -70,7 +70,7 @@ impl Printer {
     }
 }
 
-/// Lines of cells in columns, the first line being the head.
+/// Aligns rows of cells in columns; the first row is the head.
 pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {

@@ -1,4 +1,4 @@
-//! `#[derive(Event)]`
+//! Expands `#[derive(Event)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -39,7 +39,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// The list of names and spellings that `Schema::new` takes.
+/// Returns the list of field names and type spellings that `Schema::new` takes.
 fn schema(fields: &[Stored<'_>]) -> TokenStream {
     let entries = fields.iter().map(|Stored { name, spelled, .. }| quote!((#name, #spelled)));
     quote!(&[#(#entries),*])
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// A plain number: refused here and not where the generated code would not compile.
+/// Checks that a priority is a whole number, so that the error points at the attribute and not at the generated code.
 pub(crate) fn priority(literal: LitInt) -> Result<LitInt> {
     literal
         .base10_parse::<i32>()

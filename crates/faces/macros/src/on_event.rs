@@ -1,4 +1,4 @@
-//! `#[on_event]`
+//! Expands `#[on_event]`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
@@ -19,7 +19,8 @@ struct Options {
     settings: Settings,
 }
 
-/// The function is kept even when something is wrong, so that one mistake is reported once and not at every use.
+/// Returns the function and its handler specification. The function is kept even after an error, so that one mistake is
+/// reported once and not at every use of the function.
 pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> TokenStream {
     let spec = Options::parse.parse2(arguments).and_then(|options| spec(&options, function));
     let spec = spec.unwrap_or_else(Error::into_compile_error);
@@ -45,8 +46,8 @@ fn spec(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let priority = options.priority.as_ref().map(|priority| quote!(.with_priority(#priority)));
     let start = options.from_now.then(|| quote!(.starting(::millrace::Start::Now)));
     let settings = options.settings.code();
-    // A type without a constructor: it has the function's name, but lives beside it in the namespace of types. So
-    // the function can still be called, and `handlers![module::function]` finds this by the same path.
+    // Generate a type with the function's name and no constructor. Types have a namespace of their own, so the function
+    // can still be called, and `handlers![module::function]` finds the type by the same path.
     Ok(quote! {
         #[doc(hidden)]
         #[allow(non_camel_case_types, missing_debug_implementations, unreachable_pub, dead_code)]
@@ -63,8 +64,8 @@ fn spec(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     })
 }
 
-/// A function with the exact signature that is expected, so that a handler of another event is reported at the
-/// handler and in its words.
+/// Generates a function `call` with the exact signature that is expected, so that the compiler reports a handler of
+/// another event type at the handler, in terms of its types.
 fn call(ident: &Ident, event: &Type, function: &ItemFn) -> TokenStream {
     let span = function.sig.inputs.first().map_or_else(|| ident.span(), Spanned::span);
     let run = quote_spanned!(span=> #ident(context));

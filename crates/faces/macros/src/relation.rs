@@ -1,4 +1,4 @@
-//! `#[derive(Relation)]`
+//! Expands `#[derive(Relation)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

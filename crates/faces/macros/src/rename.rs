@@ -1,4 +1,4 @@
-//! The fields of a struct under the names that serde gives them in JSON.
+//! The stored fields of a struct, under the names that serde gives them in JSON.
 
 use proc_macro2::{Ident, Span};
 use syn::meta::ParseNestedMeta;
@@ -7,21 +7,21 @@ use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, LitStr, Result, Ty
 
 use crate::spelling::spell;
 
-/// A field that is stored.
+/// A field that is stored, which is every field without `#[serde(skip)]`.
 pub(crate) struct Stored<'a> {
     pub(crate) source: &'a Field,
     pub(crate) ident: &'a Ident,
     pub(crate) ty: &'a Type,
-    /// Its name in JSON.
+    /// The field's name in JSON.
     pub(crate) name: String,
     pub(crate) spelled: String,
-    /// It is read also if it is not there.
+    /// JSON without this field can be read (`#[serde(default)]` on the field or on the struct).
     pub(crate) defaulted: bool,
-    /// A function of the user's reads it.
+    /// A function of the user reads the field (`#[serde(with)]` or `#[serde(deserialize_with)]`).
     pub(crate) custom: bool,
 }
 
-/// Named fields only: the payload is a JSON object.
+/// Returns the stored fields. Accepts only structs with named fields, because the payload is a JSON object.
 pub(crate) fn stored_fields<'a>(input: &'a DeriveInput, what: &str) -> Result<Vec<Stored<'a>>> {
     if !input.generics.params.is_empty() {
         let message = format!("{what} cannot be generic: its name in the store stands for one type");
@@ -33,7 +33,7 @@ pub(crate) fn stored_fields<'a>(input: &'a DeriveInput, what: &str) -> Result<Ve
     let Data::Struct(data) = &input.data else { return Err(wrong(input.ident.span())) };
     let fields = match &data.fields {
         Fields::Named(fields) => &fields.named,
-        // serde writes a unit struct as `null`, and tuple structs as arrays.
+        // Serde writes a unit struct as `null`, and a tuple struct as an array.
         Fields::Unit | Fields::Unnamed(_) => return Err(wrong(input.ident.span())),
     };
     let rule = container_rule(&input.attrs)?;
@@ -93,7 +93,7 @@ impl FieldRules {
     }
 }
 
-/// `rename = ".."`; names that differ between writing and reading would make the store unreadable.
+/// Reads `rename = ".."`. Different names for writing and for reading are refused: the stored rows would be unreadable.
 fn both_ways(meta: &ParseNestedMeta<'_>) -> Result<String> {
     if meta.input.peek(syn::token::Paren) {
         return Err(meta.error("one name for both ways: rename = \"..\""));
@@ -101,7 +101,7 @@ fn both_ways(meta: &ParseNestedMeta<'_>) -> Result<String> {
     Ok(meta.value()?.parse::<LitStr>()?.value())
 }
 
-/// Everything else that serde understands is its own business.
+/// Skips the value of a serde attribute that does not concern these macros.
 fn skip_value(meta: &ParseNestedMeta<'_>) -> Result<()> {
     if meta.input.peek(syn::Token![=]) {
         meta.value()?.parse::<syn::Expr>()?;
@@ -111,7 +111,7 @@ fn skip_value(meta: &ParseNestedMeta<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `#[serde(default)]` on the struct itself.
+/// Returns whether the struct itself has `#[serde(default)]`.
 fn container_defaults(attrs: &[Attribute]) -> Result<bool> {
     let mut found = false;
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
@@ -171,7 +171,7 @@ impl Rule {
         })
     }
 
-    /// As serde does it for fields, whose own spelling is snake case.
+    /// Renames a field as serde does; field names are in snake case.
     fn apply(self, field: &str) -> String {
         match self {
             Rule::Keep | Rule::Lower => field.to_owned(),

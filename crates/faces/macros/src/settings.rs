@@ -1,32 +1,32 @@
-//! The settings of one handler in `#[on_event]`: their names, what each takes, and the code they become.
+//! The settings of one handler in `#[on_event]`: their names, the values they take, and the code generated for them.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, quote};
 use syn::parse::ParseStream;
 use syn::{Error, Lit, LitBool, LitInt, LitStr, Result};
 
-/// Whole numbers of at least 1.
+/// Settings that take a whole number of at least 1.
 const COUNTS: [&str; 4] = ["timeout_ms", "max_attempts", "concurrency", "lease_ms"];
-/// Whole numbers.
+/// Settings that take a whole number, also 0.
 const TIMES: [&str; 2] = ["backoff_base_ms", "backoff_max_ms"];
 
-/// In the order they were given.
+/// The settings in the order they were written.
 #[derive(Default)]
 pub(crate) struct Settings(Vec<Setting>);
 
 struct Setting {
     name: Ident,
     value: TokenStream,
-    /// Of the whole numbers.
+    /// The value, if the setting takes a whole number.
     number: Option<u64>,
 }
 
 impl Settings {
-    /// What may be said beside `priority`, `id` and `from`.
+    /// The settings allowed beside `priority`, `id` and `from`, for error messages.
     pub(crate) const NAMES: &'static str = "`timeout_ms`, `max_attempts`, `backoff_base_ms`, `backoff_max_ms`, `concurrency`, `rate_per_s`, `lease_ms`, \
          `paused` or `order`";
 
-    /// Reads the value if the name is one of a setting.
+    /// Reads the value if `name` is the name of a setting. Returns whether it is.
     pub(crate) fn read(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<bool> {
         let text = name.to_string();
         let (value, number) = match text.as_str() {
@@ -54,7 +54,7 @@ impl Settings {
         }
     }
 
-    /// Nothing if nothing was said.
+    /// Returns the code that applies the settings, or `None` if there are none.
     pub(crate) fn code(&self) -> Option<TokenStream> {
         let fields = self
             .0
@@ -70,7 +70,7 @@ impl Settings {
 }
 
 fn whole(name: &Ident, literal: &LitInt, least: u64) -> Result<(TokenStream, Option<u64>)> {
-    // The attempts are counted in 32 bits.
+    // Attempts are counted in 32 bits.
     let most = if name == "max_attempts" { u64::from(u32::MAX) } else { i64::MAX as u64 };
     match literal.base10_parse::<u64>() {
         Ok(number) if (least..=most).contains(&number) => {

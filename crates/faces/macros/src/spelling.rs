@@ -1,4 +1,4 @@
-//! How the type of a field is spelled in a schema: the source's tokens without its spaces.
+//! Spells the type of a field for a schema: the tokens of the source without spaces.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -18,7 +18,7 @@ fn write(tokens: TokenStream, out: &mut String) {
                     Delimiter::Parenthesis => ("(", ")"),
                     Delimiter::Bracket => ("[", "]"),
                     Delimiter::Brace => ("{", "}"),
-                    // Macros wrap what they pass on; the reader does not see it.
+                    // Macros wrap the tokens that they pass on in an invisible group.
                     Delimiter::None => ("", ""),
                 };
                 out.push_str(open);
@@ -28,7 +28,7 @@ fn write(tokens: TokenStream, out: &mut String) {
             TokenTree::Punct(punct) => out.push(punct.as_char()),
             word @ (TokenTree::Ident(_) | TokenTree::Literal(_)) => {
                 let word = word.to_string();
-                // Two words in a row (`dyn Trait`, `'static str`) need their space.
+                // Two words in a row (`dyn Trait`, `'static str`) need a space between them.
                 if out.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
                     out.push(' ');
                 }

@@ -1,4 +1,5 @@
-//! `#[derive(Entity)]`, and what it shares with relations: the table of fields, names, roles.
+//! Expands `#[derive(Entity)]`, and holds the parts shared with `#[derive(Relation)]`: the table of fields, names,
+//! roles.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
@@ -61,7 +62,8 @@ fn read_name(input: &DeriveInput) -> Result<String> {
     Ok(name.unwrap_or_else(|| plain_name(&input.ident)))
 }
 
-/// Names of entity and relation types may hold any text, but an empty one would read as a mistake everywhere.
+/// Checks the name given to an entity or relation type. Any text is allowed except the empty one, which would look like
+/// a mistake wherever it is shown.
 pub(crate) fn given_name(name: &LitStr) -> Result<String> {
     if name.value().is_empty() {
         return Err(Error::new(name.span(), "a type needs a name of at least one character"));
@@ -99,7 +101,7 @@ pub(crate) fn at_most_one<'f, 'a>(fields: &'f [Stored<'a>], role: &str) -> Resul
     }
 }
 
-/// A struct with one typed [`Field`] per field, so that filters can name them and nothing else.
+/// Generates a struct with one typed [`Field`] per field, so that filters can name the stored fields and nothing else.
 pub(crate) fn table(input: &DeriveInput, fields: &[Stored<'_>]) -> TokenStream {
     let (ident, visibility, table) = (&input.ident, &input.vis, table_ident(&input.ident));
     let doc = format!("The fields of [`{ident}`], for filters and orders.");
@@ -126,8 +128,8 @@ pub(crate) fn table(input: &DeriveInput, fields: &[Stored<'_>]) -> TokenStream {
     }
 }
 
-/// The JSON names of the fields that make up a key, up to the first whose JSON may be another text than its key: that
-/// of text and of whole numbers is the same, unless serde was told otherwise.
+/// Returns the JSON names of the key fields, up to the first one whose JSON may differ from the text of its key. The
+/// two are equal for text and whole numbers, unless a serde attribute changes the JSON.
 pub(crate) fn key_fields(keys: &[&Stored<'_>]) -> TokenStream {
     const PLAIN: [&str; 11] =
         ["String", "u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize"];
@@ -143,8 +145,8 @@ pub(crate) fn table_ident(ident: &Ident) -> Ident {
     format_ident!("{}Fields", plain_name(ident), span = ident.span())
 }
 
-/// The body of `schema()`. A field's role is part of its schema: another key is another type. The shapes are found once
-/// per program.
+/// Generates the body of `schema()`. A field's role is part of its schema: a type with another key is another type. The
+/// shapes are computed once per program.
 pub(crate) fn schema(type_name: &str, fields: &[Stored<'_>], roles: &[(&Stored<'_>, String)]) -> TokenStream {
     let entries = fields.iter().map(|Stored { name, spelled, ident, defaulted, custom, .. }| {
         let role = roles.iter().find(|(bearer, _)| bearer.ident == *ident);

@@ -1,14 +1,15 @@
-//! Names of types: derived from the struct's, or given, and checked while the program is compiled.
+//! Names of types: derived from the struct's name or given explicitly, and checked at compile time.
 
 use syn::{LitStr, Result};
 
-/// Longest name of a topic (four bytes stay free for its dead-letter topic).
+/// The longest name of a topic (four bytes stay free for the `.DLQ` of its dead-letter topic).
 const EVENT_BYTES_MAX: usize = 251;
-/// Longest id of a handler.
+/// The longest id of a handler.
 const HANDLER_BYTES_MAX: usize = 255;
 
-/// The two substitutions of the source document, one after the other: `(.)([A-Z][a-z]+)` to `\1.\2`, then
-/// `([a-z0-9])([A-Z])` to `\1.\2`, then lower case. Each goes from left to right and never takes a character twice.
+/// Derives the event type from the struct's name by the two substitutions of the source document: first
+/// `(.)([A-Z][a-z]+)` to `\1.\2`, then `([a-z0-9])([A-Z])` to `\1.\2`, then lower case. Each substitution goes from
+/// left to right and uses no character twice.
 pub(crate) fn event_type(ident: &str) -> String {
     between_lower_and_upper(&before_words(ident)).to_lowercase()
 }
@@ -52,7 +53,7 @@ fn between_lower_and_upper(text: &str) -> String {
     out
 }
 
-/// What is wrong with the name of a topic; the same rules as when a session opens it.
+/// Returns the problem with a topic's name, if any. The rules are those of a session that opens the topic.
 pub(crate) fn event_type_problem(name: &str) -> Option<String> {
     problem(name, EVENT_BYTES_MAX)
 }

@@ -21,7 +21,7 @@ struct EmailLog {
 
 #[on_event(UserSignup)]
 fn send_welcome_email(ctx: &mut HandlerContext<UserSignup>) -> Result<()> {
-    // A real one would call a mail service here, with `ctx.meta().id` as its idempotency key.
+    // A real handler would call a mail service here, with `ctx.meta().id` as the idempotency key.
     println!("to {}: welcome!", ctx.event.email);
     let sent_at = ctx.now().0;
     ctx.ensure(EmailLog { user_id: ctx.event.user_id.clone(), kind: "welcome".into(), sent_at })?;
@@ -29,11 +29,11 @@ fn send_welcome_email(ctx: &mut HandlerContext<UserSignup>) -> Result<()> {
     Ok(())
 }
 
-/// How many mails were sent.
+/// Returns how many mails were sent.
 pub(crate) fn run(store: &str) -> Result<u64> {
     let session = Session::open(store)?;
     session.publish(UserSignup { user_id: "u1".into(), email: "u1@example.com".into() })?;
-    // A service calls `session.run(..)`, which goes on until Ctrl+C.
+    // A service calls `session.run(..)` instead, which runs until Ctrl+C.
     session.run_until_idle(handlers![send_welcome_email], vec![])?;
     Ok(session.query::<EmailLog>().count()?)
 }

@@ -1,4 +1,4 @@
-//! Example 2: events that cause events. Each step commits its state together with what comes next.
+//! Example 2: events that cause events. Each step commits its state together with the event for the next step.
 //!
 //! `cargo run -p millrace --example ex2_order_chain [sqlite:///app.db]`
 
@@ -35,7 +35,7 @@ struct Payment {
 struct Shipment {
     #[key]
     order_id: String,
-    /// How many handlers lie between the order and the parcel.
+    /// How many handlers ran between the order and the shipment.
     hops: u32,
 }
 
@@ -51,7 +51,8 @@ fn process_payment(ctx: &mut HandlerContext<OrderPlaced>) -> Result<()> {
 
 #[on_event(PaymentCompleted, priority = 20)]
 fn fulfill_order(ctx: &mut HandlerContext<PaymentCompleted>) -> Result<()> {
-    // The other way: emitted events are stored when the handler has succeeded, with its acknowledgement.
+    // Alternative to `commit_with`: emitted events are stored when the handler has succeeded, together with its
+    // acknowledgement.
     ctx.emit(OrderFulfilled { order_id: ctx.event.order_id.clone() })
 }
 
@@ -64,7 +65,7 @@ fn ship(ctx: &mut HandlerContext<OrderFulfilled>) -> Result<()> {
     Ok(())
 }
 
-/// Paid and shipped.
+/// Returns the status of the payment and the hops of the shipment.
 pub(crate) fn run(store: &str) -> Result<(Option<String>, Option<u32>)> {
     let session = Session::open(store)?.namespace("orders")?;
     session.publish(OrderPlaced { order_id: "o1".into(), user_id: "u1".into(), total: 99.99 })?;

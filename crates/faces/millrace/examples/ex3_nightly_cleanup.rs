@@ -1,7 +1,7 @@
-//! Example 3: a task by the clock. Here on virtual time, so that three nights take no time at all.
+//! Example 3: a scheduled task, on virtual time, so that three nights take no time at all.
 //!
-//! `cargo run -p millrace --example ex3_nightly_cleanup`; with a store (`... sqlite:///app.db`) it waits for real nights
-//! until Ctrl+C.
+//! `cargo run -p millrace --example ex3_nightly_cleanup`; with a store (`... sqlite:///app.db`) the program waits for
+//! real nights until Ctrl+C.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn nightly() -> Result<Vec<Schedule>> {
     Ok(schedules![Schedule::cron("0 2 * * *", SystemCleanup { cutoff_days: 1 })?])
 }
 
-/// How many records are left after each of three nights.
+/// Returns how many records are left after each of three nights.
 pub(crate) fn run() -> Result<Vec<u64>> {
     let sim = Session::open_simulated(1).namespace("system-tasks")?;
     let hour = 3_600_000;

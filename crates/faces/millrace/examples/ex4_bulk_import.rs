@@ -1,4 +1,5 @@
-//! Example 4: a handler that commits many times. A retry repeats nothing: what is stored already is no change.
+//! Example 4: a handler that commits many times. A retry repeats nothing: declaring state that is already stored is no
+//! change.
 //!
 //! `cargo run -p millrace --example ex4_bulk_import [sqlite:///app.db]`
 
@@ -36,7 +37,7 @@ fn import_large_dataset(ctx: &mut HandlerContext<BulkImport>) -> Result<(), Hand
     Ok(())
 }
 
-/// Records, and commits it took.
+/// Returns the number of records, and of the commits it took to store them.
 pub(crate) fn run(store: &str, rows: u64) -> Result<(u64, usize), HandlerError> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("rows.csv");

@@ -1,4 +1,4 @@
-//! Example 5: a program commits state and an event; a handler, perhaps in another process, goes on from there.
+//! Example 5: a program commits state and an event; a handler, perhaps in another process, reacts to the event.
 //!
 //! `cargo run -p millrace --example ex5_imperative_and_reactive [sqlite:///app.db]`
 
@@ -37,7 +37,7 @@ fn setup_user_workspace(ctx: &mut HandlerContext<UserCreated>) -> Result<()> {
     Ok(())
 }
 
-/// The title of the workspace.
+/// Returns the title of the workspace.
 pub(crate) fn run(store: &str) -> Result<Option<String>> {
     let session = Session::open(store)?.namespace("users")?;
     session.ensure(User { id: "u1".into(), email: "user@example.com".into() })?;

@@ -1,4 +1,4 @@
-//! Example 6: one process, one file, two namespaces, as async tasks.
+//! Example 6: one process, one file, two namespaces, run from async tasks.
 //!
 //! `cargo run -p millrace --example ex6_two_namespaces [sqlite:///app.db]`
 
@@ -38,15 +38,16 @@ async fn process_payment(ctx: &mut HandlerContext<PaymentReceived>) -> Result<()
     Ok(())
 }
 
-/// A session blocks, so it gets a thread that may: `session.run` in a service.
+/// Runs a session on a blocking thread, because it would block the async runtime. A service calls `session.run` there.
 async fn in_background(session: Session, handlers: Vec<Handler>) -> std::result::Result<(), HandlerError> {
     Ok(tokio::task::spawn_blocking(move || session.run_until_idle(handlers, vec![])).await??)
 }
 
-/// How much was done in each namespace.
+/// Returns how many events were handled in each namespace.
 pub(crate) async fn run(store: &str) -> std::result::Result<(u64, u64), HandlerError> {
     let orders = Session::open(store)?.namespace("orders")?;
-    // A second session on the same file; `orders.namespace("payments")` would also share its commits.
+    // A second session on the same file. `orders.namespace("payments")` would be an alternative; it would also share
+    // its commits.
     let payments = Session::open(store)?.namespace("payments")?;
     orders.publish_all((0..20).map(|order_id| OrderPlaced { order_id }))?;
     payments.publish_all((0..30).map(|amount| PaymentReceived { amount }))?;

@@ -1,5 +1,6 @@
-//! Example 7: a session beside `millrace serve`, on the same file. What clients publish, the handler claims; what it
-//! commits and emits, subscribers receive. There is no bridge between the two: it is one table of events.
+//! Example 7: a session beside `millrace serve`, on the same file. The handler claims the events that clients publish;
+//! subscribers receive the events that the handler commits and emits. No bridge is needed: both use the same table of
+//! events.
 //!
 //! ```sh
 //! millrace serve --store sqlite:///shop.db &
@@ -34,18 +35,18 @@ pub(crate) struct Order {
 fn ship(ctx: &mut HandlerContext<OrderPlaced>) -> Result<()> {
     let order_id = ctx.event.order_id.clone();
     ctx.ensure(Order { order_id: order_id.clone(), total: ctx.event.total, shipped: true })?;
-    // The state and the event that tells of it are one commit.
+    // The state and the event that announces it are one commit.
     ctx.commit_with(OrderShipped { order_id })?;
     Ok(())
 }
 
-/// An order as a client would place it.
+/// Returns an order as a client would place it.
 #[allow(dead_code)]
 pub(crate) fn placed(order_id: &str) -> impl millrace::IntoOutgoing + use<> {
     OrderPlaced { order_id: order_id.to_owned(), total: 1.0 }
 }
 
-/// Works in the background until it is stopped.
+/// Runs the handler in the background until the returned `Running` is stopped.
 #[allow(dead_code)]
 pub(crate) fn start(store: &str) -> Result<(Session, Running)> {
     let session = Session::open(store)?;

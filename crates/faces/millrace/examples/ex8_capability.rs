@@ -1,5 +1,5 @@
-//! Example 8: a capability of the CQRS loop in Rust, in a program of its own. It answers whoever writes a line of JSON to
-//! its socket, and remembers whom it has greeted by listening to its own events.
+//! Example 8: a capability of the CQRS loop in Rust, in a program of its own. The capability answers every client that
+//! writes a line of JSON to its socket, and counts its greetings by listening to its own events.
 //!
 //! ```sh
 //! cargo run -p millrace --example ex8_capability greeter.sock &
@@ -43,7 +43,7 @@ fn greeter() -> Capability {
         })
 }
 
-/// Serves until `done` is ready.
+/// Serves the socket until `done` is ready.
 pub(crate) async fn run(
     socket: &Path,
     done: impl Future<Output = ()>,
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     let (handle, _asked) = LoopHandle::start(LoopParts::volatile(), vec![greeter()]).await?;
     let (mut place, listener) = SocketPlace::take(socket)?;
     handle.listen(listener).await?;
-    // Only now it appears under its name.
+    // The socket appears under its name only now, when it is served.
     place.open()?;
     done.await;
     handle.stop(std::time::Duration::from_secs(1)).await;
@@ -63,7 +63,7 @@ pub(crate) async fn run(
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let socket = std::env::args().nth(1).unwrap_or_else(|| "greeter.sock".to_owned());
     let stopped = async {
-        // Without signals it runs until it is killed.
+        // If signals cannot be received, the program runs until it is killed.
         let _ = tokio::signal::ctrl_c().await;
     };
     run(Path::new(&socket), stopped).await

@@ -1,6 +1,6 @@
 //! A year of an every-minute schedule on virtual time: 525,600 events, each sent, claimed, handled and acknowledged.
 //!
-//! `cargo run --release -p millrace --example year_of_minutes`, with a number of days behind `--` for less of it.
+//! `cargo run --release -p millrace --example year_of_minutes`; a number after `--` simulates that many days instead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Event, Serialize, Deserialize)]
 struct Minute {}
 
-/// How many were handled in so many days.
+/// Returns how many events were handled in so many days.
 pub(crate) fn run(days: u64) -> Result<u64> {
     let sim = Session::open_simulated(1);
     let handled = Arc::new(AtomicU64::new(0));

@@ -41,10 +41,10 @@
 //!
 //! A [`Session`] commits, publishes and runs them; `examples/` has whole programs.
 //!
-//! What is not here: the server and its protocol (`millrace serve`), and its client (`millrace-client`).
+//! Not in this crate: the server and its protocol (`millrace serve`), and the server's client (`millrace-client`).
 //!
-//! This crate is a list of names: what they are lives in `millrace-session`, `millrace-macros`, for the CQRS loop in
-//! [`os`] in `millrace-kernel`, and for sandboxed programs (feature `wasm`) in `millrace-wasm`.
+//! This crate only re-exports names. They are defined in `millrace-session` and `millrace-macros`; the CQRS loop in
+//! [`os`] is in `millrace-kernel`, sandboxed programs (feature `wasm`) are in `millrace-wasm`.
 
 /// ```
 /// use millrace::{Event, IntoOutgoing};
@@ -191,8 +191,8 @@ pub use millrace_session::{
     Transaction, VirtualClock, WithOptions, handlers, schedules,
 };
 
-/// The CQRS loop and its capabilities (`docs/capabilities.md`, `examples/ex8_capability.rs`). Behind the feature `os`, which
-/// is on unless it is switched off.
+/// The CQRS loop and its capabilities (`docs/capabilities.md`, `examples/ex8_capability.rs`). Requires the feature
+/// `os`, which is on by default.
 #[cfg(feature = "os")]
 pub mod os {
     pub use millrace_kernel::{
@@ -202,8 +202,8 @@ pub mod os {
     };
 }
 
-/// Sandboxed WebAssembly programs: the host, its default capabilities, and the ports by which programs reach a session's
-/// store or take part in a handler's commit (`docs/effects.md`). Behind the feature `wasm`.
+/// Sandboxed WebAssembly programs: the host, its default capabilities, and the ports by which programs reach a
+/// session's store or take part in a handler's commit (`docs/effects.md`). Requires the feature `wasm`.
 #[cfg(feature = "wasm")]
 pub mod sandbox {
     pub use millrace_sandbox::{ContextPort, GuestValue, SessionPort};

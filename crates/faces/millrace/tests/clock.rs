@@ -1,4 +1,5 @@
-//! Processes whose wall clock is set back by three hours: retries come, and leases of the dead end, all the same.
+//! The wall clock of a process is set back by three hours: retries still happen, and the leases of dead processes still
+//! end.
 #![allow(unreachable_pub, dead_code, clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../../cli/tests/bus/shifted.rs"]
@@ -33,12 +34,12 @@ fn diary(folder: &Path) -> PathBuf {
     folder.join("diary")
 }
 
-/// Backoff: two seconds and a little after the first failure.
+/// With this backoff, the first retry comes a little more than two seconds after the failure.
 fn config() -> Config {
     Config { event_claim_lease_ms: 2000, event_backoff_base_ms: 1000, ..Config::default() }
 }
 
-/// One of the processes. Without its folder it has nothing to do.
+/// Runs in the child processes. Returns at once without the variable `FOLDER`, so it does nothing in a normal test run.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
@@ -79,14 +80,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Ended already is fine too.
+        // Fails if the process has ended already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Waits for something that comes by itself. It gives up after half a minute: not to judge speed, but to say what never
-/// came.
+/// Waits until `is_so` returns true. The limit of half a minute is no judgement of speed: the panic says which
+/// condition never became true.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if is_so() {

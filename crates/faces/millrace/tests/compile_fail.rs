@@ -1,8 +1,8 @@
-//! Programs that must not compile, and where and why they do not.
+//! Programs that must not compile, with the place and the reason of each error.
 //!
-//! Each file under `compile_fail` says with `//~` what is wrong in its line: an error code of the compiler, or a part
-//! of a sentence of our macros. Nothing else of the compiler's wording counts, so that a new compiler does not break
-//! these tests. The files are compiled against the library this test itself was built with: no second build.
+//! Each file under `compile_fail` marks a wrong line with `//~`, followed by an error code of the compiler or a part of
+//! a message of our macros. The compiler's wording is not compared, so that a new compiler does not break these tests.
+//! The files are compiled against the library that this test was built with, so there is no second build.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,13 +12,14 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-/// Where cargo put this test and the libraries beside it.
+/// Returns the folder where cargo put this test and the libraries it uses.
 fn libraries() -> PathBuf {
     let this = std::env::current_exe().expect("a test knows where it is");
     this.parent().expect("it is in a folder").to_owned()
 }
 
-/// The newest build of a library: there is one per set of features, and ours was built last or again since.
+/// Returns the builds of a library, newest first. There is one build per set of features; ours is the newest or was
+/// refreshed since.
 fn library(name: &str) -> Vec<PathBuf> {
     let mut found: Vec<(SystemTime, PathBuf)> = fs::read_dir(libraries())
         .expect("the folder can be read")
@@ -40,7 +41,8 @@ struct Complaint {
     message: String,
 }
 
-/// `output` keeps tests that run side by side apart.
+/// Compiles one file and returns the errors. `output` names the output file, so that tests running in parallel do not
+/// share one.
 fn compile(file: &Path, output: &str, millrace: &Path, serde: &Path) -> Vec<Complaint> {
     let extern_of = |name: &str, path: &Path| format!("{name}={}", path.display());
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -60,7 +62,8 @@ fn compile(file: &Path, output: &str, millrace: &Path, serde: &Path) -> Vec<Comp
     complaints
 }
 
-/// `None` for warnings and for the summary at the end, which stands nowhere.
+/// Reads one line of the compiler's JSON. Returns `None` for warnings and for the summary at the end, which has no
+/// line.
 fn complaint(line: &str) -> Option<Complaint> {
     let json: Value = serde_json::from_str(line).ok()?;
     let spans = json["spans"].as_array()?;
@@ -69,7 +72,8 @@ fn complaint(line: &str) -> Option<Complaint> {
     (json["level"] == "error").then(|| Complaint { line, code, message: json["message"].to_string() })
 }
 
-/// A twin that must compile picks the libraries: were they the wrong ones, it would not.
+/// Compiles `file` with the libraries that can also compile `control.rs`: with the wrong libraries, that file would
+/// fail too.
 fn against_the_right_libraries(file: &str) -> Vec<Complaint> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compile_fail");
     let mut refused = Vec::new();
@@ -86,7 +90,7 @@ fn against_the_right_libraries(file: &str) -> Vec<Complaint> {
     panic!("control.rs must compile with a library in {}: {refused:#?}", libraries().display())
 }
 
-/// What a file says about itself, by line.
+/// Returns the expected errors marked in a file, by line.
 fn expected(file: &str) -> BTreeMap<u64, Vec<String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compile_fail").join(file);
     let text = fs::read_to_string(path).expect("the file is there");

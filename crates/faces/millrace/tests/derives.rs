@@ -1,4 +1,4 @@
-//! What the derives and `#[on_event]` write down.
+//! The code that the derives and `#[on_event]` generate.
 
 use millrace::{
     Entity, Event, HandlerContext, Identity, IntoOutgoing, Relation, Start, Stateful, handlers, on_event,

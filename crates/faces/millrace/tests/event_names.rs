@@ -1,4 +1,4 @@
-//! Two event types of one program that come to the same name by accident are refused, whichever way they come in.
+//! Two event types of one program that get the same name by accident are refused, wherever they are used.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use millrace::{
@@ -34,7 +34,7 @@ mod users {
     }
 }
 
-/// A second look at the same events, said by hand.
+/// A second type for the same events. Its name is given explicitly, which means that the sharing is intended.
 #[derive(Event, Serialize, Deserialize)]
 #[event(name = "created")]
 struct AnyCreated {}
@@ -46,7 +46,7 @@ fn user() -> users::Created {
     users::Created { user: "u1".into() }
 }
 
-/// The refusal names both types and the name, and says what to do.
+/// Checks that the error names both types and their common name, and says what to do.
 fn refused(answer: std::result::Result<impl std::fmt::Debug, SessionError>) {
     let error = answer.unwrap_err();
     assert!(
@@ -83,11 +83,11 @@ fn what_is_published_is_compared_with_what_is_handled_and_nothing_is_written() {
     refused(session.publish(user()));
     refused(session.publish_all([user(), user()]));
     refused(session.commit_with(user()));
-    // Whichever session of the program: it is one store.
+    // Sessions of other namespaces refuse too, because they belong to the same store.
     refused(session.namespace("other").unwrap().publish(user()));
     let first_free = session.publish(orders::Created { order: 3 }).unwrap().offset;
     assert_eq!(first_free.0, 3, "the refused ones took no place");
-    // Another program may call the same name its own.
+    // Another program, with another store, may use the same name.
     Session::open("memory:").unwrap().publish(user()).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Every example runs, on a file, and does what it says.
+//! Runs every example on a file and checks its result.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../examples/ex1_welcome_email.rs"]
@@ -37,7 +37,7 @@ fn example_2_runs_the_chain_to_its_end() {
 
 #[test]
 fn example_3_cleans_up_every_night() {
-    // The nights are at 02:00 on days 1 to 3; what is older than a day goes.
+    // The cleanup runs at 02:00 on days 1 to 3 and removes what is older than a day.
     assert_eq!(ex3_nightly_cleanup::run().unwrap(), [48, 46, 22]);
 }
 
@@ -93,7 +93,7 @@ fn example_8_answers_over_its_socket() {
     assert!(!path.exists());
 }
 
-/// The whole year takes seconds in a release build and is `cargo run`; two days are enough to count.
+/// The whole year takes seconds in a release build and is run by `cargo run`; here two days are enough.
 #[test]
 fn a_schedule_of_every_minute_fires_every_minute() {
     assert_eq!(year_of_minutes::run(2).unwrap(), 2 * 24 * 60);

@@ -1,4 +1,5 @@
-//! Order per key: a handler with `order = "key"` handles events of one key one at a time and as they were published.
+//! Order per key: a handler with `order = "key"` handles the events of one key one at a time, in the order in which
+//! they were published.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ struct Moved {
     n: u64,
 }
 
-/// What was seen of one account.
+/// An account as the handler saw it.
 #[derive(Debug, Default)]
 struct Account {
     running: bool,
@@ -41,7 +42,7 @@ fn in_order(ctx: &mut HandlerContext<Moved>) -> HandlerResult {
         seen.running = true;
     }
     std::thread::sleep(Duration::from_micros(300 * (n * 7 + account) % 5));
-    // The same numbers for all tests, and no pattern that the order could hide in.
+    // Decides the fate of a run: the same for all tests, and without a pattern that could hide a wrong order.
     let fate = (n * 37 + account * 11 + u64::from(attempt) * 5) % 16;
     let outcome = match fate {
         0..=2 => Err("no luck".into()),
@@ -60,7 +61,7 @@ fn in_order(ctx: &mut HandlerContext<Moved>) -> HandlerResult {
     outcome
 }
 
-/// In turn over the accounts, with priorities that would turn the order around.
+/// Returns the events, alternating between the accounts, with priorities that would reverse the order.
 fn moves() -> Vec<millrace::WithOptions<Moved>> {
     let at = |at: u64| Moved { account: at % KEYS, n: at / KEYS + 1 };
     let with = |event: Moved| {
@@ -76,7 +77,7 @@ fn check(accounts: &Accounts) {
     }
 }
 
-/// Eight threads and failures of every kind.
+/// Runs the handler on eight threads, with failures of every kind.
 #[test]
 fn keys_stay_in_order_on_eight_threads() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +98,7 @@ fn keys_stay_in_order_on_eight_threads() {
     check(&accounts);
 }
 
-/// Two sessions on one store, on virtual time.
+/// Runs two sessions on one store, on virtual time.
 #[test]
 fn keys_stay_in_order_over_two_sessions() {
     let accounts = Accounts::default();
@@ -115,7 +116,8 @@ fn keys_stay_in_order_over_two_sessions() {
     assert!(succeeded(&sim) > KEYS * EACH / 2, "{:?}", sim.sessions());
 }
 
-/// An event that waits for a day holds back nobody but its own key; the configuration can say it by the handler's id.
+/// An event that waits for a day delays only the events of its own key. Here the configuration sets the order, by the
+/// handler's id.
 #[test]
 fn an_event_that_waits_holds_back_only_its_key() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -138,7 +140,7 @@ fn an_event_that_waits_holds_back_only_its_key() {
     for (account, n) in [(0, 1), (1, 1), (0, 2), (1, 2)] {
         sim.publish(Moved { account, n }.with_key(account.to_string())).unwrap();
     }
-    // Without a key there is nothing to wait for.
+    // An event without a key waits for no other event.
     sim.publish(Moved { account: 0, n: 9 }).unwrap();
     sim.advance(Duration::from_secs(3600)).unwrap();
     assert_eq!(*seen.lock().unwrap(), ["waits", "1-1", "0-9", "1-2"]);

@@ -1,4 +1,4 @@
-//! What a program may say about the events it publishes, and what it hands to its handlers.
+//! Options of published events, and the data that a program gives to its handlers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ struct Order {
     paid: bool,
 }
 
-/// Counts the events of a type.
+/// Returns a handler that counts the events of a type, and its counter.
 fn counting<E: Event>(id: &str) -> (Handler, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let counted = count.clone();
@@ -96,7 +96,7 @@ fn a_commit_carries_any_number_of_events() {
     assert_eq!((placed.load(Ordering::SeqCst), wanted.load(Ordering::SeqCst)), (1, 1));
     assert!(!sim.get::<Order>(1u64).unwrap().unwrap().value.paid);
 
-    // Too many: neither the state nor one of the events is written, and the state is still queued.
+    // Too many events: neither the state nor any event is written, and the state stays queued.
     let small = sim.config(millrace::Config { max_batch_size: 2, ..sim.settings().clone() });
     small.ensure(Order { order: 2, paid: false }).unwrap();
     let refused = small.commit_with_all((0..3).map(|order| OrderPlaced { order })).unwrap_err();
@@ -107,7 +107,7 @@ fn a_commit_carries_any_number_of_events() {
     assert_eq!(placed.load(Ordering::SeqCst), 3);
 }
 
-/// Stands for a pool of connections.
+/// Stands for a shared resource such as a connection pool.
 struct Mailer {
     sent: AtomicU64,
 }
@@ -128,7 +128,7 @@ fn handlers_get_what_the_program_gave_the_session() {
     sim.run_until_idle().unwrap();
     assert_eq!(sim.data::<Mailer>().unwrap().sent.load(Ordering::SeqCst), 1);
 
-    // Nobody gave it: the text says what to do.
+    // This session has no `Mailer`: the error says how to provide one.
     let bare =
         Session::open_simulated(5).config(millrace::Config { event_max_attempts: 1, ..Default::default() });
     bare.start(handlers![send], vec![]).unwrap();
@@ -188,7 +188,7 @@ fn a_delayed_event_comes_when_it_is_due() {
     assert_eq!(seen(), 2);
     sim.advance(HOUR).unwrap();
     assert_eq!(seen(), 3);
-    // Months in which nothing else happens.
+    // Three months in which nothing else happens.
     sim.publish(OrderPlaced { order: 4 }.with_delay(90 * 24 * HOUR)).unwrap();
     sim.advance(91 * 24 * HOUR).unwrap();
     assert_eq!(seen(), 4);
@@ -203,7 +203,7 @@ fn commits_and_handlers_delay_events_as_well() {
         if ctx.event.order == 1 {
             ctx.emit(mail())?;
             ctx.commit_with(mail())?;
-            // What was emitted goes with the failure, what was committed stays and is not committed again.
+            // After a failure, emitted events are dropped; committed events stay and are not committed again.
             if ctx.meta().attempt == 1 {
                 return Err("once more".into());
             }
@@ -254,7 +254,7 @@ fn a_delay_has_its_bounds() {
     assert!(sim.publish(OrderPlaced { order: 1 }.with_delay(Duration::ZERO)).unwrap().due.is_none());
 }
 
-/// On a file and on real time: whoever delayed the event has ended, another program runs the handlers.
+/// On a file and in real time: the program that delayed the event has ended, and other programs run the handlers.
 #[test]
 fn a_program_that_only_publishes_leaves_its_events_to_those_that_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ fn a_program_that_only_publishes_leaves_its_events_to_those_that_run() {
     let second = Session::open(&url).unwrap();
     let running =
         [session.spawn(vec![handler], vec![]).unwrap(), second.spawn(vec![beside], vec![]).unwrap()];
-    // Delayed while they run, by somebody whom they must notice.
+    // This event is delayed by another session while the two run; they must notice it.
     let later = Session::open(&url).unwrap().publish(OrderPlaced { order: 2 }.with_delay(2 * delay)).unwrap();
     let handled = || count.load(Ordering::SeqCst) + other.load(Ordering::SeqCst);
     for (n, due) in [(1, due), (2, later.due.unwrap())] {

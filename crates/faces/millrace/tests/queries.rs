@@ -1,4 +1,4 @@
-//! Queries against a naive model: random state, random filters, and the past against a replay of it.
+//! Compares queries with a naive model: random state, random filters, and queries of the past with a replay.
 
 mod desk;
 
@@ -147,7 +147,8 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![4 => item().prop_map(Act::Ensure), 1 => "[a-c/.-]{1,2}".prop_map(Act::Retract)]
 }
 
-/// On both stores: the memory store for many cases, SQLite for the same reading of keys, pages and prefixes.
+/// Checks on SQLite, with one case, the keys, pages and prefixes that the other tests check on the memory store with
+/// many.
 #[test]
 fn the_past_is_the_same_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +158,7 @@ fn the_past_is_the_same_on_sqlite() {
     let item = |id: String, n| Act::Ensure(Item { id, n, x: 0.5, tag: None, on: true });
     let mut groups: Vec<Vec<Act>> = Vec::new();
     for round in 0..4 {
-        // More identities than one read of the store gives, some gone in between.
+        // More identities than one read of the store returns; some are retracted in between.
         let ids = (0..700).filter(|n| n % 7 != round).map(|n| item(format!("a/{n}.é-"), n + round));
         let gone = (0..700).filter(|n| n % 11 == round).map(|n| Act::Retract(format!("a/{n}.é-")));
         groups.push(ids.chain(gone).collect());
@@ -176,7 +177,7 @@ fn the_past_is_the_same_on_sqlite() {
 
 type World = BTreeMap<String, Item>;
 
-/// Commits the acts one group at a time; gives back what the world looked like after each commit that there was.
+/// Commits one group of acts at a time. Returns the expected state after each commit that was made.
 fn play(desk: &mut Desk, groups: &[Vec<Act>]) -> Vec<(StateCommit, World)> {
     let mut worlds = vec![(StateCommit(0), World::new())];
     for group in groups {
@@ -205,7 +206,7 @@ fn values(rows: Vec<Stored<Item>>) -> Vec<Item> {
     rows.into_iter().map(Stored::into_inner).collect()
 }
 
-/// By the escaped key, which is how rows of equal rank are ordered.
+/// Returns the items ordered by their escaped key, which is the order of rows of equal rank.
 fn in_key_order(world: &World) -> Vec<Item> {
     let mut items: Vec<Item> = world.values().cloned().collect();
     items.sort_by_key(|item| millrace_session::model::keys::escaped(&item.id));

@@ -1,5 +1,5 @@
-//! Read, decide, write: nobody's change is lost, whoever else writes meanwhile. Handlers on virtual time and on threads,
-//! transactions and updates outside of handlers.
+//! Read, decide, write: no change is lost when others write at the same time. Tests handlers on virtual time and on
+//! threads, and transactions and updates outside of handlers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,7 @@ fn is_conflict<T: std::fmt::Debug>(result: &Result<T>) -> bool {
     matches!(result, Err(SessionError::Conflict { identity }) if *identity == counted)
 }
 
-/// Texts of what handlers did, in its order.
+/// Notes of what handlers did, in order.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -74,7 +74,7 @@ impl Seen {
     }
 }
 
-/// One event, and a handler that is run until it is through.
+/// Publishes one event and runs the handler until the event has ended.
 fn handle(
     prepare: impl FnOnce(&Session),
     handler: impl Fn(&mut HandlerContext<Visit>, &Session) -> HandlerResult + Send + Sync + 'static,
@@ -82,7 +82,7 @@ fn handle(
     let sim = Session::open_simulated(7);
     prepare(&sim);
     sim.publish(Visit { n: 1 }).unwrap();
-    // Another session, so that what it queues is not what the handler commits.
+    // A separate session, so that its queued state does not become part of the handler's commit.
     let other: Session = (*sim.beside()).clone();
     let handler = Handler::from_fn::<Visit>("h", move |ctx| handler(ctx, &other));
     sim.start(vec![handler], vec![]).unwrap();
@@ -90,7 +90,7 @@ fn handle(
     sim
 }
 
-/// The case that ended at 75 of 500.
+/// Regression test: without conflict checks, 500 increments ended at 75.
 #[test]
 fn five_hundred_increments_at_concurrency_eight_are_five_hundred() {
     let session = Session::open("memory:").unwrap();
@@ -122,7 +122,7 @@ fn a_run_that_read_what_somebody_changed_is_run_again_as_the_same_attempt() {
             ctx.ensure(plus_one(old))?;
             let committed = ctx.commit();
             if is_conflict(&committed) {
-                // The run is over: nothing more of it is written, and that it says it succeeded changes nothing.
+                // After a conflict the run is over: it cannot write any more, and returning success changes nothing.
                 ctx.ensure(counter("other", 1))?;
                 assert!(is_conflict(&ctx.commit()) && is_conflict(&ctx.commit_and_ack()));
             }
@@ -151,7 +151,7 @@ fn what_was_found_missing_must_still_be_missing() {
     assert_eq!(stored(&sim), Some(6));
 }
 
-/// What each read is, and whether a commit checks it.
+/// Checks for each kind of read whether a commit checks it for conflicts.
 #[test]
 fn exactly_these_reads_count() {
     type Read = fn(&HandlerContext<Visit>) -> Result<()>;
@@ -217,12 +217,12 @@ fn the_first_read_of_a_run_counts_and_its_own_commits_are_known() {
             let first = ctx.get::<Counter>("c")?.map(Stored::into_inner);
             if notes.all().len() == 1 {
                 set(other, 10);
-                // Reading again does not make what follows from the first read true.
+                // A second read does not refresh the value that the first read returned and the run used.
                 ctx.get::<Counter>("c")?;
             }
             ctx.ensure(plus_one(first.clone()))?;
             ctx.commit()?;
-            // On top of what this run has written itself, without reading it again.
+            // Builds on what this run has written itself, without reading it again.
             ctx.ensure(counter("c", first.unwrap().n + 2))?;
             if notes.all().len() == 2 {
                 set(other, 100);
@@ -231,7 +231,7 @@ fn the_first_read_of_a_run_counts_and_its_own_commits_are_known() {
             Ok(())
         },
     );
-    // 10 by the other, 11 by the second run, 100 by the other, 101 and 102 by the third.
+    // 10 by the other session, 11 by the second run, 100 by the other session, 101 and 102 by the third run.
     assert_eq!((seen.all().len(), stored(&sim)), (3, Some(102)));
 }
 
@@ -279,7 +279,7 @@ fn an_update_is_applied_to_what_stands_when_it_is_committed() {
     assert_eq!((seen.all().len(), stored(&sim)), (1, Some(102)));
 }
 
-/// The function of an update runs between the read and the commit: somebody changes the entity right there.
+/// The function of an update runs between the read and the commit: the other session changes the entity at that moment.
 #[test]
 fn an_update_that_loses_the_race_is_applied_again_inside_the_commit() {
     for (faster, runs) in [(3, 1), (100, 1), (101, 2)] {
@@ -391,14 +391,14 @@ fn a_transaction_commits_only_what_still_stands() {
     let old = transaction.get::<Counter>("c").unwrap().map(Stored::into_inner);
     transaction.ensure(plus_one(old)).unwrap();
     transaction.commit().unwrap().unwrap();
-    // What it has committed itself is what it knows.
+    // The transaction knows what it has committed itself, so there is no conflict.
     transaction.ensure(counter("c", 12)).unwrap();
     transaction.commit().unwrap().unwrap();
     transaction.ensure(counter("c", 13)).unwrap();
     set(&session, 20);
     assert!(is_conflict(&transaction.commit()));
     assert_eq!(stored(&session), Some(20));
-    // The session's own commit is not conditional.
+    // A session's own commit, unlike a transaction's, does not check for conflicts.
     session.get::<Counter>("c").unwrap();
     set(&session.beside(), 30);
     session.ensure(counter("c", 31)).unwrap();

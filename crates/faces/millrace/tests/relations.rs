@@ -1,4 +1,5 @@
-//! Relations by what they connect, and counts by value: against a naive loop, and with an eye on what is read for it.
+//! Queries of relations by their endpoints, and counts by value: compared with a naive loop, and with a limit on the
+//! rows read.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod desk;
@@ -52,7 +53,7 @@ struct Visit {
     day: String,
 }
 
-/// Keys that begin one another, and keys that have to be escaped.
+/// Some keys are prefixes of others, and some must be escaped.
 const USERS: [&str; 7] = ["a", "a-b", "ab", "a/b", "b", "é", "0"];
 const ORGS: [u64; 4] = [1, 11, 2, 111];
 
@@ -76,7 +77,7 @@ fn desk() -> Desk {
 
 fn fill(desk: &mut Desk) {
     desk.ensure(members());
-    // Not all ends exist.
+    // Some endpoints do not exist.
     desk.ensure(
         USERS.iter().skip(1).enumerate().map(|(at, id)| User { id: (*id).into(), age: at as u32 * 10 }),
     );
@@ -103,7 +104,7 @@ fn naive(wanted: impl Fn(&Member) -> bool) -> Vec<Member> {
 fn relations_are_found_by_either_end_and_by_both() {
     let mut desk = desk();
     let before = desk.state.head().unwrap();
-    // Later changes do not reach into the past.
+    // Changes after `before` must not affect queries of the past.
     desk.declare(Declared::without_relation::<Member>("b", 1, "").unwrap());
     desk.ensure(Member { user: "new".into(), org: 1, role: "guest".into(), paid: 0 });
     desk.commit().unwrap();
@@ -130,7 +131,7 @@ fn relations_are_found_by_either_end_and_by_both() {
         let expected = naive(|member| member.org == org);
         assert_eq!(found(&past().right(org)), expected);
         assert_eq!(found(&past().filter(|f| f.org.eq(org))), expected);
-        // Only an equality that must hold tells where to look.
+        // Only an equality that must hold narrows the rows to read: `or` and `ne` do not.
         let either = past().filter(|f| f.org.eq(org) | f.user.eq("a"));
         assert_eq!(found(&either), naive(|member| member.org == org || member.user == "a"));
         assert_eq!(found(&past().filter(|f| f.org.ne(org))), naive(|member| member.org != org));
@@ -151,7 +152,7 @@ fn relations_are_found_by_the_entities_at_their_ends() {
         naive(|member| age(member).is_some_and(|age| age >= 20))
     );
     assert_eq!(found(&all().right_where(|f| f.city.eq("c11"))), naive(|member| member.org == 11));
-    // 2 has no city; 111 does not exist, which is not the same.
+    // Organisation 2 has no city; 111 does not exist, which is not the same.
     assert_eq!(found(&all().right_where(|f| f.city.is_null())), naive(|member| member.org == 2));
     assert_eq!(
         found(
@@ -193,7 +194,7 @@ fn a_filter_on_a_key_reads_only_the_rows_it_names() {
     assert_eq!(read(all().filter(|f| f.user.eq("u41"))), (20, 20));
     assert_eq!(read(all().left("u41")), (20, 20));
     assert_eq!(read(all().filter(|f| f.user.eq("u41") & f.org.eq(7))), (1, 1));
-    // No more than the type has: there is no index on the right end.
+    // A query by the right end reads all rows of the type, and no others: there is no index on the right end.
     assert_eq!(read(all().right(7)), (50, 1000));
 }
 
@@ -232,7 +233,7 @@ fn rows_are_counted_and_summed_by_value() {
         by_role.sum(|f| f.paid).unwrap(),
         [(pair("guest"), sum("guest")), (pair("owner"), sum("owner"))]
     );
-    // Numbers in the order of numbers, and only the rows that match.
+    // Groups are sorted as numbers, and contain only the rows that match.
     let orgs = all().filter(|f| f.user.eq("b")).group_by(|f| f.org).count().unwrap();
     let mut expected: Vec<(u64, u64)> = naive(|m| m.user == "b").iter().map(|m| (m.org, 1)).collect();
     expected.sort_unstable();
@@ -254,7 +255,7 @@ fn too_many_values_are_an_error_and_not_a_cut() {
     assert_eq!(some.len(), 10_000);
 }
 
-/// Counts the rows of state that are read.
+/// A store that counts the rows of state that are read.
 #[derive(Default)]
 struct Counting {
     store: MemoryStore,

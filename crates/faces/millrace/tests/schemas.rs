@@ -1,4 +1,4 @@
-//! Types that change under stored rows: what is refused, what is said, and how rows are migrated.
+//! Types that change while rows are stored: which changes are refused, with which message, and how rows are migrated.
 
 mod desk;
 
@@ -40,7 +40,7 @@ fn new(id: &str, cents: u64) -> v2::Payment {
     v2::Payment { id: id.into(), cents, currency: "EUR".into() }
 }
 
-/// The signature that upgraders have.
+/// An upgrader; the wrapped result is the signature that upgraders have.
 #[allow(clippy::unnecessary_wraps)]
 fn to_v2(mut fields: Value) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
     fields["currency"] = json!("EUR");
@@ -202,7 +202,7 @@ fn of_two_migrations_at_once_one_is_told_to_look_again() {
     let plan = mine.plan().unwrap();
     let mut other = desk.another();
     let mut got_in = false;
-    // Without rows a migration commits no state: only the schema row tells that somebody was faster.
+    // A migration without rows commits no state: only the schema row shows that another program was faster.
     let error = mine
         .apply(&plan.token, &mut |checks, ops| {
             if !std::mem::replace(&mut got_in, true) {
@@ -303,7 +303,7 @@ fn a_type_without_rows_needs_no_upgrader_and_old_schemas_are_kept() {
 #[test]
 fn rows_several_versions_behind_go_through_several_upgraders() {
     let mut desk = stocked(2);
-    // As if version 2 had been stored by a program in between that never rewrote these rows.
+    // Simulates a program in between that stored version 2 and never rewrote these rows.
     let key = keys::state_type(desk.state.namespace(), millrace::StateKind::Entity, "Payment");
     let fields =
         [("id", "String as key"), ("cents", "u64")].map(|(name, ty)| (name.to_owned(), ty.to_owned()));

@@ -1,4 +1,5 @@
-//! Types that change without a migration, and types that change inside: what counts is the shape of what is stored.
+//! Types that change without a migration, and types whose nested types change: only the shape of the stored value
+//! matters.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod desk;
@@ -8,7 +9,7 @@ use millrace::{Entity, Session, SessionError, StateError, Stateful};
 use millrace_session::model::{Op, SchemaRow, Space, keys};
 use serde::{Deserialize, Serialize};
 
-/// As it was at first.
+/// The type in its first version.
 mod first {
     use super::*;
 
@@ -30,7 +31,7 @@ mod first {
     }
 }
 
-/// The same under other names.
+/// The same shape with other type names.
 mod respelled {
     use super::*;
 
@@ -50,7 +51,7 @@ mod respelled {
     }
 }
 
-/// The same names, another inside.
+/// The same type names with another shape inside.
 mod nested {
     use super::*;
 
@@ -69,7 +70,7 @@ mod nested {
     }
 }
 
-/// With fields that may be missing.
+/// The first version plus fields that may be missing.
 mod extended {
     use super::*;
 
@@ -112,7 +113,7 @@ fn other_names_for_the_same_shape_are_no_drift() {
     let session = session_with_first();
     let order = respelled::Order { id: "o".into(), price: respelled::Money { cents: 5 }, count: 2 };
     write(&session.beside(), order).unwrap().unwrap();
-    // And the first program goes on.
+    // The first program can still write.
     write(&session, first::order(3)).unwrap().unwrap();
     assert_eq!(session.state().schema_versions::<first::Order>().unwrap().len(), 1);
 }
@@ -131,23 +132,24 @@ fn a_change_inside_of_a_nested_type_is_seen() {
 fn fields_that_may_be_missing_need_no_migration_and_outlive_programs_without_them() {
     let old = session_with_first();
     let new = old.beside();
-    // What stands is read, without the new fields.
+    // A stored row is read, without the new fields.
     let read = new.get::<extended::Order>("o").unwrap().unwrap();
     assert_eq!((read.count, read.note.clone(), read.tags.len()), (1, None, 0));
     write(&new, extended::order(2, "by the new one")).unwrap().unwrap();
-    // The old program writes beside it, and what it does not know stays.
+    // The old program writes the same row, and the fields that it does not know are kept.
     write(&old, first::order(3)).unwrap().unwrap();
     old.update("o", |order: Option<first::Order>| order.map(|order| first::order(order.count + 1))).unwrap();
     old.commit().unwrap().unwrap();
     assert_eq!(new.get::<extended::Order>("o").unwrap().unwrap().value, extended::order(4, "by the new one"));
     write(&old, first::order(4)).unwrap();
     assert_eq!(old.state().head().unwrap().0, 4, "the same again changes nothing");
-    // An entity that the old program makes has none of it, and a retracted one takes it along.
+    // Retracting the entity removes the unknown fields too: an entity that the old program then creates has none of
+    // them.
     old.retract::<first::Order>("o").unwrap();
     old.commit().unwrap().unwrap();
     write(&old, first::order(5)).unwrap().unwrap();
     assert_eq!(new.get::<extended::Order>("o").unwrap().unwrap().note, None);
-    // One version, and for programs that know spellings only it is what it was.
+    // There is one schema version, and its fields are unchanged for programs that know only the spellings of types.
     let versions = old.state().schema_versions::<first::Order>().unwrap();
     assert_eq!(versions.len(), 1);
     assert_eq!(versions[0].fields, first::Order::schema().fields);
@@ -162,7 +164,7 @@ fn a_store_that_began_with_the_field_takes_programs_without_it() {
     assert_eq!(new.get::<extended::Order>("o").unwrap().unwrap().value, extended::order(2, "kept"));
 }
 
-/// Whoever does not know a field writes on the condition that it has not changed.
+/// A program that does not know a field writes on the condition that the field has not changed.
 #[test]
 fn writers_of_both_kinds_at_once_lose_nothing() {
     const EACH: u64 = 200;
@@ -220,7 +222,7 @@ fn a_field_that_must_be_there_is_still_drift() {
     let strict = Strict { id: "o".into(), price: price.clone(), count: 1, note: "n".into() };
     assert!(drift(write(&session.beside(), strict.clone())).contains("added `note`"));
     write(&session.beside(), extended::order(2, "n")).unwrap().unwrap();
-    // Now rows may have it, as text or not at all.
+    // From now on, rows may have `note` as text or not at all.
     let text = drift(write(&session.beside(), strict));
     assert!(text.contains("`note` was Option<String> and is String"), "{text}");
     let text = drift(write(&session.beside(), Other { id: "o".into(), price, count: 1, note: None }));

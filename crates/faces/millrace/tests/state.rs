@@ -1,4 +1,4 @@
-//! State from the outside: what a commit changes, and what can be read of it afterwards.
+//! State seen from outside: what a commit changes, and what can be read afterwards.
 
 mod desk;
 
@@ -80,7 +80,7 @@ fn a_commit_writes_only_what_changed() {
 #[test]
 fn what_was_read_and_declared_again_is_no_change() {
     let mut desk = Desk::new();
-    // Floats that a careless parser reads back one step away from what was written.
+    // Floats that an inexact parser reads back one step away from the value written.
     let scores = [0.1 + 0.2, 1.0e23, 9.007_199_254_740_993e15, 5e-324, 123_456_789.123_456_78, -0.0];
     desk.ensure(scores.iter().enumerate().map(|(at, &score)| User { score, ..user(&at.to_string(), 1) }));
     desk.commit().unwrap();
@@ -129,7 +129,7 @@ fn a_retraction_is_a_change_like_any_other() {
     assert_eq!(desk.state.history::<User>("a", second).unwrap().len(), 1);
 }
 
-/// Key, commit, what was done, and a field.
+/// Key, commit, operation, and a field.
 type Told = (String, StateCommit, Operation, Option<u32>);
 
 #[test]
@@ -138,7 +138,7 @@ fn the_history_of_a_type_comes_in_the_order_of_commits_and_in_pages() {
     desk.ensure([user("b", 1), user("a", 2), user("c", 3)]);
     desk.ensure(member("a", 7, "role 1"));
     let first = desk.commit().unwrap();
-    // More commits than one read of the store gives, of another type.
+    // More commits of another type than one read of the store returns.
     for n in 2..100 {
         desk.ensure(member("a", 7, &format!("role {n}")));
         desk.commit().unwrap();

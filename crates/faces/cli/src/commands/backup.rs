@@ -1,4 +1,4 @@
-//! `millrace backup` and `millrace restore`: a store as one file, and back.
+//! `millrace backup` writes a store into one file; `millrace restore` makes a store of such a file.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! `millrace bench bus|store|handlers|router|runs|loop|growth`: measured paths beside a probe of the same run.
+//! `millrace bench bus|store|handlers|router|runs|loop|growth`: benchmarks, each beside a probe of the machine in the
+//! same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -134,7 +135,7 @@ fn common_args() -> [Arg; 5] {
     [rounds, seconds, payload_arg(), dir_arg(), json]
 }
 
-/// What a benchmark without a disk and without payloads can be told.
+/// Returns the arguments of a benchmark without a disk and without payloads.
 fn runs_args() -> [Arg; 3] {
     [
         number("rounds", value_parser!(u32).range(1..).into(), "3", "Rounds; medians are reported"),
@@ -191,7 +192,7 @@ fn measure(
     matches: &ArgMatches,
     bench: impl FnOnce(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Report, BenchError>,
 ) -> Result<(), Failure> {
-    // Not every verb has every argument.
+    // Not every subcommand has every argument.
     let scenarios = matches.try_get_many::<String>("scenario").ok().flatten();
     let log_events = |name: &str| matches.try_get_one::<u64>(name).ok().flatten();
     let log_events =
@@ -224,13 +225,13 @@ fn measure(
     out.flush()
 }
 
-/// The server that is measured is this program.
+/// Returns the path of this program, which is also the server under test.
 pub(super) fn myself() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::Failed(format!("cannot find myself: {error}")))
 }
 
-/// Becomes true at a signal: the run then ends and takes its server and its files with it, which may be gigabytes. A
-/// second signal does not wait for that.
+/// Returns a flag that becomes true at a signal. The run then ends and removes its server and its files, which may be
+/// gigabytes. A second signal exits at once, without the cleanup.
 pub(super) fn interruptible() -> Result<Arc<AtomicBool>, Failure> {
     let wrong = |error: std::io::Error| Failure::Failed(format!("cannot listen for signals: {error}"));
     let stop = Arc::new(AtomicBool::new(false));
@@ -248,7 +249,8 @@ pub(super) fn interruptible() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// A signal reaches the server under test too, and its end breaks the load: that is no failure of its own.
+/// Converts an error. After a signal every error counts as the interrupt: the signal also ends the server under test,
+/// which breaks the load.
 pub(super) fn failure(error: BenchError, stop: &AtomicBool) -> Failure {
     match error {
         _ if stop.load(Ordering::Relaxed) => Failure::Interrupted(None),

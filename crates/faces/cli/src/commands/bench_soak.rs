@@ -1,4 +1,5 @@
-//! `millrace bench soak`: half of a server's peak for a long time, with consumers that vanish, refuse and dawdle.
+//! `millrace bench soak`: runs a server at half of its peak load for a long time, with consumers that disconnect,
+//! refuse events or read slowly.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `millrace capabilities`: what the CQRS loop of a server can be asked for.
+//! `millrace capabilities`: lists the requests that the CQRS loop of a server accepts.
 
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
@@ -84,7 +84,7 @@ fn in_full(ty: &str, described: &Value) -> Vec<String> {
     ]
 }
 
-/// One line, whatever the author of a capability wrote.
+/// Returns a description on one line, whatever control characters the author of the capability wrote.
 fn cell(described: &Value, name: &str) -> String {
     described[name].as_str().unwrap_or_default().replace(char::is_control, " ")
 }

@@ -1,4 +1,4 @@
-//! `millrace commits list|show`: what sessions committed to the state of a namespace.
+//! `millrace commits list|show`: the commits that sessions made to the state of a namespace.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ fn record(commit: &CommitRecord) -> Value {
     })
 }
 
-/// What programs wrote must stay text on a terminal.
+/// Escaped, because programs wrote these texts: they must not control the terminal.
 fn meta(commit: &CommitRecord) -> String {
     let pairs = commit.meta.iter().map(|(name, value)| format!("{name}={value}").escape_debug().to_string());
     pairs.collect::<Vec<_>>().join(" ")

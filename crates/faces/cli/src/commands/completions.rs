@@ -14,7 +14,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some(shell) = matches.get_one::<Shell>("shell") else { return Ok(()) };
-    // Into memory first, because the generator panics when a pipe closes under it.
+    // Generate into memory first: the generator panics when the pipe on stdout is closed.
     let mut script = Vec::new();
     generate(*shell, &mut super::for_people(), "millrace", &mut script);
     let mut out = Output::new();

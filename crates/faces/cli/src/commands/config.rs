@@ -62,13 +62,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     out.flush()?;
     for warning in exposed::secrets(&effective) {
-        // For people: whoever reads the data has it whole, with or without this.
+        // A failed write is ignored: the warning is for people, and the data on stdout is already complete.
         let _ = writeln!(std::io::stderr(), "millrace: {warning}");
     }
     Ok(())
 }
 
-/// One line per token or certificate: whom it stands for, never the token or its digest. And one per capability.
+/// Returns one line per token or certificate, with the agent it stands for but never the token or its digest, and one
+/// line per capability.
 fn tables(effective: &Effective) -> Vec<(String, String, String)> {
     let from = |source: &Option<Source>| source.as_ref().map(ToString::to_string).unwrap_or_default();
     let server = &effective.config.server;

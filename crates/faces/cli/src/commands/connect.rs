@@ -1,4 +1,4 @@
-//! What the commands that talk to a server share: a runtime, a connection, and an end on Ctrl-C and SIGTERM.
+//! Shared by the commands that talk to a server: a runtime, a connection, and the end on Ctrl-C and SIGTERM.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Config, SOCKET_DEFAULT, SOCKET_NONE, resolve};
 
-/// Runs `work` with a connected client until it is done or interrupted; in both cases what was asked of the client
-/// before is written to the socket.
+/// Runs `work` with a connected client until `work` is done or interrupted. In both cases the requests made of the
+/// client before are still written to the socket.
 pub(super) fn with_client<W>(matches: &ArgMatches, work: impl FnOnce(Client) -> W) -> Result<(), Failure>
 where
     W: Future<Output = Result<(), Failure>>,
@@ -54,7 +54,7 @@ pub(super) fn client_options(config: &Config) -> Result<ClientOptions, Failure> 
     Ok(options)
 }
 
-/// The certificate of `--client-cert`, if one is given.
+/// Returns the certificate and key of `--client-cert` and `--client-key`, if given.
 pub(crate) fn client_certificate(config: &Config) -> Result<Option<ClientCertificate>, Failure> {
     match (config.client_cert.as_str(), config.client_key.as_str()) {
         ("", "") => Ok(None),
@@ -64,7 +64,7 @@ pub(crate) fn client_certificate(config: &Config) -> Result<Option<ClientCertifi
     }
 }
 
-/// Where the CQRS loop of a server with the same settings listens.
+/// Returns the path of the CQRS loop's socket of a server with the same settings.
 pub(super) fn loop_socket(config: &Config) -> Result<PathBuf, Failure> {
     match config.socket.as_str() {
         SOCKET_DEFAULT => {
@@ -79,8 +79,8 @@ pub(super) fn loop_socket(config: &Config) -> Result<PathBuf, Failure> {
     }
 }
 
-/// By the user (SIGINT) or whoever runs the command for them (SIGTERM). Without a handler for a signal there is nothing
-/// to wait for: the system ends the process itself.
+/// Waits for SIGINT (from the user) or SIGTERM (from a supervisor). If a signal's handler cannot be installed, that
+/// signal is not waited for: the system then ends the process itself.
 pub(super) async fn interrupted() {
     let terminated = async {
         match signal(SignalKind::terminate()) {

@@ -166,7 +166,7 @@ fn were(count: u64) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }
 
-/// What the headers of a letter tell of its death, and the payload.
+/// Returns the cells of a dead letter: what its headers say about the failure, and the payload.
 fn row(letter: &Envelope) -> Vec<String> {
     let header =
         |name: &str| letter.headers.as_ref().and_then(|headers| headers.get(name)).unwrap_or_default();
@@ -176,7 +176,7 @@ fn row(letter: &Envelope) -> Vec<String> {
         header("x-dlq-group"),
         header("x-dlq-attempts"),
         format!("{}/{}", header("x-dlq-partition"), header("x-dlq-offset")),
-        // Whoever refused the event chose the reason: on a terminal it must stay text.
+        // Escaped, because the consumer that refused the event wrote the reason: it must not control the terminal.
         header("x-dlq-reason").escape_debug().to_string(),
         letter.payload.as_str().to_owned(),
     ]

@@ -1,13 +1,14 @@
-//! File descriptors: every connection takes one, and the usual limit of 1,024 is less than the settings promise.
+//! The limit of file descriptors. Every connection takes one, and the usual limit of 1,024 is less than the settings
+//! allow.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::settings::Config;
 
-/// For the log, the store's files and locks, timers of the runtime, child processes of capabilities.
+/// Descriptors for the log, the store's files and locks, timers of the runtime, child processes of capabilities.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Raises the soft limit to the hard one, and warns if that is still below what all connections together may take.
+/// Raises the soft limit to the hard limit, and warns if that is still less than all connections together may take.
 pub(super) fn raise_limit(config: &Config) {
     let promised = config.server.sockets_max() as u64 + config.sqlite.readers_max as u64 + OTHER_DESCRIPTORS;
     if let Some(available) = raise_to_hard().filter(|available| *available < promised) {
@@ -19,7 +20,7 @@ pub(super) fn raise_limit(config: &Config) {
     }
 }
 
-/// Raises the soft limit to the hard one. Returns the limit as it is then; `None` if there is none.
+/// Raises the soft limit to the hard limit. Returns the limit that now holds, or `None` if there is no limit.
 pub(super) fn raise_to_hard() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     let is_below = match (limit.current, limit.maximum) {

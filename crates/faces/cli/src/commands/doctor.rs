@@ -1,4 +1,4 @@
-//! `millrace doctor`: what is wrong with a store, and what to do about it.
+//! `millrace doctor`: reports what is wrong with a store, and what to do about it.
 
 use std::path::Path;
 

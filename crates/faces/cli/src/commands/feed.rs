@@ -1,4 +1,4 @@
-//! What `pub` publishes next: the event of the command line some number of times, or one event per line of stdin.
+//! The events that `pub` publishes: the event of the command line some number of times, or one event per line of stdin.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Stdin, stdin};
 use crate::commands::tally::Tally;
 use crate::failure::Failure;
 
-/// Longest line of stdin.
+/// The longest line of stdin.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
 pub(super) struct Feed {
@@ -18,7 +18,7 @@ pub(super) struct Feed {
     tally: Rc<Tally>,
 }
 
-/// A message and, of stdin, the number of its line.
+/// A message, and the number of its line if it came from stdin.
 pub(super) struct Fed {
     pub(super) message: NewMessage,
     pub(super) line: Option<u64>,
@@ -44,7 +44,7 @@ impl Feed {
         Ok(next)
     }
 
-    /// Empty lines are passed over.
+    /// Reads the next line that is not empty.
     async fn next_line(&mut self, template: &NewMessage) -> Result<Option<Fed>, Failure> {
         loop {
             let mut line = Vec::new();
@@ -61,7 +61,7 @@ impl Feed {
             if text.trim().is_empty() {
                 continue;
             }
-            // The parser saw one line only, and its «line 1» would contradict ours.
+            // The parser saw only this line; its «line 1» would contradict our line number.
             let payload = JsonText::parse(text.trim()).map_err(|error| {
                 at_line(number, error.to_string().replace("at line 1 column", "at column"))
             })?;

@@ -1,5 +1,6 @@
-//! `millrace capability-guard`: what the server starts a child process by way of. It asks to be killed when the server
-//! ends and becomes the child. Nobody calls it by hand, so help does not show it.
+//! `millrace capability-guard`: the server starts each child process through this command. The command asks the system
+//! to be killed when the server ends, then becomes the child (exec). The command is not meant for users, so the help
+//! does not show it.
 
 use std::ffi::OsString;
 

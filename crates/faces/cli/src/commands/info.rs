@@ -1,4 +1,4 @@
-//! `millrace info`: which version this is, and what stands in a store.
+//! `millrace info`: the version of this program, and the contents of a store in figures.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = find_store(&store_file(&config)?)?;
     let schema = schema_version(&path)?;
     let mut info = Info { schema, served: ServeLock::is_held(&path), disk: None, totals: None };
-    // Opening an older store brings it forward, which is not for a command that only looks. A file that is no store, or
-    // of a newer version, is refused by whoever opens it, in words.
+    // Opening an older store upgrades it, which a command that only reads must not do. A file that is no store, or one
+    // of a newer version, is opened anyway: opening refuses it with a clear message.
     if schema.is_none_or(|found| found == SCHEMA_VERSION) {
         let opened = open_existing(&config)?;
         info.disk = opened.store.disk_use();
@@ -54,7 +54,7 @@ struct Info {
     schema: Option<usize>,
     served: bool,
     disk: Option<DiskUse>,
-    /// `None` for a store of an older version.
+    /// `None` for a store of an older version, which is not opened.
     totals: Option<Totals>,
 }
 

@@ -1,4 +1,4 @@
-//! Questions of a command to the CQRS loop: a connection, the token, and answers as JSON.
+//! A client for commands that query the CQRS loop: a connection, the token, and answers as JSON.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(super) struct LoopClient(OsClient);
 
 impl LoopClient {
-    /// Connects and shows the token, if there is one.
+    /// Connects and authenticates with the token, if there is one.
     pub(super) async fn connect(path: &Path, token: &str) -> Result<LoopClient, Failure> {
         let client = OsClient::connect(OsOptions::new(path)).await.map_err(failed)?;
         if !token.is_empty() {
@@ -24,7 +24,8 @@ impl LoopClient {
         serde_json::from_str(reply.as_str()).map_err(|error| Failure::Failed(error.to_string()))
     }
 
-    /// What requests take and answer, by type: all of them (`*`), or those of a type or of a capability.
+    /// Returns what requests take and answer, by type: for all requests (`*`), or for those of a type or of a
+    /// capability.
     pub(super) async fn describe(&self, what: &str) -> Result<Vec<(String, Value)>, Failure> {
         let (mut all, mut after) = (Vec::new(), Value::Null);
         loop {

@@ -1,36 +1,36 @@
-//! Gives the memory of a crowd back to the system after it has left.
+//! Returns memory to the system after many connections (a "crowd") have closed.
 //!
-//! glibc keeps what a program frees, piece by piece between what is still in use: a server that once had 5,000
-//! connections kept all of their memory for ever (decision 0039). Other allocators were measured and need more from the
-//! start; this one only has to be asked.
+//! glibc keeps freed memory that lies between blocks still in use: a server that once had 5,000 connections kept all of
+//! their memory for ever (decision 0039). Other allocators were measured and need more memory from the start; glibc
+//! only needs a call of `malloc_trim`.
 
 use std::time::Duration;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// So many connections must have gone before it is worth the work, which is some milliseconds per 100 MiB.
+/// So many connections must have closed before trimming is worth its cost, some milliseconds per 100 MiB.
 const CROWD_MIN: usize = 64;
 
-/// Never ends. `connections` tells how many there are.
+/// Checks the number of connections periodically and trims memory after many have closed. Never returns.
 pub(super) async fn give_back_after_crowds(connections: impl Fn() -> usize) {
     let mut crowd = Crowd::default();
     let mut looks = tokio::time::interval(LOOK_INTERVAL);
     loop {
         looks.tick().await;
         if crowd.has_left(connections()) {
-            // Beside the tasks: it takes the allocator's locks one after another.
+            // On a blocking thread, because trimming takes the allocator's locks one after another.
             let _ = tokio::task::spawn_blocking(give_back).await;
         }
     }
 }
 
-/// The most connections there have been since memory was given back last.
+/// The most connections there have been since memory was last returned.
 #[derive(Debug, Default)]
 struct Crowd {
     most: usize,
 }
 
 impl Crowd {
-    /// Whether so many of them have gone that their memory is worth giving back.
+    /// Returns whether so many connections have closed that their memory is worth returning.
     fn has_left(&mut self, connections: usize) -> bool {
         self.most = self.most.max(connections);
         let left = self.most - connections >= CROWD_MIN && connections <= self.most / 2;
@@ -49,7 +49,7 @@ fn give_back() {
     tracing::debug!(released = released == 1, "memory of connections that have left is given back");
 }
 
-/// Other allocators give back by themselves.
+/// Other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn give_back() {}
 

@@ -1,4 +1,4 @@
-//! The commands, one file each. This one only names and forwards.
+//! The commands, each in its own file. This file only lists them and dispatches.
 
 mod backup;
 mod bench;
@@ -45,11 +45,12 @@ pub(crate) use connect::client_certificate;
 use crate::failure::Failure;
 
 pub(crate) fn command() -> Command {
-    // Not for people, so not in what completes their words either.
+    // The guard command is not for users, so the shell completions (`for_people`) leave it out.
     numbers_may_be_negative(for_people()).subcommand(guard::command())
 }
 
-/// `--delay-ms -5` is a wrong number, and `pub t -5` a right payload; neither is an unknown flag.
+/// Lets values begin with a minus: `--delay-ms -5` is a wrong number and `pub t -5` a valid payload, not an unknown
+/// flag.
 fn numbers_may_be_negative(command: Command) -> Command {
     let takes_value = |arg: &Arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
     command
@@ -121,12 +122,12 @@ fn json_flag() -> Arg {
     Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON")
 }
 
-/// An argument that was given, as text; `None` also for one the command does not have.
+/// Returns the value of an argument as text; `None` if it was not given or the command does not have it.
 fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
     matches.try_get_one::<String>(name).ok().flatten().map(String::as_str)
 }
 
-/// `NAME=VALUE`, as a header is given.
+/// Splits `NAME=VALUE`, the form of a header.
 fn name_and_value(flag: &str, text: &str) -> Result<(String, String), Failure> {
     let (name, value) = text
         .split_once('=')
@@ -134,7 +135,7 @@ fn name_and_value(flag: &str, text: &str) -> Result<(String, String), Failure> {
     Ok((name.into(), value.into()))
 }
 
-/// For ids that are made here. A clock before 1970 counts as 0.
+/// Returns the current time, for ids that are made here. A clock before 1970 counts as 0.
 fn now() -> Timestamp {
     Timestamp(std::time::UNIX_EPOCH.elapsed().map_or(0, |since_epoch| since_epoch.as_millis() as u64))
 }

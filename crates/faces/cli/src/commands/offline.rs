@@ -1,4 +1,4 @@
-//! What the commands that work on the store file itself share: no server is asked, and no store is ever made.
+//! Shared by the commands that work on the store file itself: they ask no server and never create a store.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use millrace_stores::StoreUrl;
 use crate::failure::Failure;
 use crate::settings::Config;
 
-/// In the order in which [`Inspection`] wants them.
+/// The tables in the order in which [`Inspection`] needs them.
 const TABLES: [Space; 5] = [Space::Topics, Space::Groups, Space::Cursors, Space::Tries, Space::Due];
 
-/// The file of the store the settings name.
+/// Returns the file of the store that the settings name.
 pub(super) fn store_file(config: &Config) -> Result<PathBuf, Failure> {
     match config.store.parse() {
         Ok(StoreUrl::Sqlite(path)) => Ok(path),
@@ -24,7 +24,7 @@ pub(super) fn store_file(config: &Config) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Everything there is to check: the file by the store's rules, its small tables by those of the bus.
+/// Runs all checks: the file by the rules of the store, its small tables by the rules of the bus.
 pub(super) fn examine(path: &Path) -> Result<Examined, Failure> {
     let doctor = Doctor::open(path)?;
     let mut examined = doctor.examine();

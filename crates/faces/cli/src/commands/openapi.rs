@@ -1,4 +1,4 @@
-//! `millrace openapi`: what `GET /openapi.json` answers, without a server.
+//! `millrace openapi`: prints the document that `GET /openapi.json` returns, without a server.
 
 use clap::Command;
 

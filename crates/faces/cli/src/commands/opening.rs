@@ -1,4 +1,4 @@
-//! Opening the store of a server. Another process may hold it up for as long as it likes: the log says who, and a signal
+//! Opens the store of a server. Another process may delay this without limit: the log says which process, and a signal
 //! still ends the start.
 
 use std::convert::Infallible;
@@ -9,17 +9,19 @@ use millrace_stores::{OpenError, OpenedStore, StoreUrl, open_store, opening_wait
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
-/// A start that takes this long is warned of, and again whenever it has taken twice as long, up to `WARN_PAUSE_MAX`.
+/// Opening that takes this long is logged as a warning, and again each time the elapsed time has doubled, at least
+/// every `WARN_PAUSE_MAX`.
 const WARN_AFTER: Duration = Duration::from_secs(1);
 const WARN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 pub(super) enum Opening {
     Done(Result<OpenedStore, OpenError>),
-    /// The thread that opens the store is left behind. Wherever it is, the process may end: it is as if it were killed.
+    /// A signal came first. The thread that opens the store keeps running; the process may end at any point of it, as
+    /// if killed.
     Stopped,
 }
 
-/// Opens the store, unless `stop` comes first.
+/// Opens the store, unless `stop` is ready first.
 pub(super) async fn open(
     url: &StoreUrl,
     options: SqliteOptions,
@@ -38,7 +40,7 @@ async fn warn_again_and_again(url: &StoreUrl) -> Infallible {
     loop {
         sleep(pause).await;
         let to_look = url.clone();
-        // On a thread that may wait: a disk that hangs must not make the start deaf.
+        // On a blocking thread: if the disk hangs, the start must still react to signals.
         let waits_for = spawn_blocking(move || opening_waits_for(&to_look)).await.ok().flatten();
         let (ms, store) = (begun.elapsed().as_millis() as u64, url.to_string());
         match waits_for {

@@ -1,4 +1,4 @@
-//! How far a long operation is: a bar on a terminal, plain lines in a pipe. On stderr, always.
+//! Shows the progress of a long operation: a bar on a terminal, plain lines in a pipe. Always on stderr.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -50,12 +50,12 @@ impl Drop for Progress {
     }
 }
 
-/// A stderr that nobody can read any more must not end the work.
+/// Writes a line to stderr. A write error is ignored: it must not end the work.
 pub(super) fn say_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// An operation of named steps: the current one on a terminal, a line each in a pipe.
+/// Shows an operation of named steps: the current step on a terminal, one line per step in a pipe.
 pub(super) struct Steps(Option<ProgressBar>);
 
 impl Steps {

@@ -1,5 +1,5 @@
-//! `millrace pub`: publishes one event, the same one many times, or one per line of stdin, and waits until each is
-//! confirmed. However it ends, it says how many were.
+//! `millrace pub`: publishes one event, the same event many times, or one event per line of stdin, and waits until each
+//! is confirmed. However the command ends, it prints how many were confirmed.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -21,12 +21,12 @@ use crate::failure::Failure;
 use crate::output::Printer;
 use crate::settings::{Scope, args, resolve};
 
-/// Publishes on their way at a time.
+/// The most publishes that wait for their confirmation at a time.
 const INFLIGHT_MAX: usize = 512;
 const RATE_ADVICE: &str = "--rate N publishes at most N events per second";
-/// What a frame has beside payload, key and headers, generously.
+/// A generous bound for the bytes of a frame beside payload, key and headers.
 const FRAME_REST_BYTES: usize = 1024;
-/// An escaped byte of a key or header, such as `\u0000`.
+/// The most bytes that an escaped byte of a key or header takes, as in `\u0000`.
 const ESCAPED_BYTES_MAX: usize = 6;
 
 pub(super) fn command() -> Command {
@@ -81,7 +81,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 struct Plan {
     topic: String,
     template: NewMessage,
-    /// How many times the template; `None` = one event per line of stdin.
+    /// How many times the template is published; `None` = one event per line of stdin.
     count: Option<u64>,
     rate: Option<u64>,
     json: bool,
@@ -164,7 +164,7 @@ impl Plan {
         let ended = sent.and(written).and(out.flush().await);
         match ended {
             Ok(()) => Ok(()),
-            // Everything is published and the reader has seen enough, as with any other command.
+            // Everything is published and the reader of stdout has closed it, which is a success for any command.
             Err(Failure::PipeClosed) if tally.is_complete() => Err(Failure::PipeClosed),
             Err(Failure::PipeClosed) => Err(Failure::Failed(format!("stdout is closed: {tally}"))),
             Err(failure) if self.count == Some(1) && !tally.is_unsure() => Err(failure),
@@ -172,7 +172,8 @@ impl Plan {
         }
     }
 
-    /// Whatever ends it, what was sent is awaited first: one bad event must not hide that others are stored.
+    /// Sends all events, then waits for every confirmation, also after an error: one bad event must not hide that
+    /// others are stored.
     async fn send_all(&self, client: &Client, run: &mut Run, start: Instant) -> Result<(), Failure> {
         let end = self.send_some(client, run, start).await;
         end.and(run.confirm_all().await)
@@ -185,7 +186,7 @@ impl Plan {
                 let due = Duration::from_secs_f64(run.tally.sent_count() as f64 / rate as f64);
                 tokio::time::sleep_until(start + due).await;
             }
-            // A line that may be refused for its size goes alone, so that nothing after it is stored if it is.
+            // A line that may be too large is sent alone, so that no later line is stored if it is refused.
             let alone = line.is_some() && self.is_near_the_limit(&message);
             if alone {
                 run.confirm_all().await?;
@@ -209,19 +210,19 @@ impl Plan {
     }
 }
 
-/// What is on its way and what has been confirmed.
+/// The publishes that wait for their confirmation, and what has been confirmed.
 struct Run {
     out: Printer,
     progress: Progress,
     json: bool,
     tally: Rc<Tally>,
-    /// With the number of the line, if it came from one.
+    /// The receipts, each with the number of its line if it came from stdin.
     receipts: VecDeque<(Option<u64>, Receipt)>,
     last: Option<Published>,
 }
 
 impl Run {
-    /// Awaits them all, and answers with what went wrong first.
+    /// Waits for all confirmations and returns the first error.
     async fn confirm_all(&mut self) -> Result<(), Failure> {
         let mut end = Ok(());
         while !self.receipts.is_empty() {
@@ -234,7 +235,7 @@ impl Run {
         let Some((line, receipt)) = self.receipts.pop_front() else { return Ok(()) };
         let published = match receipt.await {
             Ok(published) => published,
-            // Nobody knows whether the server stored it, and the line is not to blame.
+            // Whether the server stored the event is unknown, and the line is not to blame.
             Err(error) if error.is_unreachable() || matches!(error, ClientError::Closed) => {
                 return Err(error.into());
             }
@@ -242,7 +243,7 @@ impl Run {
                 self.tally.refused();
                 return Err(ClientError::Refused(error).into());
             }
-            // Not sent again: what was sent after it may be stored already, and would then come before it.
+            // Not retried: events sent after it may be stored already, and would then come before it.
             Err(ClientError::Refused(error)) if error.code == ErrorCode::RateLimited => {
                 self.tally.refused();
                 return Err(Failure::from(ClientError::Refused(error)).adding(RATE_ADVICE));
@@ -258,7 +259,7 @@ impl Run {
             let mut line = String::new();
             Published { rid: None, ..published.clone() }.write(&mut line);
             self.out.line(&line).await?;
-            // While lines come slowly, whoever reads this sees each confirmation when it is one.
+            // While lines come slowly, the reader sees each confirmation at once.
             if self.receipts.is_empty() {
                 self.out.flush().await?;
             }

@@ -1,7 +1,7 @@
-//! `millrace send`: sends lines to the CQRS loop's socket and prints every outcome as it comes.
+//! `millrace send`: sends lines to the CQRS loop's socket and prints every outcome as it arrives.
 //!
-//! Lines go as they are, also those that are no message: the server says what is wrong with them. Only metadata that
-//! is absent is added, so that a message can be typed.
+//! Lines are sent unchanged, also those that are no valid message: the server says what is wrong with them. Only
+//! missing metadata is added, so that a message can be typed by hand.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Scope, args, resolve};
 
-/// Longest line of stdin or of the server that is held.
+/// The longest line of stdin or of the server that is buffered.
 const LINE_BYTES_MAX: usize = 16 << 20;
 const READ_BYTES: usize = 64 << 10;
 
@@ -93,7 +93,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     result
 }
 
-/// A message may be given over several lines; what is no JSON goes as it is, so that the server judges it.
+/// Joins a message given over several lines. Text that is no JSON is sent unchanged, so that the server judges it.
 fn one_line_if_json(text: &str) -> String {
     JsonText::parse(text.trim()).map_or_else(|_| text.into(), |json| json.as_str().into())
 }
@@ -143,15 +143,15 @@ async fn exchange(path: &Path, token: &str, message: Option<String>, wait: Durat
     tally.borrow().verdict(&end)
 }
 
-/// Shows the token and waits for what the server says to it: whoever has a name must not act without it, so nothing
-/// follows a token that is refused. Gives back what came after the answer.
+/// Sends the token and waits for the server's answer. After a refused token nothing else is sent: a client that has a
+/// token must not act anonymously. Returns the bytes that came after the answer.
 async fn greet(
     token: &str,
     reader: &mut OwnedReadHalf,
     writer: &mut OwnedWriteHalf,
 ) -> Result<Vec<u8>, Failure> {
     let (line, id) = greeting(token)?;
-    // A server that is gone is told apart by what it does not say.
+    // A write error is ignored: if the server is gone, reading its answer fails below.
     let _ = writer.write_all(&line).await;
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut buffer = vec![0; READ_BYTES];
@@ -176,7 +176,7 @@ async fn greet(
     }
 }
 
-/// What an error says, as the other commands show a refusal.
+/// Returns the text of an error, in the form in which the other commands show a refusal.
 fn said(error: &OsMessage) -> String {
     let data: serde_json::Value = serde_json::from_str(error.data.as_str()).unwrap_or_default();
     match (data["message"].as_str(), data["code"].as_u64()) {
@@ -185,7 +185,8 @@ fn said(error: &OsMessage) -> String {
     }
 }
 
-/// Everything, then the sign that no more will come. A server that has closed ends it early, and the verdict tells.
+/// Sends everything, then closes the sending half. If the server has closed the connection, sending ends early, and
+/// `Tally::verdict` reports the missing outcomes.
 async fn send(
     mut input: impl AsyncRead + Unpin,
     mut socket: OwnedWriteHalf,
@@ -218,14 +219,15 @@ async fn send(
     }
 }
 
-/// Not through `Output`, which would hold up everything else, signals included, while nobody reads stdout.
+/// Prints what the server sends. Does not use `Output`, which would block everything else, including signals, while
+/// nobody reads stdout.
 async fn receive(mut socket: impl AsyncRead + Unpin, tally: &RefCell<Tally>) -> Result<(), Failure> {
     let mut out = stdout();
     let mut lines = Vec::new();
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        // A connection that was reset ends like one that was closed: what is missing tells.
+        // A connection reset counts as a close: `Tally::verdict` reports the missing outcomes.
         let bytes = socket.read(&mut buffer).await.unwrap_or(0);
         let mut rest = &buffer[..bytes];
         while let Some(line) = splitter.next(&mut rest) {
@@ -247,7 +249,7 @@ async fn receive(mut socket: impl AsyncRead + Unpin, tally: &RefCell<Tally>) -> 
     }
 }
 
-/// What was asked and what came back.
+/// Counts the requests sent and the outcomes received.
 #[derive(Default)]
 struct Tally {
     /// Requests without an outcome, by id; the same id may have been sent twice.
@@ -255,12 +257,12 @@ struct Tally {
     requests: u64,
     outcomes: u64,
     errors: u64,
-    /// Errors that name no request: of lines that the server could not read, such as one that is too long.
+    /// Errors that name no request, because the server could not read the line, for example one that is too long.
     nameless: u64,
 }
 
 impl Tally {
-    /// Appends the line to what is to be sent, with metadata if it has none.
+    /// Appends the line to the bytes to send, with metadata if it has none.
     fn line(&mut self, line: Line<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Line::Whole(line) = line else {
             return Err(Failure::Failed(format!("a line of stdin is longer than {LINE_BYTES_MAX} bytes")));
@@ -277,7 +279,8 @@ impl Tally {
         };
         match &message {
             Some(message) if whole.is_err() => encode(message, out),
-            // The server will say what is wrong with it; what this command promised to add is not among it.
+            // The server will report what is wrong with the line; missing metadata is added, so that this is not among
+            // it.
             None if let Some(filled) = with_metadata(line, &id, now) => out.extend_from_slice(&filled),
             _ => {
                 out.extend_from_slice(line);
@@ -313,7 +316,8 @@ impl Tally {
     }
 
     fn verdict(&self, end: &str) -> Result<(), Failure> {
-        // What the server could not read it could not name either: such an error is the outcome of one of them.
+        // An error without a request id is the outcome of a line that the server could not read, so it counts for one
+        // of the open requests.
         let missing = self.open.values().sum::<u64>().saturating_sub(self.nameless);
         let (requests, errors, outcomes) = (self.requests, self.errors, self.outcomes);
         if missing > 0 {
@@ -326,7 +330,7 @@ impl Tally {
     }
 }
 
-/// The line that shows the token, and its id.
+/// Returns the line that sends the token, and its id.
 fn greeting(token: &str) -> Result<(Vec<u8>, OsId), Failure> {
     let now = now();
     let id = new_id(now).ok_or_else(|| Failure::Failed("cannot make an id".into()))?;
@@ -337,7 +341,8 @@ fn greeting(token: &str) -> Result<(Vec<u8>, OsId), Failure> {
     Ok((format!("{message}\n").into_bytes(), id))
 }
 
-/// A line that is no message for other reasons, with the metadata it lacks; `None` if it lacks none.
+/// Adds missing metadata to a line that is no valid message for other reasons. Returns `None` if no metadata is
+/// missing.
 fn with_metadata(line: &[u8], id: &OsId, now: Timestamp) -> Option<Vec<u8>> {
     let mut message: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
     let metadata = message.entry("metadata").or_insert_with(|| serde_json::json!({}));

@@ -1,4 +1,4 @@
-//! `millrace send TYPE [DATA] [--kind]`: a message made of its parts.
+//! `millrace send TYPE [DATA] [--kind]`: builds a message from its parts.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn args() -> [Arg; 2] {
     ]
 }
 
-/// A message of its parts, if the first argument is a type.
+/// A message given by its parts; used if the first argument is a type.
 pub(super) struct Typed {
     ty: OsType,
     data: JsonText,
@@ -46,7 +46,7 @@ impl Typed {
         Ok(Some(Typed { ty, data, kind: kind.map(str::to_owned) }))
     }
 
-    /// Without a kind the server is asked for it.
+    /// Returns the message as a line. Without `--kind` the server is asked for the kind.
     pub(super) async fn message(self, path: &Path, token: &str) -> Result<String, Failure> {
         let ty = &self.ty;
         let kind = match self.kind {

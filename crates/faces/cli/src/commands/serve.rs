@@ -1,4 +1,4 @@
-//! `millrace serve`: the broker.
+//! `millrace serve`: runs the broker.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
@@ -36,8 +36,8 @@ pub(super) fn command() -> Command {
         .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound]))
 }
 
-/// How long a server that has stopped waits until everybody has let go of the store. Then its log is emptied into the
-/// database, and the one file is all there is; should somebody take longer, the next start does it.
+/// How long a stopped server waits until all its threads have closed the store. The last one to close it moves the
+/// write-ahead log into the database, so that only one file is left; if closing takes longer, the next start does this.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -70,16 +70,18 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// How a server ended that was asked to.
+/// How a server ended that was asked to stop.
 enum Ended {
     Served,
-    /// Asked to before it had its store: nobody was served, and the thread that opens the store may wait for ever.
+    /// Asked to stop before the store was open: no client was served, and the thread that opens the store may wait for
+    /// ever.
     WhileOpening,
-    /// The grace was over and commits were not through: the threads that wait for the disk may wait for ever.
+    /// The grace time was over before all commits were written: the threads that wait for the disk may wait for ever.
     Unwritten(String),
 }
 
-/// The source document's own store: to ignore the variable in silence would lose somebody's data elsewhere.
+/// Warns if `MONGO_URL` or `MONGO_DB`, settings of the source document's store, are set: ignoring them silently could
+/// put somebody's data in the wrong place.
 fn warn_of_mongo(effective: &Effective) {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if (set("MONGO_URL") || set("MONGO_DB")) && *effective.source("store") == Source::Default {
@@ -99,9 +101,9 @@ struct Plan {
     listen: SocketAddr,
     probe_listen: Option<SocketAddr>,
     store: StoreUrl,
-    /// Whether somebody asked for the durability, as against leaving it to the default.
+    /// Whether the durability was set explicitly and is not just the default.
     durability_asked: bool,
-    /// For reading the settings again.
+    /// Kept for reading the settings again.
     matches: ArgMatches,
 }
 
@@ -115,7 +117,7 @@ impl Plan {
         };
         let others_reach = [Some(listen), probe_listen].iter().flatten().any(|addr| !addr.ip().is_loopback());
         if config.server.os.require_auth && config.server.tokens.is_empty() {
-            // A reload cannot change it: to close an open server takes a restart.
+            // A reload cannot add the first token: closing an open server takes a restart.
             return Err(Failure::Usage(
                 "require-auth is set and no token is configured, so nobody could enter: add one to the file of --config, \
                  [[auth.tokens]] with token = \"...\", agent = \"NAME\" and scopes = [\"os\"], or leave require-auth out"
@@ -138,7 +140,8 @@ impl Plan {
         // Before anything else, so that a signal during the start is not lost.
         let (mut first, mut second) = (Signals::new()?, Signals::new()?);
         let mut hangups = listen_for(SignalKind::hangup())?;
-        // Before the store, so that a port that is taken leaves no new store behind. Who connects now waits.
+        // Before opening the store, so that a port in use does not leave a new store behind. Clients that connect now
+        // wait.
         let listener = bind(self.listen).await?;
         let probe_listener = match self.probe_listen {
             Some(addr) => Some(bind(addr).await?),
@@ -189,7 +192,7 @@ impl Plan {
         say_ready(server.addr(), probe, tls, path, &self.store)?;
         let reloading = async {
             while hangups.recv().await.is_some() {
-                // Whatever came of it was logged.
+                // `reload` has logged the result.
                 let _ = reload(&reloader, matches.clone()).await;
             }
             std::future::pending::<()>().await;
@@ -205,7 +208,7 @@ impl Plan {
         let giving_back = memory::give_back_after_crowds(server.connections());
         tokio::select! {
             ran = server.run_until(asked_to_stop) => match ran {
-                // Nothing that was confirmed is lost, so this is not a failure.
+                // Nothing confirmed is lost, so this is not a failure.
                 Err(cut @ ServeError::CutShort { .. }) => {
                     tracing::warn!("{cut}");
                     Ok(Ended::Served)
@@ -219,8 +222,8 @@ impl Plan {
         }
     }
 
-    /// Where the loop is served. The usual place may be another server's: then this one has no socket, unless one was
-    /// asked for.
+    /// Returns the socket of the CQRS loop. The default path may be in use by another server: then this server has no
+    /// socket. With an explicit path this is an error.
     fn socket(&self) -> Result<Option<(SocketPlace, UnixListener)>, Failure> {
         let path = match self.config.socket.as_str() {
             SOCKET_NONE => return Ok(None),
@@ -237,7 +240,8 @@ impl Plan {
         }
     }
 
-    /// A store that another server serves is there, only not for us; any other one could not be reached.
+    /// Returns exit code 1 for a store that exists but that another server uses or that is poisoned, else exit code 3
+    /// (unreachable).
     fn store_failure(&self, error: &OpenError) -> Failure {
         let message = format!("store {}: {error}", self.store);
         match error {
@@ -250,7 +254,8 @@ impl Plan {
     }
 }
 
-/// Tokens, certificate and capabilities as the files have them now. Whatever is wrong with them, the old ones stay.
+/// Reloads tokens, certificate and capabilities from the files. If anything is wrong with them, the old ones stay in
+/// force.
 async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, String> {
     let read = move || -> Result<Reload, String> {
         let said = |failure: Failure| failure.message().unwrap_or_default().to_owned();
@@ -302,7 +307,7 @@ fn say_ready(
         ws: String,
         socket: Option<String>,
         store: String,
-        /// Only if it was asked for.
+        /// Only present if `--probe-listen` was given.
         #[serde(skip_serializing_if = "Option::is_none")]
         probe: Option<String>,
     }
@@ -319,7 +324,7 @@ fn say_ready(
     out.flush()
 }
 
-/// An address that others can reach needs access control, or that somebody means it.
+/// Checks an address: one that other machines can reach needs access control, or the flag `--insecure`.
 fn address(name: &str, config: &Config) -> Result<SocketAddr, Failure> {
     let text = if name == "listen" { &config.listen } else { &config.probe_listen };
     let addr: SocketAddr =
@@ -355,7 +360,8 @@ fn tls_files(config: &Config) -> Result<Option<TlsFiles>, Failure> {
     }
 }
 
-/// Client certificates need both: the authority that signs them, and whom each stands for.
+/// Returns the authority of client certificates. Both settings are needed: the authority that signs them, and whom each
+/// certificate stands for.
 fn client_authority(config: &Config) -> Result<Option<ClientAuthority>, Failure> {
     let is_certificate = |token: &TokenSettings| matches!(token.proof, Proof::Certificate(_));
     let certificates = config.server.tokens.iter().filter(|token| is_certificate(token)).count();

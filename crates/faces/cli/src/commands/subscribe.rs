@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::Printer;
 use crate::settings::{Scope, args};
 
-/// Deliveries printed before they are acknowledged together.
+/// The most deliveries that are printed before they are acknowledged together.
 const TURN_MAX: usize = 256;
 
 pub(super) fn command() -> Command {
@@ -140,17 +140,17 @@ struct Reader {
     json: bool,
 }
 
-/// What becomes of events that were printed.
+/// How printed events are answered.
 enum Answer {
     Ack,
-    /// With the reason.
+    /// Refuse, with this reason.
     Nack(String),
     Nothing,
 }
 
 impl Reader {
     async fn run(mut self, client: &Client) -> Result<(), Failure> {
-        // Not one more than asked for: a delivery that nobody sees would still count as an attempt.
+        // Request exactly this many: a delivery that is never printed would still count as an attempt.
         if let Some(count) = self.left {
             client.flow(count).await?;
         }
@@ -164,7 +164,7 @@ impl Reader {
         Ok(subscription.unsubscribe().await?)
     }
 
-    /// Waits for one delivery, then takes what else is there.
+    /// Waits for one delivery, then also takes those that are available at once.
     async fn print_turn(
         &mut self,
         subscription: &mut Subscription,
@@ -194,7 +194,8 @@ impl Reader {
         line
     }
 
-    /// Only after they were printed. The last answer of a counted run is awaited, so that the next run begins after it.
+    /// Answers printed events. The last answer of a run with `--count` is confirmed, so that the next run begins after
+    /// it.
     async fn answer_all(&self, turn: &[Delivery]) -> Result<(), Failure> {
         for (at, delivery) in turn.iter().enumerate() {
             let is_last = self.left == Some(0) && at + 1 == turn.len();

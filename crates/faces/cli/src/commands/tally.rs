@@ -1,11 +1,11 @@
-//! How far a `pub` came, kept where an interrupt finds it too.
+//! The progress of a `pub`, kept where the interrupt handler can read it too.
 
 use std::cell::Cell;
 
-/// Counts of events. What was sent and is in none of the others may or may not be stored.
+/// Counts of events. An event that was sent but neither confirmed nor refused may or may not be stored.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// How many there are to publish; `None` for stdin, whose end is not known beforehand.
+    /// How many events to publish; `None` for stdin, whose end is not known beforehand.
     total: Option<u64>,
     sent: Cell<u64>,
     confirmed: Cell<u64>,
@@ -34,12 +34,12 @@ impl Tally {
         self.confirmed.set(self.confirmed.get() + 1);
     }
 
-    /// The server, or the client before it, does not take the event: it is certainly not stored.
+    /// Counts an event that the server, or already the client, refused: it is certainly not stored.
     pub(super) fn refused(&self) {
         self.refused.set(self.refused.get() + 1);
     }
 
-    /// The number of the line.
+    /// Counts a line and returns its number.
     pub(super) fn line_read(&self) -> u64 {
         self.lines_read.set(self.lines_read.get() + 1);
         self.lines_read.get()
@@ -61,12 +61,12 @@ impl Tally {
         self.confirmed.get()
     }
 
-    /// Whether there was nothing to publish that is not confirmed.
+    /// Returns whether the input has ended and every event is confirmed.
     pub(super) fn is_complete(&self) -> bool {
         self.at_end.get() && self.confirmed.get() == self.sent.get()
     }
 
-    /// Whether some may be stored without our knowing.
+    /// Returns whether the outcome of some events is unknown.
     pub(super) fn is_unsure(&self) -> bool {
         self.unsure() > 0
     }

@@ -19,7 +19,7 @@ pub(super) fn command(verb: &dyn Fn(&'static str, &'static str) -> Command, topi
     )
 }
 
-/// For `topics set`.
+/// Returns the flag `--force` of `topics set`.
 pub(super) fn force_flag() -> Arg {
     Arg::new("force")
         .long("force")

@@ -1,4 +1,4 @@
-//! The settings of a topic on the command line: the flags of `topics create` and `topics set`, and how they are shown.
+//! The settings of a topic on the command line: the flags of `topics create` and `topics set`, and their display.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_model::{AccessList, GroupKey, PARTITIONS_MAX};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 
-/// What can be set and taken back: the flag, and the name in JSON.
+/// The settings that can be set and unset: the flag, and the name in JSON.
 const NAMES: [(&str, &str); 13] = [
     ("retention-ms", "retentionMs"),
     ("retention-bytes", "retentionBytes"),
@@ -24,11 +24,11 @@ const NAMES: [(&str, &str); 13] = [
     (SCHEMA, "schema"),
 ];
 
-/// One list per group: given several times, and taken back for one group or for all.
+/// The flag for one list per group: may be given several times, and can be unset for one group or for all.
 const GROUP_ACL: &str = "group-acl";
 /// The flag whose value is a file.
 const SCHEMA: &str = "schema";
-/// Flags whose value is an access list.
+/// The flags whose value is an access list.
 const LISTS: [&str; 2] = ["publish-acl", "subscribe-acl"];
 
 pub(super) fn with_flags(command: Command) -> Command {
@@ -119,7 +119,7 @@ pub(super) fn unset_flag() -> Arg {
         )
 }
 
-/// The flags that were given, under the names of JSON; `--unset` gives null.
+/// Returns the flags that were given, under their JSON names; `--unset` gives null.
 pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
     let mut given = Map::new();
     if let Some(partitions) = matches.get_one::<u64>("partitions") {
@@ -160,7 +160,7 @@ pub(super) fn given(matches: &ArgMatches) -> Result<Map<String, Value>, Failure>
     Ok(given)
 }
 
-/// What is no schema is for the server to say; this only reads JSON.
+/// Reads a schema from a file. Only the JSON is checked; the server checks whether it is a schema.
 fn read_schema(file: &str) -> Result<Value, Failure> {
     let text = match file {
         "-" => std::io::read_to_string(std::io::stdin()),
@@ -171,7 +171,7 @@ fn read_schema(file: &str) -> Result<Value, Failure> {
         .map_err(|error| Failure::Usage(format!("--schema {file} is not valid JSON: {error}")))
 }
 
-/// `--group-acl GROUP=LIST`, as the object of JSON.
+/// Returns the `--group-acl GROUP=LIST` flags as a JSON object.
 fn group_lists(matches: &ArgMatches) -> Result<Option<Map<String, Value>>, Failure> {
     let Some(flags) = matches.try_get_many::<String>(GROUP_ACL).ok().flatten() else { return Ok(None) };
     let mut lists = Map::new();
@@ -190,7 +190,7 @@ fn group_lists(matches: &ArgMatches) -> Result<Option<Map<String, Value>>, Failu
     Ok(Some(lists))
 }
 
-/// `--unset group-acl=GROUP`: the list of one group goes, the others stay.
+/// Applies `--unset group-acl=GROUP`: removes the list of one group, the others stay.
 fn unset_group(given: &mut Map<String, Value>, group: &str) -> Result<(), Failure> {
     let (group, lists) = (group_key(group)?, given.entry("groupACL").or_insert_with(|| json!({})));
     let already = lists.get(group.as_str()).is_some_and(|list| !list.is_null());
@@ -207,14 +207,14 @@ fn group_key(text: &str) -> Result<GroupKey, Failure> {
     GroupKey::new(text).map_err(|error| Failure::Usage(format!("--{GROUP_ACL}: {error}")))
 }
 
-/// An empty text is the empty list: nobody.
+/// Parses an access list. An empty text is the empty list, which allows nobody.
 fn access_list(flag: &str, text: &str) -> Result<AccessList, Failure> {
     let entries: Vec<_> = text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
     AccessList::new(entries.into_iter()).map_err(|error| Failure::Usage(format!("--{flag}: {error}")))
 }
 
-/// Every setting with the value that holds, one line each. A server that does not tell its defaults has some all the
-/// same; those of this program may be others.
+/// Returns every setting with its effective value, one line each. A server that does not report its defaults still has
+/// some; they may differ from this program's.
 pub(super) fn shown(doc: &TopicDoc) -> Vec<String> {
     let TopicDoc { config, defaults, schema_version, .. } = doc;
     let set = serde_json::to_value(config).unwrap_or_default();
@@ -228,7 +228,7 @@ pub(super) fn shown(doc: &TopicDoc) -> Vec<String> {
         (_, value) => plain(value),
     };
     let line = |name: &str| match set.get(name) {
-        // The document is what `topics schema` shows.
+        // `topics schema` shows the document.
         Some(_) if name == SCHEMA => format!("{name} version {}", schema_version.unwrap_or_default()),
         Some(value) => format!("{name} {}", plain(value)),
         None => format!("{name} {} (default)", default_of(name)),

@@ -1,5 +1,5 @@
-//! `millrace topics list|show|create|set|seek|delete`; `groups` and `delete-group` are in [`topic_groups`], `schema` is in
-//! [`topic_schema`].
+//! `millrace topics list|show|create|set|seek|delete`; `groups` and `delete-group` are in [`topic_groups`], `schema` is
+//! in [`topic_schema`].
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_client::StartFrom;
@@ -102,7 +102,7 @@ impl Call {
         rows.extend(list.topics.iter().map(|topic| {
             let events: u64 =
                 topic.streams.iter().map(|stream| stream.next.0.saturating_sub(stream.start.0)).sum();
-            // Nobody counts what compaction left: the offsets that were given are the most there can be.
+            // The number of events left by compaction is not known: the offsets in use are an upper bound.
             let at_most = if topic.config.compact && events > 0 { "<=" } else { "" };
             let counts = [
                 topic.config.partitions.to_string(),
@@ -145,7 +145,8 @@ impl Call {
         self.out.document(&lines.join("\n"))
     }
 
-    /// The server's own create replaces the settings of a topic that exists, which nobody means who says «create».
+    /// Creates a topic. The server's own create would replace the settings of an existing topic, which a user of
+    /// «create» does not mean.
     fn create(mut self, topic: &TopicName, mut settings: Map<String, Value>) -> Result<(), Failure> {
         settings.insert("topic".into(), json!(topic));
         let Some(answer) = self.http.make("/topics", &Value::Object(settings).to_string())? else {

@@ -1,4 +1,4 @@
-//! `millrace trace`: the tree of causes of what the CQRS loop saw.
+//! `millrace trace`: shows the messages that the CQRS loop saw, as a tree of causes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::settings::{Scope, args, resolve};
 
-/// Events read from the store at a time.
+/// The most events read from the store at a time.
 const PAGE: ReadLimit = ReadLimit { events_max: 1000, bytes_max: 4 << 20 };
 
 pub(super) fn command() -> Command {
@@ -101,7 +101,8 @@ impl Query {
         }
     }
 
-    /// Of records in the order they were made: a consequence comes after its cause.
+    /// Selects the records of the query. The records must be in the order they were made: a consequence comes after its
+    /// cause.
     fn pick(&self, records: Vec<Value>) -> Vec<Value> {
         let mut family = BTreeSet::new();
         let mut keep = |record: &Value| match self {
@@ -121,7 +122,7 @@ impl Query {
     }
 }
 
-/// Page by page, because an answer is one line.
+/// Asks the server for the records, page by page, because an answer is one line.
 async fn asked(path: PathBuf, token: &str, query: &Query) -> Result<Vec<Value>, Failure> {
     let client = LoopClient::connect(&path, token).await?;
     let (mut records, mut after) = (Vec::new(), None);
@@ -153,7 +154,7 @@ fn stored(store: &dyn Store, namespace: &Namespace) -> Result<Vec<Value>, Failur
     }
 }
 
-/// One line per record, below what it follows from.
+/// Returns one line per record, below the record that caused it.
 fn tree(records: &[Value]) -> Vec<String> {
     let ids: BTreeSet<&str> = records.iter().filter_map(|record| record["id"].as_str()).collect();
     let mut children: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -161,7 +162,7 @@ fn tree(records: &[Value]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     for (at, record) in records.iter().enumerate() {
         let own = record["id"].as_str().unwrap_or_default();
-        // A message that was seen twice hangs below its first line.
+        // A message that was seen twice appears below its first line.
         let cause = record["causation"].as_str().filter(|cause| ids.contains(cause) && *cause != own);
         match cause {
             Some(cause) if seen.contains(cause) => children.entry(cause).or_default().push(at),
@@ -171,7 +172,7 @@ fn tree(records: &[Value]) -> Vec<String> {
     }
     let began = records.first().and_then(|record| record["at"].as_u64()).unwrap_or(0);
     let mut lines = Vec::new();
-    // By hand and not by recursion: a chain may be as long as the ring.
+    // With an explicit stack and no recursion: a chain may be as long as the server's ring of records.
     let mut stack: Vec<(usize, String, String)> =
         roots.into_iter().rev().map(|at| (at, String::new(), String::new())).collect();
     while let Some((at, mark, indent)) = stack.pop() {

@@ -1,7 +1,7 @@
-//! `[[auth.tokens]]` and `[[auth.certificates]]` of the file: who may come in. The settings without a flag or an
-//! environment variable, because others on the machine can see those.
+//! `[[auth.tokens]]` and `[[auth.certificates]]` of the file: the clients that may connect. These settings have no flag
+//! and no environment variable, because other users of the machine can see both.
 //!
-//! What is left out is the safe reading: the namespace `default` only, and no scope `admin`.
+//! Omitted keys get the safe value: only the namespace `default`, and no scope `admin`.
 
 use millrace_model::{Actor, Namespace, Timestamp};
 use millrace_server::{
@@ -14,9 +14,10 @@ use crate::settings::Source;
 
 pub(super) const KEY: &str = "auth";
 const ALL: &str = "*";
-/// What each entry of one of the two lists has, beside how somebody shows who they are.
+/// The keys of each entry of both lists, beside those that identify the client.
 const KEYS: &str = "agent, roles, scopes, namespaces, rate, burst, expires";
-/// Whole milliseconds before this are more likely seconds: the year 1973.
+/// Smaller numbers are refused, because they are more likely seconds than milliseconds; as milliseconds this is the
+/// year 1973.
 const EXPIRES_MS_MIN: i64 = 100_000_000_000;
 const NAMES_MAX: usize = 64;
 
@@ -41,7 +42,7 @@ pub(super) fn tokens(found: &Value, source: &Source) -> Result<Vec<TokenSettings
             read.push(token);
         }
     }
-    // It might be meant as «nobody», and would be «everybody».
+    // An empty list might be meant as «nobody», but would mean «everybody».
     if read.is_empty() {
         return Err(usage(
             "auth.tokens is empty: add a token, or leave auth out, which opens everything".into(),
@@ -54,18 +55,18 @@ pub(super) fn tokens(found: &Value, source: &Source) -> Result<Vec<TokenSettings
     Ok(read)
 }
 
-/// Whether a token stands there as itself: its digest is nothing that others could use.
+/// Returns whether the file contains a token in plain text. A digest is no secret.
 pub(super) fn holds_secret(auth: &Value) -> bool {
     let tokens = auth.get("tokens").and_then(Value::as_array);
     tokens.is_some_and(|tokens| tokens.iter().any(|token| token.get("token").is_some()))
 }
 
-/// One of the two lists of `auth`.
+/// A list of `auth`: `tokens` or `certificates`.
 struct List {
     key: &'static str,
-    /// What one entry is.
+    /// The name of an entry in messages.
     what: &'static str,
-    /// The keys by which somebody is told.
+    /// The keys that identify the client.
     proofs: &'static [&'static str],
     proof: fn(&Table) -> Result<Proof, String>,
 }
@@ -80,7 +81,7 @@ const LISTS: &[List] = &[
     List { key: "certificates", what: "certificate", proofs: &["name"], proof: certificate },
 ];
 
-/// The message never holds the value of `token` or `sha256`.
+/// Reads an entry. The error message never contains the value of `token` or `sha256`.
 fn token(entry: &Value, list: &List) -> Result<TokenSettings, String> {
     let table = entry.as_table().ok_or("it is no table")?;
     let List { what, proofs, .. } = list;
@@ -115,7 +116,7 @@ fn certificate(table: &Table) -> Result<Proof, String> {
     })
 }
 
-/// A time, a date (which ends it as it begins, in UTC), or epoch milliseconds.
+/// Reads the expiry: a time, a date (the token expires when that day begins, in UTC), or epoch milliseconds.
 fn expires(table: &Table) -> Result<Option<Timestamp>, String> {
     let wrong = |found: &dyn std::fmt::Display| {
         format!(
@@ -131,7 +132,7 @@ fn expires(table: &Table) -> Result<Option<Timestamp>, String> {
         Some(Value::Datetime(time)) => time.to_string(),
         Some(other) => return Err(wrong(&other.type_str())),
     };
-    // A date alone would be read out of a time without its zone, too.
+    // The comparison is needed, because the date parser also accepts a time without a zone.
     let date = text.parse::<jiff::civil::Date>().ok().filter(|date| date.to_string() == text);
     let time = match date {
         Some(date) => date.to_zoned(jiff::tz::TimeZone::UTC).map(|zoned| zoned.timestamp()),
@@ -205,7 +206,7 @@ fn names<'a>(table: &'a Table, key: &str) -> Result<Option<Vec<&'a str>>, String
     names.map(Some).ok_or_else(|| format!("{key} must be a list of at most {NAMES_MAX} texts"))
 }
 
-/// For people: whom a token stands for and what it is good for.
+/// Describes an entry for people: whom it stands for and what it allows.
 pub(crate) fn token_line(token: &TokenSettings) -> String {
     let list = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(",") };
     let scopes = list(token.scopes.iter().map(|scope| scope.as_str()).collect());

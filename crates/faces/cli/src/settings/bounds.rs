@@ -1,4 +1,5 @@
-//! The bounds of the server: catalogues of equal entries, by what they bind. Defaults are those of the crates that keep them.
+//! The bounds of the server: tables of similar entries, grouped by the part that they limit. The defaults are those of
+//! the crates that enforce them.
 
 mod edge;
 mod engine;
@@ -6,7 +7,7 @@ mod machine;
 
 use crate::settings::Setting;
 
-/// A number in the config: its name, place and type, its least and largest value.
+/// Declares a number of the config: its name, field and type, its smallest and largest value.
 macro_rules! bound {
     ($name:literal, $($field:ident).+, $type:ident, $min:literal, $help:literal) => {
         bound!($name, $($field).+, $type, $min, largest!($type), &[], $help)
@@ -28,7 +29,7 @@ macro_rules! bound {
     };
 }
 
-/// Whole numbers of a TOML file are signed.
+/// Returns the largest value of a type. Whole numbers in a TOML file are signed.
 macro_rules! largest {
     (u32) => {
         u32::MAX as u64

@@ -1,5 +1,5 @@
 //! `[[capability]]` of the file: child processes of the CQRS loop. Like tokens they have no flag and no environment
-//! variable, because one of them takes a table.
+//! variable, here because each of them is a table.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) fn capabilities(found: &Value, source: &Source) -> Result<Vec<ChildSe
     Ok(read)
 }
 
-/// The message never holds a value of `env`.
+/// Reads an entry. The error message never contains a value of `env`.
 fn capability(entry: &Value) -> Result<ChildSettings, String> {
     let table = entry.as_table().ok_or("it is no table")?;
     if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
@@ -48,7 +48,8 @@ fn capability(entry: &Value) -> Result<ChildSettings, String> {
     Ok(ChildSettings { name: name.to_owned(), command: command(table)?, restart, env: env(table)?, cwd })
 }
 
-/// A list of words, or a line that is split into words as a shell would, and nothing else that a shell does.
+/// Reads the command: a list of words, or a line that is split into words as a shell does, without any other shell
+/// syntax.
 fn command(table: &Table) -> Result<Vec<String>, String> {
     const EXPECTED: &str = "give the program and its arguments, such as [\"python3\", \"greeter.py\"]";
     let words = match table.get("command") {
@@ -87,7 +88,7 @@ fn text<'a>(table: &'a Table, key: &str) -> Result<Option<&'a str>, String> {
     value.map(|value| value.as_str().ok_or_else(|| format!("{key} must be text"))).transpose()
 }
 
-/// For people. Values of `env` may be secrets.
+/// Describes a capability for people. Values of `env` may be secrets, so only their names are shown.
 pub(crate) fn capability_line(child: &ChildSettings) -> String {
     let command = shlex::try_join(child.command.iter().map(String::as_str)).unwrap_or_default();
     let mut line = format!("name={} command={command} restart={}", child.name, child.restart);

@@ -1,4 +1,4 @@
-//! The settings as resolved: what the rest of the program reads.
+//! The resolved settings, which the rest of the program reads.
 
 use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
@@ -7,11 +7,11 @@ use millrace_server::{ServerSettings, SqliteOptions};
 use millrace_wasm::guest_process::GuestLimits;
 use millrace_wasm::{HostOptions, InstanceLimits, RunLimits};
 
-/// Its default is the default of every setting.
+/// The config. Its `Default` is the default of every setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) listen: String,
-    /// Empty = none.
+    /// Empty = no such listener.
     pub(crate) probe_listen: String,
     pub(crate) store: String,
     pub(crate) socket: String,
@@ -42,7 +42,7 @@ pub(crate) struct RunSettings {
     /// 0 = the default of the module's generation.
     pub(crate) buffer: u64,
     pub(crate) allow: Vec<String>,
-    /// Empty = none.
+    /// Empty = no seed.
     pub(crate) seed: String,
     pub(crate) step_fuel_max: u64,
     pub(crate) step_ms_max: u64,

@@ -1,4 +1,4 @@
-//! Settings as flags.
+//! The settings as command-line flags.
 
 use clap::{Arg, ArgAction};
 
@@ -6,7 +6,7 @@ use crate::settings::{Config, Kind, Scope, Setting, all};
 
 pub(crate) const CONFIG_FLAG: &str = "config";
 
-/// The flags of a command: the settings of its scopes, and the file.
+/// Returns the flags of a command: the settings of its scopes, and `--config`.
 pub(crate) fn args(scopes: &[Scope]) -> Vec<Arg> {
     let file = Arg::new(CONFIG_FLAG)
         .long(CONFIG_FLAG)
@@ -18,7 +18,8 @@ pub(crate) fn args(scopes: &[Scope]) -> Vec<Arg> {
     std::iter::once(file).chain(settings.map(arg)).collect()
 }
 
-/// No default here: a flag that was not given must leave the word to the environment and the file.
+/// Returns the flag of a setting. The flag has no clap default: a flag that was not given must leave the value to the
+/// environment and the file.
 fn arg(setting: &'static Setting) -> Arg {
     let default = setting.kind.shown(&(setting.get)(&Config::default()));
     let default = if default.is_empty() { default } else { format!(" [default: {default}]") };

@@ -1,11 +1,11 @@
-//! The settings of `millrace guest`: the limits of guests. What a guest is granted is said with each module.
+//! The settings of `millrace guest`: the limits of guests. Grants are given on the command line of each run.
 
 use crate::settings::{Kind, Scope, Setting, Value};
 
-/// Whole numbers of a TOML file are signed.
+/// The largest number: whole numbers in a TOML file are signed.
 const LARGEST: u64 = i64::MAX as u64;
 
-/// A number of a guest's settings.
+/// Declares a number of the guest's settings.
 macro_rules! number {
     ($name:literal, $field:ident, $min:literal, $max:expr, $help:literal) => {
         Setting {

@@ -1,4 +1,4 @@
-//! What a setting may hold, and how its text is read.
+//! The values that a setting may have, and how its text is parsed.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub(crate) enum Value {
     List(Vec<String>),
 }
 
-/// The same text in a flag, the environment and `config print`.
+/// The text is the same in a flag, the environment and `config print`.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// `None` when the text is not accepted.
+    /// Parses the text. Returns `None` if it is not accepted.
     pub(crate) fn read(self, text: &str) -> Option<Value> {
         match self {
             Kind::Number { min, max } => {
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// What is accepted, to be said after «it must be».
+    /// Returns what is accepted, as a continuation of «it must be».
     pub(crate) fn accepted(self) -> String {
         match self {
             Kind::Number { min, max } => format!("a whole number from {min} to {max}"),

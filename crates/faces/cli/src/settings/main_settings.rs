@@ -1,4 +1,4 @@
-//! The settings people use.
+//! The settings that most users need.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use millrace_stores::StoreUrl;
 
 use crate::settings::{Also, Kind, Scope, Setting, Value};
 
-/// A setting that is a text field of the config.
+/// Declares a setting that is a text field of the config.
 macro_rules! text {
     ($name:literal, $scope:ident, $field:ident, $kind:expr, $also:expr, $help:literal) => {
         Setting {
@@ -24,7 +24,7 @@ macro_rules! text {
     };
 }
 
-/// Short for every kind.
+/// Stands for every kind of audit record.
 const AUDIT_ALL: &str = "all";
 
 const PATH: Kind = Kind::Text { what: "the path of a file", check: |_| true };
@@ -160,7 +160,7 @@ pub(super) static SETTINGS: &[Setting] = &[
             if let Value::List(items) = value {
                 let kinds = |item: &String| match item.parse() {
                     Ok(kind) => vec![kind],
-                    // The check let only this through.
+                    // The check accepts only kinds and `AUDIT_ALL`, so this is the latter.
                     Err(()) => AuditKind::ALL.to_vec(),
                 };
                 config.server.audit = items.iter().flat_map(kinds).collect();

@@ -23,20 +23,20 @@ pub(crate) use kind::{Kind, Value};
 pub(crate) use os::{SOCKET_DEFAULT, SOCKET_NONE};
 pub(crate) use sources::{Effective, Source, resolve};
 
-/// One setting: what it may hold, and where it goes.
+/// A setting: its name, the values it may have, and where they are stored.
 pub(crate) struct Setting {
-    /// As a flag, without the dashes.
+    /// The name of the flag, without the dashes.
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     pub(crate) kind: Kind,
     pub(crate) scope: Scope,
-    /// Environment variables of the source document that mean the same.
+    /// Environment variables of the source document with the same meaning.
     pub(crate) also: &'static [(&'static str, Also)],
     pub(crate) get: fn(&Config) -> Value,
     pub(crate) set: fn(&mut Config, Value),
 }
 
-/// Which commands a setting is for.
+/// The commands that have a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Serve,

@@ -3,12 +3,12 @@
 use crate::settings::bounds::{bound, largest};
 use crate::settings::{Kind, Scope, Setting, Value};
 
-/// The socket at its usual place.
+/// The value for a socket at its default path.
 pub(crate) const SOCKET_DEFAULT: &str = "default";
-/// No socket.
+/// The value for no socket.
 pub(crate) const SOCKET_NONE: &str = "none";
 
-/// A switch of the loop.
+/// Declares an on/off setting of the loop.
 macro_rules! switch {
     ($name:literal, $scope:ident, $($field:ident).+, $help:literal) => {
         Setting {

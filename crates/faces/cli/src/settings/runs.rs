@@ -1,13 +1,13 @@
-//! The settings of `millrace run`: the scheduler, the limits of programs, what they are granted.
+//! The settings of `millrace run`: the scheduler, the limits of programs, their grants.
 
 use millrace_wasm::capability::Allow;
 
 use crate::settings::{Kind, Scope, Setting, Value};
 
-/// Whole numbers of a TOML file are signed.
+/// The largest number: whole numbers in a TOML file are signed.
 const LARGEST: u64 = i64::MAX as u64;
 
-/// A number of a run's settings.
+/// Declares a number of the settings of `millrace run`.
 macro_rules! number {
     ($name:literal, $field:ident, $min:literal, $max:expr, $help:literal) => {
         Setting {

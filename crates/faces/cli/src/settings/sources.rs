@@ -1,4 +1,4 @@
-//! Where settings come from: defaults, then the file, then the environment, then flags.
+//! The sources of settings: defaults, then the file, then the environment, then flags.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::settings::{auth, capability};
 
 const ENV_PREFIX: &str = "MILLRACE_";
 const ENV_CONFIG: &str = "MILLRACE_CONFIG";
-/// What Kubernetes puts into the environment of every container beside a service called `millrace`.
+/// Variables that Kubernetes sets in every container beside a service called `millrace`.
 const ENV_FOREIGN: [&str; 3] = ["MILLRACE_SERVICE_", "MILLRACE_PORT", "MILLRACE_PORT_"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +34,16 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// The config, and for each setting where its value came from.
+/// The config, and the source of each setting's value.
 pub(crate) struct Effective {
     pub(crate) config: Config,
     sources: Vec<Source>,
-    /// Tokens have no flag and no environment variable: both are visible to others on the machine.
+    /// Where the tokens came from. Tokens have no flag and no environment variable, because both are visible to others
+    /// on the machine.
     pub(crate) tokens_from: Option<Source>,
-    /// Capabilities are tables: neither fits one.
+    /// Where the capabilities came from. Capabilities are tables, which fit neither a flag nor a variable.
     pub(crate) capabilities_from: Option<Source>,
-    /// The file, if a token stands in it as itself, not as its digest.
+    /// The path of the settings file, if it contains a token in plain text instead of its digest.
     pub(crate) secrets_in: Option<String>,
 }
 
@@ -102,7 +103,7 @@ fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("config is {path:?}: the file cannot be read: {error}")))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        // Not the error's own text, which quotes the line: it may hold a token.
+        // Do not use the error's own text: it quotes the line, which may contain a token.
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let (line, what) = (before.matches('\n').count() + 1, error.message());
         Failure::Usage(format!("config is {path:?}: the file is not valid TOML: line {line}: {what}"))
@@ -158,7 +159,7 @@ fn shown(found: &toml::Value) -> String {
     found.as_str().map_or_else(|| found.to_string(), str::to_owned)
 }
 
-/// Tables are not shown whole: a mistyped `[[auth.tokens]]` is one.
+/// Returns the value for a message. Tables are not shown: a misspelt `[[auth.tokens]]` is one.
 fn shown_briefly(found: &toml::Value) -> String {
     match found {
         toml::Value::Table(_) => "a table".into(),
@@ -167,7 +168,7 @@ fn shown_briefly(found: &toml::Value) -> String {
     }
 }
 
-/// A setting that does not exist may be a misspelt secret.
+/// Hides the value if the name of an unknown setting looks like a misspelt secret.
 fn unless_secret(name: &str, value: String) -> String {
     let name = name.to_lowercase();
     let secret = ["token", "secret", "password"].iter().any(|word| name.contains(word));
@@ -177,7 +178,7 @@ fn unless_secret(name: &str, value: String) -> String {
 fn from_env(setting: &Setting, config: &Config) -> Result<Option<(Value, String)>, Failure> {
     let own = std::iter::once((setting.env_name(), Also::SameValue));
     let also = setting.also.iter().map(|(name, how)| ((*name).to_owned(), *how));
-    // Our own name is the more deliberate one.
+    // Millrace's own variable comes first, because it is the more deliberate one.
     for (name, how) in own.chain(also) {
         let Some(text) = env(&name)? else { continue };
         let read = match how {
@@ -201,7 +202,7 @@ fn with_port(address: &str, port: &str) -> Option<String> {
     Some(address.to_string())
 }
 
-/// A variable that is set to nothing counts as not set.
+/// Returns the value of a variable. An empty variable counts as not set.
 fn env(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(text) if text.is_empty() => Ok(None),
@@ -230,7 +231,7 @@ fn refuse_unknown_env() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Some text after «is no setting» that helps.
+/// Returns a hint to append to «is no setting».
 fn meant(found: &str, spelled: fn(&Setting) -> String) -> String {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let near = all().map(spelled).find(|name| plain(name) == plain(found));

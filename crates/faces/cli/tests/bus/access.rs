@@ -1,4 +1,5 @@
-//! Tokens over the WebSocket: none, wrong, right, by header and by frame; scopes and namespaces; what is never shown.
+//! Tokens over the WebSocket: missing, wrong and right ones, by header and by frame; scopes and namespaces; secrets
+//! that are never shown.
 
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use crate::server::{Server, user_topics};
 use crate::socket::Socket;
 
-/// `hashed` is given by the SHA-256 of `hashed-secret`.
+/// The token `hashed` is configured by the SHA-256 of `hashed-secret`.
 pub const TOKENS: &str = r#"
 [[auth.tokens]]
 token = "root-secret"
@@ -55,7 +56,7 @@ pub fn server() -> Server {
     Server::with_config(TOKENS, &[])
 }
 
-/// By the system's own tool, so that the test does not share our code.
+/// Computed by the system's own tool, so that the test does not share our code.
 fn sha256(text: &str) -> String {
     let output = Command::new("sh").args(["-c", &format!("printf %s {text} | sha256sum")]).output();
     let text = String::from_utf8(output.expect("sha256sum runs").stdout).expect("UTF-8");

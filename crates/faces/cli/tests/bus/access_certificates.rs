@@ -1,4 +1,4 @@
-//! Client certificates instead of tokens: whom one stands for, who is turned away, and reading them again.
+//! Client certificates instead of tokens: whom a certificate stands for, which clients are refused, and reloading.
 
 use std::path::Path;
 use std::process::Output;
@@ -34,7 +34,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
 }
 
-/// Writes `NAME.pem` and `NAME-key.pem` for a client with this name, and another nobody has heard of.
+/// Writes `NAME.pem` and `NAME-key.pem` for a client with this name and a second name that is not configured.
 fn client(folder: &Path, name: &str, san: SanType, signed_by: &Authority) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(vec!["other.example".to_owned()]).expect("parameters");
@@ -49,7 +49,8 @@ fn dns(name: &str) -> SanType {
     SanType::DnsName(name.try_into().expect("a name"))
 }
 
-/// Clients `billing`, `ops`, `stranger` of the right authority, and `forged` of another one.
+/// Writes certificates of the clients `billing`, `ops` and `stranger` by the right authority, and of `forged` by
+/// another one.
 fn clients(folder: &Path) {
     certificates(folder);
     let (right, wrong) = (authority(), authority());
@@ -67,7 +68,7 @@ fn start(folder: &Path, config: &str) -> Server {
     Server::with_config(config, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &clients])
 }
 
-/// A command with the certificate of a client, or with none.
+/// Runs a command with the certificate of a client, or without one.
 fn with(folder: &Path, server: &Server, client: Option<&str>, args: &[&str]) -> Output {
     let files = client.map(|name| (format!("{name}.pem"), format!("{name}-key.pem")));
     let flags = match &files {
@@ -95,12 +96,12 @@ fn a_certificate_stands_for_its_agent_with_its_scopes_beside_tokens() {
     assert_eq!(String::from_utf8_lossy(&read.stdout), "1\n", "{}", stderr(&read));
     let made = ask(Some("billing"), &["topics", "create", "u"]);
     assert!(stderr(&made).contains("the token of agent billing has no scope admin"), "{}", stderr(&made));
-    // By its URI, over HTTP, with a list that names an agent.
+    // The certificate is recognised by its URI, over HTTP, with an access list that names an agent.
     let made = ask(Some("ops"), &["topics", "create", "u", "--publish-acl", "ops"]);
     assert!(made.status.success(), "{}", stderr(&made));
     let refused = ask(Some("billing"), &["pub", "u", "1"]);
     assert!(stderr(&refused).contains("agent billing may not publish to topic u"), "{}", stderr(&refused));
-    // A token goes on working without a certificate, and decides where both are shown.
+    // A token still works without a certificate, and takes precedence when both are shown.
     let token = ["pub", "t", "2", "--token", "worker-secret"];
     for client in [None, Some("billing")] {
         let published = ask(client, &token);
@@ -128,7 +129,7 @@ fn whoever_is_not_named_or_not_signed_for_does_not_come_in() {
         let none = with(folder.path(), &server, None, args);
         assert!(stderr(&none).contains("--token"), "{}", stderr(&none));
     }
-    // Without tokens a certificate is the only way in.
+    // Without tokens a certificate is the only way to authenticate.
     let server = start(folder.path(), CERTIFICATES);
     for args in [&["pub", "t", "1"][..], &["topics", "list"]] {
         assert_eq!(with(folder.path(), &server, None, args).status.code(), Some(3));
@@ -157,7 +158,7 @@ fn sighup_reads_entries_and_authority_again_and_closes_what_is_revoked() {
     server.signal("HUP");
     assert!(!waiting.wait().expect("it ends").success(), "its certificate stands for nobody any more");
     assert!(groups().status.success(), "others go on");
-    // Another authority: what it signed comes in, what the old one signed does not.
+    // With another authority, certificates that it signed are accepted, and those of the old one are refused.
     std::fs::write(&file, format!("{CERTIFICATES}{TOKENS}")).expect("a file");
     std::fs::copy(folder.path().join("wrong-clients.pem"), folder.path().join("clients.pem"))
         .expect("a file");

@@ -1,4 +1,4 @@
-//! Tokens that expire: refused from then on, and their connections end.
+//! Tokens that expire: they are refused from then on, and their connections are closed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -48,7 +48,7 @@ fn an_expired_token_is_refused_at_every_door_with_the_reason() {
     );
 }
 
-/// Three ways in, opened while the token is good; `None` if it expired before all were.
+/// Opens three kinds of connections with the token; `None` if it expired before all were open.
 fn open_all(server: &Server) -> Option<[Socket; 3]> {
     let mut by_header = Socket::open_as(&server.ws_url(), "brief-secret").ok()?;
     by_header.send(&json!({"type": "SUBSCRIBE", "topic": "t", "group": "g"}));
@@ -62,7 +62,7 @@ fn open_all(server: &Server) -> Option<[Socket; 3]> {
 
 #[test]
 fn open_connections_end_when_their_token_expires() {
-    // On a busy machine even opening them takes its time: then it is tried again with a token that lives longer.
+    // On a busy machine opening them may take too long: then the test retries with a token that lives longer.
     let lives_ms = (0..).map(|attempt| 2000u128 << attempt);
     let opened = lives_ms.map(|ms| {
         let server = Server::with_config(&config(&format!("expires = {}", now_ms() + ms)), &[]);
@@ -98,7 +98,7 @@ fn an_expiry_is_read_again_with_the_file_and_shown() {
     let (code, _, stderr) = print();
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("auth.tokens[1]: expires is \"tomorrow\""), "{stderr}");
-    // A mistake changes nothing; a change closes the connections of the token that changed.
+    // A mistake in the file changes nothing; a changed token closes its connections.
     server.signal("HUP");
     eventually("the mistake is logged", || server.log().contains("not reloaded"));
     socket.publish("t", &json!(1));

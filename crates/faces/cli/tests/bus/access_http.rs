@@ -1,10 +1,10 @@
-//! Every endpoint as somebody without a token, with a wrong one, without the scope, outside the namespace.
+//! Every endpoint without a token, with a wrong one, without the needed scope, and outside the namespace.
 
 use serde_json::json;
 
 use crate::access::{open, server};
 
-/// Every way in, and a token that has every scope but the one it needs.
+/// Every endpoint, with a token that has every scope but the one it needs.
 const WAYS: &[(&str, &str, &str)] = &[
     ("POST", "/topics", "alice-secret"),
     ("GET", "/topics", "writer-secret"),
@@ -93,7 +93,7 @@ fn with_its_scope_every_endpoint_does_its_work() {
     reader.send_nack("t", "g", 1, &json!({"rid": 1}));
     while reader.next()["type"] != "OK" {}
     drop(reader);
-    // The letter has a commit of its own, after the answer to the NACK.
+    // The dead letter has a commit of its own, after the answer to the NACK.
     while ask("reader-secret", "GET", "/topics/t.DLQ", json!(null)) == 404 {}
     for path in ["/topics", "/topics/t", "/topics/t/offsets", "/topics/t/events", "/dead-letters?topic=t"] {
         assert_eq!(ask("reader-secret", "GET", path, json!(null)), 200, "{path}");

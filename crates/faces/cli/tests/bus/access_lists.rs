@@ -1,4 +1,4 @@
-//! Access lists of topics through every door: publish, batch, subscribe, and all of HTTP.
+//! Access lists of topics at every entry point: publish, batch, subscribe, and all of HTTP.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn make(server: &Server, topic: &str, lists: &Value) {
     }
 }
 
-/// Whether each door lets the agent publish; they must agree.
+/// Returns whether the agent may publish; all entry points must agree.
 #[track_caller]
 fn may_publish(server: &Server, token: &str, topic: &str) -> bool {
     let mut socket = open(server, token);
@@ -170,7 +170,7 @@ fn without_tokens_everything_is_open_and_a_list_would_be_a_lie() {
         assert_eq!((status, &problem["code"]), (400, &json!("bad_frame")));
         assert!(problem["detail"].to_string().contains("no tokens configured"), "{problem}");
     }
-    // Lists from a time with tokens open with everything else, and the log says so.
+    // Access lists set while there were tokens stop counting when there are none, and the log says so.
     let mut server = crate::access::server();
     make(&server, "t", &json!({"publishACL": []}));
     std::fs::write(server.folder().join("millrace.toml"), "").expect("a file");
@@ -217,7 +217,7 @@ fn the_mirror_of_dead_letters_does_not_show_what_a_list_keeps() {
     assert_eq!(letter["events"][0]["payload"], "secret", "those it is for find it there");
 }
 
-/// The answer to each way of asking about a topic, with its name taken out.
+/// Returns the answers to all requests about a topic, with its name removed.
 fn told(server: &Server, token: &str, topic: &str) -> Vec<String> {
     let ways = ["", "/events", "/offsets", "/groups"].map(|path| ("GET", format!("/topics/{topic}{path}")));
     let more = [
@@ -244,15 +244,15 @@ fn a_topic_one_may_not_see_answers_like_one_that_is_not_there() {
         assert!(absent.iter().all(|answer| answer.starts_with("404 ")), "{absent:?}");
         assert_eq!(told(&server, token, topic), absent, "{token}");
     }
-    // Whoever may publish to it, or looks after it, is told the reason.
+    // An agent that may publish to the topic, or administers it, is told the reason.
     let ask = |token: &str, path: &str| server.request_as(token, "GET", path, &json!(null));
     for (token, topic) in [("eve-secret", "unread"), ("root-secret", "hidden")] {
         let (status, problem) = ask(token, &format!("/topics/{topic}/events"));
         assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
     }
-    // What is not there is not there, whatever is said about its neighbour.
+    // A topic that does not exist answers 404, whatever its main topic answers.
     assert_eq!(ask("eve-secret", "/topics/unread.DLQ").0, 404);
-    // The record has the truth.
+    // The log contains the true reason.
     let log = server.log();
     assert!(log.contains("agent eve may not read topic hidden: its access list does not let it"), "{log}");
 }
@@ -273,7 +273,8 @@ fn without_automatic_topics_nothing_tells_hidden_ones() {
     assert_eq!(answers("hidden"), answers("absent"));
 }
 
-/// Whether each door lets the agent use the group: join it, move it by a seek, move it by a reset.
+/// Returns whether the agent may use the group: join it, move it by a seek, move it by a reset. All entry points must
+/// agree.
 #[track_caller]
 fn may_use(server: &Server, token: &str, topic: &str, group: &str) -> bool {
     let mut socket = open(server, token);
@@ -298,7 +299,7 @@ fn group_lists_are_asked_at_every_door_and_survive_a_restart() {
     });
     make(&server, "t", &json!({"groupACL": lists}));
     make(&server, "u", &json!({"groupACL": {"billing": ["alice"]}}));
-    // Whoever may comes first: a group that is not there cannot be moved.
+    // The agent that may use the group comes first: a group that does not exist cannot be moved.
     for (topic, group, first, then, may) in [
         ("t", "billing", "alice", "eve", false),
         ("t", "open", "alice", "eve", true),
@@ -315,7 +316,8 @@ fn group_lists_are_asked_at_every_door_and_survive_a_restart() {
         let why = alice.refused("forbidden");
         assert!(why.contains(&format!("may not use group {group} of topic t")), "{why}");
     }
-    // Deleting takes the scope admin and a place in the list, so nobody deletes it while root is not in it.
+    // Deleting takes the scope admin and an entry in the list, so nobody can delete the group while root is not in the
+    // list.
     let path = "/topics/t/groups/billing";
     let delete = |server: &Server, token: &str| server.request_as(token, "DELETE", path, &json!(null));
     assert_eq!((delete(&server, "alice-secret").0, delete(&server, "root-secret").0), (403, 403));
@@ -323,7 +325,7 @@ fn group_lists_are_asked_at_every_door_and_survive_a_restart() {
     assert!(
         may_use(&server, "alice-secret", "t", "billing") && !may_use(&server, "eve-secret", "t", "billing")
     );
-    // A program that creates the topic again takes no list away.
+    // Creating the topic again removes no list.
     let again = json!({"topic": "t", "partitions": 1, "groupACL": {"more": ["eve"]}});
     let (status, shown) = server.request_as("root-secret", "POST", "/topics", &again);
     assert_eq!((status, &shown["groupACL"]["billing"]), (200, &json!(["alice"])), "{shown}");

@@ -1,4 +1,4 @@
-//! Rates: per connection and per token, over both protocols.
+//! Rate limits per connection and per token, over both protocols.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::access::{TOKENS, open};
 use crate::server::Server;
 use crate::socket::Socket;
 
-/// How many of `count` publishes were taken; the others must be `rate_limited`.
+/// Returns how many of `count` publishes were accepted; the others must be `rate_limited`.
 fn taken(socket: &mut Socket, count: usize) -> usize {
     for rid in 0..count {
         socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": 1, "rid": rid}));
@@ -124,13 +124,13 @@ fn a_batch_above_the_burst_passes_once_the_bucket_is_full_and_is_waited_off() {
         let (status, answer) = send();
         assert_eq!((status, answer["offsets"].as_array().map(Vec::len)), (200, Some(15)), "{answer}");
     }
-    // The token is in debt now, for WebSockets too, and told for how long.
+    // The token is in debt now, for WebSockets too, and the answer says for how long.
     let (status, problem) = by_token.request_as("slow-secret", "POST", "/topics/t/events", &json!(batch));
     assert_eq!((status, &problem["code"]), (429, &json!("rate_limited")), "{problem}");
     let detail = problem["detail"].as_str().expect("a detail");
     let wait = detail.split_whitespace().rev().nth(1).and_then(|ms| ms.parse::<u64>().ok());
     assert!(wait.is_some_and(|ms| ms > 500), "{detail}");
-    // Whoever comes back when it was told to passes, however often.
+    // A client that waits as long as it was told succeeds, however often.
     for _ in 0..2 {
         let mut waited = 0;
         while by_token.request_as("slow-secret", "POST", "/topics/t/events", &json!(batch)).0 != 200 {
@@ -144,7 +144,7 @@ fn a_batch_above_the_burst_passes_once_the_bucket_is_full_and_is_waited_off() {
     socket.refused("rate_limited");
 }
 
-/// Events that a consumer refuses once each, so that they become dead letters.
+/// Publishes events that a consumer refuses once each, so that they become dead letters.
 fn make_dead_letters(server: &Server, token: &str, count: usize) {
     let (status, _) =
         server.request_as("root-secret", "POST", "/topics", &json!({"topic": "t", "maxAttempts": 1}));
@@ -176,7 +176,7 @@ fn a_replay_costs_what_publishing_costs_and_says_where_to_go_on() {
     let server = Server::with_config(&config, &[]);
     make_dead_letters(&server, "alice-secret", 1200);
     let replay = |body: &Value| server.request_as("slow-secret", "POST", "/dead-letters/t/replay", body);
-    // 500 letters go in one commit: the first are paid for, the second are more than what is left.
+    // A commit replays 500 letters: the rate covers the first 500, but not the second.
     let (status, problem) = replay(&json!({"limit": 10_000}));
     assert_eq!((status, &problem["code"]), (429, &json!("rate_limited")), "{problem}");
     assert_eq!(
@@ -189,10 +189,10 @@ fn a_replay_costs_what_publishing_costs_and_says_where_to_go_on() {
         offsets["partitions"][0]["next"].as_u64().expect("an offset") - 1
     };
     assert_eq!(stored(&server), 1200 + 500, "what was not paid for was not published");
-    // Nor does asking again at once get anything.
+    // Repeating the request at once replays nothing.
     let (status, problem) = replay(&json!({"limit": 10_000, "offset": 501}));
     assert_eq!((status, &problem["replayed"], &problem["next"]), (429, &json!(0), &json!(501)), "{problem}");
-    // Somebody else goes on where it ended: each letter is replayed once.
+    // Another token continues at that offset: each letter is replayed once.
     let rest = json!({"limit": 10_000, "offset": 501});
     let (status, answer) = server.request_as("alice-secret", "POST", "/dead-letters/t/replay", &rest);
     assert_eq!(

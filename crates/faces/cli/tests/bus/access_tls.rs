@@ -1,4 +1,4 @@
-//! TLS with certificates made for the test: the right authority, the wrong one, none.
+//! TLS with certificates made for the test: with the right authority, the wrong one, and none.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,7 +16,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
 }
 
-/// Writes `cert.pem`, `key.pem` for 127.0.0.1 and `ca.pem`, `other.pem`.
+/// Writes `cert.pem`, `key.pem` for 127.0.0.1 and the authorities `ca.pem`, `other.pem`.
 pub fn certificates(folder: &Path) {
     let ca = authority();
     let key = KeyPair::generate().expect("a key");
@@ -115,7 +115,7 @@ fn the_usual_mistakes_are_said_in_plain_words() {
     said(&server.ws_url().replace("wss://", "ws://"), "ca.pem", "write wss:// or https://");
     let plain = Server::start();
     said(&plain.ws_url().replace("ws://", "wss://"), "ca.pem", "write ws:// or http://");
-    // What `openssl req -x509` makes: one certificate that is its own authority.
+    // `openssl req -x509` makes such a file: one certificate that is its own authority.
     let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key");

@@ -133,10 +133,10 @@ fn answer_12_attempts_belong_to_the_group_and_survive_a_kill() {
     assert_eq!((a.message(), a.message()), (1, 2));
     a.send_nack("t", "a", 1, &json!({}));
     assert_eq!(a.expect("MESSAGE")["envelope"]["attempts"], 2);
-    // A durable ack of the group takes its counts along.
+    // A durable ack of the group also stores its counts of attempts.
     a.ack("t", "a", 2);
     server.kill_and_restart();
-    // The NACK counts, the delivery that the kill cut short does not.
+    // The NACK counts as an attempt; the delivery that the kill interrupted does not.
     assert_eq!(reader(&server, "t", "a", 1).expect("MESSAGE")["envelope"]["attempts"], 2);
     assert_eq!(reader(&server, "t", "b", 1).expect("MESSAGE")["envelope"].get("attempts"), None);
 }
@@ -173,7 +173,7 @@ fn answer_13_and_14_after_max_attempts_the_event_is_a_dead_letter_and_stays_for_
     assert!(letter["headers"]["x-dlq-ts"].is_string());
     assert_eq!(server.committed("t", "g", 0), 1);
     assert_eq!(reader(&server, "t", "other", 1).message(), 1);
-    // Dead-letter topics have no dead letters: refused, it comes again and again.
+    // Dead-letter topics have no dead letters of their own: a refused letter is redelivered without end.
     let mut last = letters;
     for attempt in 2..=8 {
         last.send_nack("t.DLQ", "undertaker", 1, &json!({}));
@@ -226,7 +226,7 @@ fn answer_17_acks_that_make_no_sense_have_no_effect() {
     a.send_ack("t", "g", 7, 1);
     a.refused("unknown_offset");
     assert_eq!(server.committed("t", "g", 0), 0);
-    // A member may ack what another member of its group holds.
+    // A member may ack an event that another member of its group holds.
     let mut b = reader(&server, "t", "g", 1);
     assert_eq!(b.message(), 2);
     b.ack("t", "g", 1);

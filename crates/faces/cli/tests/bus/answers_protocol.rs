@@ -69,7 +69,7 @@ fn answer_03_an_existing_commit_beats_from_unless_reset_says_otherwise() {
 fn answer_04_from_timestamp_is_the_first_event_not_older() {
     let server = Server::start();
     let mut socket = server.socket();
-    // Until the clock has moved on, so that there are two different times.
+    // Publish until the clock has moved on, so that there are two different times.
     let mut times: Vec<u64> = Vec::new();
     while times.first() == times.last() || times.len() < 3 {
         let offset = socket.publish("t", &json!(0));

@@ -1,10 +1,10 @@
-//! What the socket says is what the served description says.
+//! The frames on the socket match the AsyncAPI description that the server serves.
 
 use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// Checks a frame against every shape of its type; one must fit, with no field to spare.
+/// Checks a frame against every shape of its type; one must fit, without additional fields.
 #[track_caller]
 fn check(document: &Value, frame: &Value) {
     let messages = document["components"]["messages"].as_object().expect("messages");
@@ -46,7 +46,7 @@ fn the_frames_of_a_running_server_are_as_described() {
             check(&document, frame);
         }
         socket.send(frame);
-        // A publish to the group's own topic is answered and delivered, in either order.
+        // A publish to the group's own topic is both answered and delivered, in either order.
         let (mut answered, mut delivered) = (false, frame["rid"] != "r");
         while !(answered && delivered) {
             let got = socket.next();

@@ -1,4 +1,4 @@
-//! What an ACK completes, what counts as an attempt, and order per key, through the server.
+//! The events that an ACK completes, the deliveries that count as attempts, and order per key, through the server.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +145,8 @@ fn one_unfinished_event_holds_up_its_key_and_no_other() {
     (0..300).for_each(|_| publish_keyed(&mut publisher, &json!("hot")));
     publish_keyed(&mut publisher, &json!("cold"));
     publish_keyed(&mut publisher, &Value::Null);
-    // They go round: hot is the first member's, cold the second's, and the one without a key the first's again.
+    // Keys are assigned round-robin: hot to the first member, cold to the second, and the event without a key to the
+    // first again.
     assert_eq!((busy.message(), idle.message(), busy.message()), (1, 301, 302));
     for offset in 1..300 {
         busy.send_ack("t", "g", 0, offset);

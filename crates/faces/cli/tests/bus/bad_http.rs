@@ -1,4 +1,4 @@
-//! Bad input through HTTP: one problem document each, and nothing stored.
+//! Bad input over HTTP: each gets one problem document, and nothing is stored.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -52,7 +52,7 @@ fn every_bad_request_gets_a_problem_document() {
         ("GET", "/topics/t/events?partition=7", "", 404, "unknown_offset"),
         ("POST", "/topics/t/groups/nobody/seek", "{\"from\":{\"kind\":\"earliest\"}}", 404, "bad_group"),
         ("POST", "/topics/t/groups/nobody/seek", "{}", 400, "bad_frame"),
-        // Control characters: raw ones are no JSON, written-out ones are no names.
+        // Control characters: raw ones are no valid JSON, escaped ones are no valid names.
         ("POST", "/topics/t/events", "{\"payload\":\"a\u{1}b\"}", 400, "bad_json"),
         ("POST", "/topics/t/events", "{\"payload\":1,\"key\":\"a\u{7f}\u{0}\"}", 400, "bad_json"),
         ("POST", "/topics/t/events", "{\"payload\":1,\"id\":\"a\\u0000\"}", 400, "bad_frame"),
@@ -72,7 +72,7 @@ fn every_bad_request_gets_a_problem_document() {
         ("GET", "/topics/t/events?from=18446744073709551616", "", 400, "bad_frame"),
         ("GET", "/topics/t/events?ts=1e9", "", 400, "bad_frame"),
         ("GET", "/topics/t/events?partition=4294967296", "", 400, "bad_frame"),
-        // A name that stands twice means its last value.
+        // If a name occurs twice, its last value counts.
         ("POST", "/topics", "{\"topic\":\"t\",\"partitions\":2,\"partitions\":-1}", 400, "bad_frame"),
         ("POST", "/topics/t/events", "{\"payload\":1,\"key\":\"a\",\"key\":7}", 400, "bad_frame"),
         ("POST", "/topics/t/events", "{\"payload\":1,\"headers\":{\"a\":\"b\",\"a\":1}}", 400, "bad_frame"),
@@ -118,7 +118,7 @@ fn of_a_name_that_stands_twice_the_last_value_counts() {
     assert_eq!(event["headers"], json!({"a": "c"}));
 }
 
-/// Sends a head, then `more` again and again until the server has answered; answers with what it said.
+/// Sends a head, then `more` again and again until the server has answered. Returns the answer.
 fn answer_to_slow_body(server: &Server, head: &str, more: &[u8]) -> String {
     let address = server.http_url().trim_start_matches("http://").to_owned();
     let mut stream = TcpStream::connect(&address).expect("the server accepts");
@@ -127,7 +127,7 @@ fn answer_to_slow_body(server: &Server, head: &str, more: &[u8]) -> String {
     stream.write_all(head.as_bytes()).expect("bytes are taken");
     let mut answer = [0; 4096];
     loop {
-        // Refused bytes are fine: the answer may be there already.
+        // A write error is fine: the answer may be there already.
         let _ = stream.write_all(more);
         match stream.read(&mut answer) {
             Ok(length) => return String::from_utf8_lossy(&answer[..length]).into_owned(),
@@ -149,7 +149,7 @@ fn a_body_that_does_not_end_is_not_waited_for() {
             "{head} {more:?}: {answer}"
         );
     }
-    // Fast and without end: cut off by size, not by time.
+    // A fast body without end is cut off by size, not by time.
     let server = Server::start();
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let answer = answer_to_slow_body(&server, chunked, chunk.as_bytes());

@@ -1,4 +1,4 @@
-//! Bad input through the WebSocket: one clear error each, and the connection and everybody's data go on.
+//! Bad input over the WebSocket: each gets one clear error; the connection stays open and no data is harmed.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::server::Server;
 
 const MIB: usize = 1 << 20;
 
-/// What is sent, the code it is answered with, and a word its message must contain.
+/// Returns rows of a frame, the error code of its answer, and a word that the message must contain.
 fn table() -> Vec<(String, &'static str, &'static str)> {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let publish = |rest: &str| format!("{{\"type\":\"PUBLISH\",\"topic\":\"t\",\"payload\":1{rest}}}");
@@ -51,7 +51,7 @@ fn table() -> Vec<(String, &'static str, &'static str)> {
         (publish(",\"headers\":{\"a\":\"\\ud800\"}"), "bad_frame", "headers"),
         (publish(",\"headers\":{\"\\udfff\":\"a\"}"), "bad_frame", "headers"),
         (publish(",\"id\":\"\""), "bad_frame", "id"),
-        // A field's own name that is no text, and names that stand twice: the last value counts.
+        // A field whose name is no valid text, and names that occur twice: the last value counts.
         (publish(",\"\\ud800\":1"), "bad_frame", "name"),
         (publish(",\"topic\":\"..\""), "bad_topic", "dot"),
         (publish(",\"headers\":{\"a\":\"b\"},\"headers\":7"), "bad_frame", "headers"),
@@ -103,7 +103,7 @@ fn table() -> Vec<(String, &'static str, &'static str)> {
         (subscribe(",\"filter\":{\"header\":[\"a\"]}"), "bad_frame", "header"),
         (subscribe(",\"filter\":{\"key\":1}"), "bad_frame", "key"),
         ("{\"type\":\"UNSUBSCRIBE\",\"topic\":\"t\",\"group\":\"h\"}".into(), "bad_group", "member"),
-        // Acks. Group g exists and this connection is a member of it; h is a stranger's.
+        // Acks. Group g exists and this connection is a member of it; group h belongs to another connection.
         (ack(",\"partition\":0,\"offset\":9"), "unknown_offset", "9"),
         (ack(",\"partition\":9,\"offset\":1"), "unknown_offset", "partition"),
         (ack(",\"partition\":0,\"offset\":9007199254740991"), "unknown_offset", ""),
@@ -152,7 +152,7 @@ fn every_bad_frame_gets_one_clear_error_and_the_connection_goes_on() {
             stranger.expect_nothing();
         }
     }
-    // Nothing of it was stored, and everything still works.
+    // None of the frames was stored, and everything still works.
     assert_eq!(socket.publish("t2", &json!(1)), 1);
     assert_eq!(server.get("/topics/t/offsets").1["partitions"][0]["next"], 1);
 }
@@ -233,7 +233,7 @@ fn answer_30_a_frame_over_the_limit_is_told_and_closes_1009() {
 
 #[test]
 fn a_frame_of_five_times_the_limit_is_told_and_closes_1009() {
-    // More than any socket buffer holds: the server must take what it throws away, or its answer is lost.
+    // More than any socket buffer holds: the server must read what it discards, or its answer is lost.
     let server = Server::start();
     for bytes in [5 * MIB, 20 * MIB] {
         let mut socket = server.socket();
@@ -270,7 +270,7 @@ fn a_reader_that_does_not_read_is_dropped_and_its_leases_go_to_others() {
     }
     let mut other = server.socket();
     other.subscribe("t", "g", &json!({"max_inflight": 4}));
-    // `stuck` never reads: everything it was given comes here in the end.
+    // `stuck` never reads: in the end, everything it was given is delivered here.
     let mut seen = std::collections::BTreeSet::new();
     while (seen.len() as u64) < EVENTS {
         let offset = other.message();

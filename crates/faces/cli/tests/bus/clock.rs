@@ -1,4 +1,5 @@
-//! A wall clock that is wrong for a moment, or is set: what is kept, what is known, and what comes on time.
+//! A wall clock that is wrong for a moment, or is set: which events are kept, which ids are known, and which delays end
+//! on time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,14 +37,14 @@ fn steps(server: &Server) -> u64 {
     line.unwrap_or_else(|| panic!("{text}")).parse().expect("a number")
 }
 
-/// Shifts the clock while the server runs. Returns when the server has seen it.
+/// Shifts the clock while the server runs. Returns when the server has noticed.
 fn step(server: &Server, clock: &ShiftedClock, ms: i64) {
     let before = steps(server);
     clock.shift(ms);
     eventually("the step is noticed and counted", || steps(server) > before);
 }
 
-/// Retention has looked at every topic since this was called, twice, and its removals are through.
+/// Waits until retention has checked every topic twice since this call, and its removals are done.
 fn retention_has_looked(server: &Server) {
     for _ in 0..3 {
         publish(server, "control", &json!({"payload": 1}));
@@ -98,7 +99,8 @@ fn events_published_while_the_clock_is_wrong_have_the_right_time() {
     assert!(times.len() == 3 && times.iter().all(|ts| ts.abs_diff(now) < HOUR_MS as u64), "{times:?}");
 }
 
-/// What the servers with the wrong clock write themselves, their metrics above all, is no reason to believe that clock.
+/// Events that the servers with the wrong clock write themselves, mainly their metrics, must not make them believe that
+/// clock.
 #[test]
 fn starts_with_a_clock_two_days_ahead_remove_nothing_and_say_so() {
     let clock = ShiftedClock::new();
@@ -133,8 +135,8 @@ fn starts_with_a_clock_two_days_ahead_remove_nothing_and_say_so() {
     assert_eq!(payloads(&server, "t"), expected, "when it is right again");
 }
 
-/// The events are of a server that ran two days ago. The servers after it cannot tell that from a wrong clock at once; every
-/// settling time lets the next one count an hour more.
+/// The events come from a server that ran two days ago. The servers after it cannot tell that from a wrong clock at
+/// once; after each settling time the next one counts an hour more.
 #[test]
 fn what_is_old_goes_once_the_clock_has_been_steady() {
     let clock = ShiftedClock::new();
@@ -148,7 +150,7 @@ fn what_is_old_goes_once_the_clock_has_been_steady() {
     publish(&server, "t", &json!({"payload": 2}));
     retention_has_looked(&server);
     assert_eq!(payloads(&server, "t"), [json!(1), json!(2)]);
-    // Each of them is there for several settling times.
+    // Each of these servers runs for several settling times.
     for _ in 0..48 {
         retention_has_looked(&server);
         assert_eq!(server.terminate(), Some(0));
@@ -180,7 +182,7 @@ fn an_event_a_month_ahead_makes_no_topic_forget_its_ids() {
     known(&server);
     clock.shift(0);
     known(&server);
-    // A server that starts with the wrong time can only take it for right: its events have that time.
+    // A server that starts with the wrong time must take it for right: its events get that time.
     server.kill();
     clock.shift(31 * DAY_MS);
     server.restart();
@@ -200,7 +202,7 @@ fn an_event_a_month_ahead_makes_no_topic_forget_its_ids() {
 #[test]
 fn a_clock_set_back_holds_up_no_delay() {
     let clock = ShiftedClock::new();
-    // Steps are believed soon: wall time itself falls.
+    // Steps are believed soon, so that the wall time itself falls.
     let server = serve(&clock, &["--clock-settle-ms", "300"]);
     let mut socket = server.socket();
     socket.subscribe("t", "g", &json!({"ack_mode": "individual"}));
@@ -224,7 +226,7 @@ fn a_clock_set_forward_ends_no_delay_early() {
     let tomorrow = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64 + DAY_MS;
     publish(&server, "t", &json!({"payload": "tomorrow", "deliver_at": tomorrow}));
     step(&server, &clock, 2 * DAY_MS);
-    // When the step has lasted it is tomorrow, but an hour has not passed.
+    // Once the step is believed, it is tomorrow, but an hour has not passed.
     eventually("the new time is taken over", || payloads(&server, "t") == [json!("tomorrow")]);
     publish(&server, "t", &json!({"payload": "soon", "delay_ms": 50}));
     eventually("a short delay ends", || payloads(&server, "t").len() == 2);
@@ -242,7 +244,7 @@ fn a_clock_set_back_over_a_restart_holds_up_no_delay() {
     publish(&server, "t", &json!({"payload": "delayed", "delay_ms": 1500}));
     socket.send_nack("t", "g", 1, &json!({"delay_ms": 1000}));
     socket.expect_nothing();
-    // A stop writes down what is known of the deliveries.
+    // A stop stores the state of the deliveries.
     assert_eq!(server.terminate(), Some(0));
     clock.shift(-3 * HOUR_MS);
     server.restart();
@@ -254,8 +256,8 @@ fn a_clock_set_back_over_a_restart_holds_up_no_delay() {
     assert_eq!(came, [json!("delayed"), json!("refused")]);
 }
 
-/// A machine boots with a clock that is three hours behind, the clock is corrected, and the server ends before it believes
-/// that.
+/// A machine boots with a clock three hours behind, the clock is corrected, and the server ends before it believes the
+/// correction.
 #[test]
 fn an_hour_stays_an_hour_when_the_clock_is_corrected_before_a_restart() {
     let clock = ShiftedClock::new();

@@ -189,7 +189,7 @@ fn a_page_of_an_allowed_origin_may_send_a_binary_event() {
     assert_eq!(answer.status().as_u16(), 200);
     assert_eq!(answer.headers()["access-control-allow-origin"], "https://app.example");
     assert_eq!(read(&server, "")[0]["myext"], "x");
-    // Elsewhere nothing changes.
+    // Other origins are still refused.
     let stranger =
         [("origin", "https://evil.example".to_owned()), ("access-control-request-method", "POST".to_owned())];
     assert_eq!(server.send("OPTIONS", "/topics/t/events", &stranger, Vec::new()).status().as_u16(), 403);

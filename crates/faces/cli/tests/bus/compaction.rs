@@ -1,4 +1,4 @@
-//! A compacted topic, from the outside and over a crash.
+//! A compacted topic, seen by clients and after a crash.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn the_newest_event_of_each_key_stays_and_readers_pass_over_the_rest() {
     while offsets(&server) != expected {
         std::thread::yield_now();
     }
-    // The window was full before; the group goes on behind the holes, and its commit with it.
+    // The group's window was full before; the group continues after the holes, and so does its commit.
     let first = slow.message();
     slow.ack("state", "slow", first);
     while server.committed("state", "slow", 0) < last {

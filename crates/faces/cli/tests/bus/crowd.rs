@@ -1,4 +1,5 @@
-//! Connections that say nothing, or not all they began: they hold nobody else up, and answers say what becomes of theirs.
+//! Connections that send nothing, or only part of a request: they delay no other client, and answers say whether the
+//! connection is closed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ pub fn address(server: &Server) -> String {
     url.split_once("://").expect("an address").1.to_owned()
 }
 
-/// Connections that send `text`, which is no request, and wait. More than there are places.
+/// Opens connections that send `text`, which is no whole request, and then wait.
 fn silent(server: &Server, count: usize, text: &str) -> Vec<TcpStream> {
     let open = |_| {
         let mut stream = TcpStream::connect(address(server)).expect("the server accepts");
@@ -23,7 +24,7 @@ fn silent(server: &Server, count: usize, text: &str) -> Vec<TcpStream> {
     (0..count).map(open).collect()
 }
 
-/// Nothing but the others' places can let anybody in: the time they have is far beyond what a test may take.
+/// A connection can get in only by taking the place of another: the time limit is far beyond the duration of a test.
 const LONG: [&str; 4] = ["--http-connections-max", "8", "--request-read-ms-max", "3600000"];
 
 #[test]
@@ -36,7 +37,7 @@ fn connections_without_a_request_make_room_for_others() {
         socket.publish("t", &json!(1));
         drop(crowd);
     }
-    // One request that anybody may send does not buy a place for ever.
+    // A single request, which anybody may send, does not reserve a place for ever.
     let ask = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", address(&server));
     let crowd = silent(&server, 20, &ask);
     assert_eq!(server.get("/healthz").0, 200);
@@ -45,13 +46,13 @@ fn connections_without_a_request_make_room_for_others() {
 
 #[test]
 fn the_one_that_has_waited_longest_goes_and_others_keep_their_time() {
-    // Without patience: those who have just come go too.
+    // Without patience, connections that have just been opened are closed too.
     let server = Server::with(&[&LONG[..], &["--crowd-patience-ms", "0"]].concat());
     let mut crowd = silent(&server, 8, "GET /healthz HTTP/1.1\r\n");
     assert_eq!(server.get("/healthz").0, 200);
     let mut first = crowd.remove(0);
     let mut rest = Vec::new();
-    // Closed: an end or a reset, depending on what was still unread.
+    // The connection is closed: an end or a reset, depending on what was still unread.
     assert!(matches!(first.read_to_end(&mut rest), Ok(0) | Err(_)), "{rest:?}");
     let mut last = crowd.pop().expect("one");
     let more = format!("Host: {}\r\nConnection: close\r\n\r\n", address(&server));
@@ -74,7 +75,7 @@ fn handshakes_that_never_end_make_room_too() {
     assert!(ran.status.success(), "{ran:?}");
 }
 
-/// The head of one answer; its body is read and let go.
+/// Returns the head of one answer; the body is read and dropped.
 fn head(stream: &mut BufReader<TcpStream>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -95,7 +96,7 @@ fn an_answer_to_an_unread_body_says_whether_the_connection_goes_on() {
     let open = || {
         let mut stream = BufReader::new(TcpStream::connect(&address).expect("the server accepts"));
         stream.get_ref().set_nodelay(true).expect("an option");
-        // Takes all the connection may ask for now.
+        // This request uses up the connection's rate.
         stream.get_mut().write_all(format!("{post}{{\"payload\":1}}").as_bytes()).expect("bytes are taken");
         assert!(head(&mut stream).starts_with("http/1.1 200 "));
         stream.get_mut().write_all(post.as_bytes()).expect("bytes are taken");
@@ -106,7 +107,7 @@ fn an_answer_to_an_unread_body_says_whether_the_connection_goes_on() {
     let answer = head(&mut stream);
     assert!(answer.starts_with("http/1.1 429 ") && answer.contains("connection: close"), "{answer}");
     assert_eq!(stream.read(&mut [0]).expect("an end"), 0);
-    // It comes in a packet of its own. Only a machine that stands still makes it come too late.
+    // The body comes in a separate packet. Only on a stalled machine can it come too late.
     let goes_on = (0..20).any(|_| {
         let mut stream = open();
         stream.get_mut().write_all(b"{\"payload\":1}").expect("bytes are taken");

@@ -1,4 +1,4 @@
-//! What envelopes, pages and offsets tell beside the event itself, and what a batch may hold.
+//! The fields of envelopes, pages and offsets beside the event itself, and the limits of a batch.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::server::{Server, eventually};
 use crate::socket::Socket;
 
-/// SHA-256 of `{"a": 1}`, as it is spelled below.
+/// The SHA-256 of `{"a": 1}`, as it is written below.
 const DIGEST: &str = "f9d86028c6e0d64e225186f96acb69338b2c59764df79162107f5c4bb34d1310";
 
 #[test]
@@ -59,7 +59,7 @@ fn offsets_say_when_the_commit_of_a_group_became_what_it_is() {
     server.post("/topics/t/events", &json!([{"payload": 1}, {"payload": 2}, {"payload": 3}]));
     let ts = (1..=3).map(|_| socket.next()["envelope"]["ts"].as_u64().expect("a time")).max().expect("some");
     assert!(begun <= ts);
-    // An ack ahead of the commit does not move it.
+    // An ack ahead of the commit does not move the commit.
     socket.ack("t", "g", 3);
     assert_eq!(updated(&server), begun);
     socket.ack("t", "g", 1);
@@ -101,7 +101,7 @@ fn the_start_of_a_stream_that_another_process_cleaned_up_is_told() {
         .expect("a process");
     assert!(cleaned.status.success(), "{cleaned:?}");
     eventually("the server learns of it", || bounds(&server) == (6, 6));
-    // A group that begins at the start begins where there is something to come.
+    // A group from the earliest offset begins at the first event that can still come.
     let mut socket = server.socket();
     let joined = socket.subscribe("t", "g", &json!({"from": {"kind": "earliest"}}));
     assert_eq!(joined["partitions"], json!([{"partition": 0, "next": 6}]));

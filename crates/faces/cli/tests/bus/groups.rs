@@ -62,7 +62,7 @@ fn a_group_is_deleted_for_good_once_it_has_no_members() {
     assert_eq!((status, &problem["code"]), (404, &json!("bad_group")));
     assert_eq!(server.send_json("DELETE", "/topics/none/groups/g", &json!(null)).0, 404);
 
-    // The same name is a new group: no position, no count of attempts, no delay, also over a crash.
+    // A group of the same name is a new group: no position, no count of attempts, no delay, also after a crash.
     server.kill_and_restart();
     assert_eq!(server.get("/topics/t/groups").1["groups"], json!([]));
     let mut socket = server.socket();

@@ -1,5 +1,5 @@
-//! Durable handlers of sessions that share the server's store: their backlog in `/metrics`, their letters beside those of
-//! groups in `GET /dead-letters`.
+//! Durable handlers of sessions that share the server's store: their backlog in `/metrics`, and their dead letters
+//! beside those of groups in `GET /dead-letters`.
 
 use millrace::{Config, Event, Handler, Session};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ struct OrderPlaced {
     order: u64,
 }
 
-/// A session gives up on the odd ones of these orders, once each.
+/// Runs a session that gives up on the orders with odd numbers, after one attempt each.
 fn give_up_on_odd_ones(server: &Server, orders: u64) {
     let config = Config { event_max_attempts: 1, ..Config::default() };
     let session = Session::open(&server.store_url()).expect("a session").config(config);

@@ -1,4 +1,4 @@
-//! The HTTP endpoints as a user meets them.
+//! The HTTP endpoints as a user sees them.
 
 use serde_json::json;
 
@@ -114,7 +114,7 @@ fn lists_of_topics_come_in_pages() {
     for topic in ["a", "b", "b.DLQ", "c", "d.DLQ"] {
         assert_eq!(server.post("/topics", &json!({"topic": topic})).0, 201);
     }
-    // Names that sort around those of the namespace in question.
+    // Names that sort around the name of the namespace under test.
     for namespace in ["aaa", "default-2", "default.2", "zzz"] {
         server.post(&format!("/topics?namespace={namespace}"), &json!({"topic": "b"}));
     }

@@ -1,4 +1,4 @@
-//! Ids that publishers bring: one id, one event, for the whole window.
+//! Event ids set by publishers: an id stands for one event during the whole deduplication window.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! The bus from the outside: the real binary, its sockets, SIGKILL.
+//! The bus tested from outside: the real binary, its sockets, SIGKILL.
 
-// Every module uses its own part of the harness.
+// Every module uses only some functions of the harness.
 #![allow(dead_code, unreachable_pub)]
 
 mod access;

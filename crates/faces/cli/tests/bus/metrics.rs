@@ -1,4 +1,4 @@
-//! `/metrics` as a scraper reads it: the text format strictly, names as documented, labels within their bounds.
+//! `/metrics` as a scraper reads it: the text format strictly, names as documented, a bounded number of labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use crate::server::{Server, eventually};
 #[derive(Debug)]
 struct Family {
     kind: String,
-    /// Name and labels, with the value.
+    /// Values by name and labels.
     samples: BTreeMap<String, f64>,
 }
 
-/// Reads the page as the format's description has it, and stops at anything that is not in it.
+/// Parses the page strictly by the description of the format, and panics at anything else.
 #[track_caller]
 fn scrape(server: &Server) -> BTreeMap<String, Family> {
     let (status, text) = server.request("GET", "/metrics", None);
@@ -51,7 +51,7 @@ fn scrape(server: &Server) -> BTreeMap<String, Family> {
     families
 }
 
-/// The value of one series, as whoever has the token; zero if it is not there.
+/// Returns the value of a series, requested with a token; zero if the series is missing.
 pub fn value_as(server: &Server, token: &str, series: &str) -> f64 {
     let headers = [("authorization", format!("Bearer {token}"))];
     let mut response = server.send("GET", "/metrics", &headers, Vec::new());

@@ -1,4 +1,4 @@
-//! What the server tells about itself: `system.metrics`, the mirror of dead letters, the audit.
+//! The server's reports about itself: `system.metrics`, the mirror of dead letters, the audit.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn from_the_start() -> Value {
     serde_json::from_str(EARLIEST).expect("JSON")
 }
 
-/// Payloads of everything in a topic, once there are `count`.
+/// Waits until a topic has `count` events, and returns their payloads.
 #[track_caller]
 fn read(server: &Server, topic: &str, count: usize) -> Vec<Value> {
     let path = format!("/topics/{topic}/events?limit=1000");
@@ -27,7 +27,7 @@ fn read(server: &Server, topic: &str, count: usize) -> Vec<Value> {
     found
 }
 
-/// Publishes one event to `t`, and has its only group refuse it for good.
+/// Publishes an event to `t`, and makes its only group refuse it for good.
 fn dead_letter(server: &Server, headers: &Value) -> Socket {
     server.post("/topics", &json!({"topic": "t", "maxAttempts": 1}));
     let mut socket = server.socket();
@@ -78,7 +78,7 @@ fn metrics_come_as_events_and_do_not_count_themselves() {
     });
     assert!(last["commits"].as_u64() >= Some(2), "{last}");
     assert_eq!(last["byGroup"]["t"]["g"]["lag"], 3, "{last}");
-    // Three names, by the bound, and the rest under one.
+    // Three names, as limited by the flag, and the rest under one.
     assert_eq!(last["byTopic"].as_object().map(serde_json::Map::len), Some(4), "{last}");
     assert!(last["byTopic"]["(other)"]["pub"].as_u64() >= Some(5), "{last}");
     for name in ["uptimeMs", "inflight", "lag", "connections", "backlogBytes", "outboundBytes"] {
@@ -127,7 +127,7 @@ fn without_a_setting_nothing_is_audited() {
     assert!(server.log().contains("forbidden"), "the log tells it all the same");
 }
 
-/// What was audited, as an administrator reads it, once `last` is there.
+/// Waits for an audit record of the kind `last`, and returns all records, as an administrator reads them.
 fn audited(server: &Server, last: &str) -> Vec<Value> {
     let mut records = Vec::new();
     eventually(&format!("a record of {last}"), || {

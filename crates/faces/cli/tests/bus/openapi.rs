@@ -1,10 +1,10 @@
-//! What the server answers is what its own document says.
+//! The server's answers match its own OpenAPI document.
 
 use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// The document of a running server, made strict: a field nobody described fails too.
+/// A running server and its document, made strict: an undocumented field fails too.
 struct Described {
     server: Server,
     document: Value,
@@ -19,7 +19,7 @@ impl Described {
         Described { server, document }
     }
 
-    /// Sends a request to a path of the document with its names filled in, and checks the answer against it.
+    /// Sends a request to a path of the document with its names filled in, and checks the answer against the document.
     #[track_caller]
     fn check(
         &self,
@@ -65,7 +65,7 @@ impl Described {
     }
 }
 
-/// Where properties are listed, no others may stand.
+/// Forbids undocumented properties wherever properties are listed.
 fn close_objects(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -184,7 +184,7 @@ fn the_answers_to_strangers_and_scopes_are_as_described() {
             let request = (method.as_str(), path.as_str(), "");
             let scopes = needed[0]["token"].as_array();
             match scopes {
-                // Nobody is asked for a token, or it may come later, by a frame.
+                // No token is needed, or it may come later, in a frame.
                 None => assert!(needed == &json!([]) || needed[0] == json!({}), "{method} {path}"),
                 Some(scopes) => {
                     d.check(request, &[], "{}", 401);

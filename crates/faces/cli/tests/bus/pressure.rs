@@ -1,4 +1,4 @@
-//! Little memory, frames that do not wait for answers, filters that change under way: order and promises hold.
+//! Little memory, frames that do not wait for answers, filters that change in between: order and guarantees hold.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,12 @@ use serde_json::json;
 use crate::server::Server;
 use crate::socket::Socket;
 
-/// Groups that read later than the tail can wait for them: every event still arrives, each topic's in order.
+/// Groups fall so far behind that memory no longer holds their events: every event still arrives, in the order of its
+/// topic.
 fn slow_groups_miss_nothing(flag: &str, bytes: &str) {
     const TOPICS: u64 = 20;
     const EVENTS: u64 = 40;
-    // Nobody acknowledges while events are published, which takes a while on a busy machine.
+    // A long ack timeout: nothing is acknowledged during publishing, which takes a while on a busy machine.
     let server = Server::with(&[flag, bytes, "--ack-timeout-ms", "3600000"]);
     let mut slow = server.socket();
     for n in 0..TOPICS {
@@ -61,7 +62,7 @@ fn subscriptions_that_do_not_wait_for_each_other_are_counted_all_the_same() {
     }
     let (_, stats) = server.get("/stats");
     assert_eq!(stats["subscriptions"], 4, "{stats}");
-    // Refused is not half there, and room that is made can be used.
+    // A refused subscription leaves nothing behind, and a freed place can be used.
     socket.send(&json!({"type": "UNSUBSCRIBE", "topic": "t0", "group": "g"}));
     socket.expect("OK");
     socket.subscribe("t9", "g", &json!({}));
@@ -94,7 +95,7 @@ fn publish_keys(socket: &mut Socket, count: u64) {
     }
 }
 
-/// `at_tail`: the events come while the group is connected, and wait in memory; else they are read from the store.
+/// With `at_tail`, the events come while the group is connected, and wait in memory; else they are read from the store.
 fn a_changed_filter_holds_for_what_was_read_ahead(at_tail: bool) {
     let server = Server::start();
     let mut publisher = server.socket();

@@ -6,7 +6,7 @@ use crate::server::Server;
 
 #[test]
 fn the_five_step_recipe() {
-    // 1. Run the broker, with a store that is there when it comes back.
+    // 1. Run the broker, with a store that survives a restart.
     let mut server = Server::with(&["--max-attempts", "3"]);
 
     // 2. Publish to test.topic.
@@ -35,7 +35,7 @@ fn the_five_step_recipe() {
         subscriber.ack("test.topic", "g1", n);
     }
 
-    // 5. Stop acking: redeliveries, then the dead-letter topic. Only now may a delivery time out quickly: before, a busy
+    // 5. Stop acking: redeliveries, then the dead-letter topic. The short ack timeout is set only now: before, a busy
     // machine would have turned slow acks into redeliveries.
     let (status, _) = server.send_json("PATCH", "/topics/test.topic", &json!({"ackTimeoutMs": 200}));
     assert_eq!(status, 200);

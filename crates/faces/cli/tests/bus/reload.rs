@@ -1,4 +1,4 @@
-//! SIGHUP: other tokens and another certificate without a restart, and mistakes that change nothing.
+//! SIGHUP reloads tokens and certificate without a restart, and mistakes in the files change nothing.
 
 use serde_json::{Value, json};
 use tungstenite::protocol::frame::coding::CloseCode;
@@ -39,11 +39,11 @@ fn tokens_are_replaced_and_connections_of_those_that_are_gone_are_closed() {
     eventually("the new token is accepted", || status(&server, "new-secret") == 200);
     assert_eq!((status(&server, "old-secret"), status(&server, "kept-secret")), (401, 200));
     assert_eq!(Socket::open_as(&server.ws_url(), "old-secret").err(), Some(401));
-    // Also those that only listen, and those whose token has other rights now.
+    // Connections that only listen are closed too, and those whose token has other rights now.
     for socket in [&mut by_upgrade, &mut by_frame, &mut less] {
         assert_eq!(socket.next_or_close(), Err(Some(CloseCode::Policy)));
     }
-    // The one that stays gets all events now, on the connection it had.
+    // The connection whose token stays receives all events, without a reconnect.
     let mut new = open(&server, "new-secret");
     new.send(&json!({"type": "PUBLISH", "topic": "t", "payload": 1}));
     assert_eq!(new.next()["type"], "PUBLISHED");

@@ -1,4 +1,4 @@
-//! Retention from the outside: what goes, what a group that was behind is told, and that it catches up.
+//! Retention seen by clients: what is removed, what a group that was behind is told, and that it catches up.
 
 use serde_json::{Value, json};
 
@@ -7,8 +7,8 @@ use crate::server::{Server, eventually};
 const EVENTS: u64 = 100;
 const PAYLOAD_BYTES: u64 = 1000;
 
-/// A server whose topic `t` has a group `g` that never read anything, and `EVENTS` events; the rule comes after them, so that
-/// it removes once what it is going to remove.
+/// Returns a server whose topic `t` has a group `g` that never read anything, and `EVENTS` events. The retention rule
+/// is set after them, so that it removes everything at once.
 fn behind(rule: &Value) -> Server {
     let server = Server::with(&["--retention-interval-ms", "20"]);
     assert_eq!(server.post("/topics", &json!({"topic": "t"})).0, 201);
@@ -31,7 +31,7 @@ fn done_at(committed: u64) -> Value {
     json!({"committed": committed, "updatedTs": null, "lag": 0, "inflight": 0})
 }
 
-/// How far the group is, without when it got there.
+/// Returns the progress of the group, without the time of its last change.
 fn progress(server: &Server) -> Value {
     let mut group = row(server)["groups"]["g"].clone();
     assert!(group["updatedTs"].take().as_u64().is_some());
@@ -48,7 +48,7 @@ fn retention_by_bytes_removes_the_oldest_and_keeps_what_has_room() {
     let mut server = behind(&json!({"retentionBytes": KEPT_MAX * PAYLOAD_BYTES}));
     let start = |server: &Server| row(server)["start"].as_u64().expect("a start");
     eventually("only what has room is left", || start(&server) > EVENTS - KEPT_MAX);
-    // As much as has room, not less: an event takes its payload and well under as much again.
+    // Retention keeps as much as fits, not less: an event takes its payload and well under as much again.
     let first = start(&server);
     assert!(first <= EVENTS - KEPT_MAX / 2, "only {} of {KEPT_MAX} are left", EVENTS + 1 - first);
     let (_, page) = server.get("/topics/t/events?from=1");
@@ -79,7 +79,7 @@ fn retention_by_bytes_removes_the_oldest_and_keeps_what_has_room() {
 fn a_group_that_was_behind_is_at_the_end_when_retention_removed_everything() {
     let mut server = behind(&json!({"retentionMs": 1}));
     eventually("everything is gone", || row(&server)["start"] == EVENTS + 1);
-    // The group finds out when somebody reads for it again.
+    // The group learns of it when a member reads again.
     let mut socket = server.socket();
     socket.subscribe("t", "g", &json!({}));
     let done = done_at(EVENTS);
@@ -106,7 +106,7 @@ fn what_a_member_holds_when_retention_removes_it_can_still_be_acked() {
     assert_eq!(server.send_json("PATCH", "/topics/t", &json!({"retentionMs": 1})).0, 200);
     eventually("everything is gone", || row(&server)["start"] == 11);
     socket.ack("t", "g", 2);
-    // What is in memory already may still come; what is gone for good is passed.
+    // Events already in memory may still come; removed events are skipped.
     let done = done_at(10);
     eventually("the group is at the end", || {
         let came: Vec<_> = socket.drained().iter().filter_map(|frame| frame["offset"].as_u64()).collect();

@@ -1,4 +1,4 @@
-//! Schemas of topics, from every side that publishes.
+//! Schemas of topics, checked at every way to publish.
 
 use std::process::Command;
 
@@ -53,7 +53,7 @@ fn what_does_not_match_is_refused_on_every_way_in() {
     let headers = [("content-type", "application/cloudevents+json".to_owned())];
     let response = server.send("POST", "/topics/orders/events", &headers, cloud.to_string().into_bytes());
     assert_eq!(response.status().as_u16(), 422);
-    // Whoever was refused goes on.
+    // A client that was refused can continue.
     assert_eq!(socket.publish("orders", &json!({"total": 3})), 2);
     assert_eq!(stored(&server), [json!({"total": 1}), json!({"total": 3})]);
     let (_, metrics) = server.request("GET", "/metrics", None);
@@ -147,7 +147,7 @@ fn a_dead_letter_that_does_not_match_by_now_is_named_and_those_before_it_are_rep
     assert_eq!((status, &replayed["replayed"]), (200, &json!(1)), "{replayed}");
 }
 
-/// A change comes while others publish events that it would break, later than those that match it.
+/// A schema is changed while others publish events that it would refuse, later than those that match it.
 #[test]
 fn no_event_slips_past_a_change_that_is_accepted() {
     let server = Server::start();
@@ -287,7 +287,7 @@ fn creating_a_topic_that_exists_takes_neither_its_schema_nor_anything_else() {
     assert_eq!(server.post("/topics/orders/events", &json!({"payload": "x"})).0, 422);
 }
 
-/// A bound on the comparison must not let a change pass that nobody compared with the older events.
+/// The limit on the comparison must not let a change pass that was not compared with the older events.
 #[test]
 fn a_change_that_was_not_compared_with_every_event_must_be_forced() {
     let server = Server::with(&["--schema-check-events-max", "2"]);

@@ -1,4 +1,4 @@
-//! The real binary as a process of its own, with its store in a folder of its own.
+//! The real binary as a child process, with its store in a folder of its own.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Server {
         Server { folder, flags, env: Vec::new(), child, ready }
     }
 
-    /// On a store that `make` puts there first, under the name given to it.
+    /// Starts a server on a store that `make` writes first, at the path given to it.
     pub fn on_store(make: impl FnOnce(&Path)) -> Server {
         Server::on_store_with(make, &[])
     }
@@ -44,7 +44,7 @@ impl Server {
         Server { folder, flags, env: Vec::new(), child, ready }
     }
 
-    /// In an environment of its own.
+    /// Starts a server with environment variables.
     pub fn with_env(flags: &[&str], env: &[(&str, &Path)]) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -56,7 +56,7 @@ impl Server {
         Server { folder, flags, env, child, ready }
     }
 
-    /// The same, with its log in a file.
+    /// Starts a server with environment variables and its log in a file.
     pub fn with_log_and_env(flags: &[&str], env: &[(&str, &Path)]) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let log = std::fs::File::create(folder.path().join("log")).expect("a file");
@@ -69,7 +69,7 @@ impl Server {
         Server { folder, flags, env, child, ready }
     }
 
-    /// With a file of settings, and its log in a file beside it.
+    /// Starts a server with a settings file, and its log in a file beside it.
     pub fn with_config(config: &str, flags: &[&str]) -> Server {
         Server::with_log_level(config, flags, "warn")
     }
@@ -97,7 +97,7 @@ impl Server {
         std::fs::read_to_string(self.folder().join("log")).expect("a log")
     }
 
-    /// Under a limit on the size of files: a disk that becomes full, without needing a disk of its own.
+    /// Starts a server with a limit on the size of files: behaves like a full disk, without needing a separate disk.
     pub fn with_file_blocks(blocks: u64) -> Server {
         Server::with_file_blocks_and(blocks, &[])
     }
@@ -112,7 +112,7 @@ impl Server {
         Server { folder, flags, env: Vec::new(), child, ready }
     }
 
-    /// Under limits on open files, soft and hard, with its log in a file.
+    /// Starts a server with limits on open files, soft and hard, and its log in a file.
     pub fn with_open_files(soft: u64, hard: u64) -> Server {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let log = std::fs::File::create(folder.path().join("log")).expect("a file");
@@ -131,17 +131,17 @@ impl Server {
         self.child.id()
     }
 
-    /// What it said when it was ready.
+    /// Returns what the server printed when it was ready.
     pub fn ready(&self) -> &Value {
         &self.ready
     }
 
-    /// Until it has ended by itself: its exit code.
+    /// Waits until the server has ended by itself, and returns its exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.wait().expect("the child can be waited for").code()
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().expect("the child can be killed");
         self.child.wait().expect("the child can be waited for");
@@ -155,20 +155,20 @@ impl Server {
         assert!(status.success());
     }
 
-    /// SIGTERM; answers the exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub fn terminate(&mut self) -> Option<i32> {
         self.signal("TERM");
         self.child.wait().expect("the child can be waited for").code()
     }
 
-    /// In the environment it had.
+    /// Starts the server again, with the same environment.
     pub fn restart(&mut self) {
         let mut command = command(&self.flags);
         command.envs(self.env.iter().cloned());
         (self.child, self.ready) = spawn(self.folder.path(), command);
     }
 
-    /// Clients that knew it find it again.
+    /// Starts the server again at the same port, so that clients find it again.
     pub fn restart_at_its_port(&mut self) {
         let url = self.http_url();
         let mut command = command(&self.flags);
@@ -195,7 +195,7 @@ impl Server {
         self.ready["http"].as_str().expect("an http address").to_owned()
     }
 
-    /// The URL of its store, for commands that work on it from elsewhere.
+    /// Returns the URL of the store, for commands that open it directly.
     pub fn store_url(&self) -> String {
         format!("sqlite:///{}", self.folder().join("test.db").display())
     }
@@ -228,7 +228,7 @@ impl Server {
         (response.status().as_u16(), text)
     }
 
-    /// As whoever has the token.
+    /// Sends a request with a token.
     pub fn request_as(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let headers = [("authorization", format!("Bearer {token}"))];
         let mut response = self.send(method, path, &headers, body.to_string().into_bytes());
@@ -258,7 +258,7 @@ impl Server {
         agent.run(request.body(body).expect("a request")).expect("the server answers")
     }
 
-    /// The names of all topics but the server's own.
+    /// Returns the names of all topics except the server's own.
     #[track_caller]
     pub fn topics(&self) -> Vec<String> {
         let (status, list) = self.get("/topics");
@@ -266,7 +266,7 @@ impl Server {
         user_topics(&list)
     }
 
-    /// The durable commit of a group in a partition.
+    /// Returns the durable commit of a group in a partition.
     #[track_caller]
     pub fn committed(&self, topic: &str, group: &str, partition: usize) -> u64 {
         let (status, offsets) = self.get(&format!("/topics/{topic}/offsets"));
@@ -276,7 +276,7 @@ impl Server {
     }
 }
 
-/// The names in an answer of `GET /topics`, without the server's own, which always are there.
+/// Returns the names in an answer of `GET /topics`, without the server's own, which always exist.
 #[track_caller]
 pub fn user_topics(list: &Value) -> Vec<String> {
     let names = list["topics"].as_array().expect("topics").iter().map(|topic| topic["topic"].as_str());
@@ -286,7 +286,8 @@ pub fn user_topics(list: &Value) -> Vec<String> {
     users
 }
 
-/// Waits for something that comes by itself. It gives up after half a minute: not to judge speed, but to say what never came.
+/// Waits until `is_so` returns true. The limit of half a minute is no judgement of speed: the panic says which
+/// condition never became true.
 #[track_caller]
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -298,7 +299,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Gone already is fine too.
+        // Fails if the server has ended already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -316,7 +317,7 @@ fn serve_args(flags: &[String]) -> Vec<String> {
     if !flags.iter().any(|flag| flag == "--store") {
         args.extend(["--store".to_owned(), "sqlite:///test.db".to_owned()]);
     }
-    // Servers that run side by side must not meet at the usual place.
+    // Servers that run in parallel must not share the default socket path.
     if !flags.iter().any(|flag| flag == "--socket") {
         args.extend(["--socket".to_owned(), "none".to_owned()]);
     }
@@ -338,7 +339,7 @@ fn spawn_at(level: &str, folder: &Path, mut command: Command) -> (Child, Value) 
     let mut child = command
         .current_dir(folder)
         .env_remove("BUS_PORT")
-        // The tests' own; a server refuses settings it does not know.
+        // Variables of the tests themselves; a server refuses settings that it does not know.
         .env_remove("MILLRACE_CRASH_SEED")
         .env_remove("MILLRACE_FUZZ_SEED")
         .env_remove("MILLRACE_FUZZ_SECONDS")

@@ -1,5 +1,5 @@
-//! A wall clock of its own for a child process: a library that the dynamic linker loads first adds a number of
-//! milliseconds, read from a file, to whatever the system's wall clock says. The monotonic clocks stay as they are.
+//! A separate wall clock for a child process: a library loaded by LD_PRELOAD adds a number of milliseconds, read from a
+//! file, to the system's wall clock. The monotonic clocks are unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -85,12 +85,12 @@ impl ShiftedClock {
         self.folder.path().join("shift")
     }
 
-    /// What a child's environment must hold.
+    /// Returns the environment variables that the child needs.
     pub fn env(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.library()), ("SHIFTED_CLOCK_FILE", self.file())]
     }
 
-    /// How far the child's wall clock is off from now on. Renamed into place: no reading finds half a number.
+    /// Sets the offset of the child's wall clock. The file is renamed into place, so that no read finds half a number.
     pub fn shift(&self, ms: i64) {
         let fresh: &Path = &self.folder.path().join("fresh");
         std::fs::write(fresh, ms.to_string()).expect("a file");

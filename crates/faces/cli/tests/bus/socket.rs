@@ -1,4 +1,4 @@
-//! A raw WebSocket to the server: what leaves and arrives is exactly what a test says.
+//! A raw WebSocket to the server: frames are sent and received exactly as a test says.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use tungstenite::{Message, WebSocket};
 
 pub struct Socket {
     inner: WebSocket<MaybeTlsStream<TcpStream>>,
-    /// Frames that came while an answer was waited for.
+    /// Frames that arrived while waiting for an answer.
     early: VecDeque<Value>,
 }
 
@@ -21,7 +21,7 @@ impl Socket {
         Socket { inner, early: VecDeque::new() }
     }
 
-    /// With a token in the upgrade; or the status with which it was refused.
+    /// Opens a socket with a token in the upgrade. Returns the status if it was refused.
     pub fn open_as(url: &str, token: &str) -> Result<Socket, u16> {
         let mut request = url.into_client_request().expect("a URL");
         let value = format!("Bearer {token}").parse().expect("a header");
@@ -45,7 +45,7 @@ impl Socket {
         self.inner.send(Message::binary(bytes.to_vec())).expect("the socket takes a frame");
     }
 
-    /// Underneath the WebSocket, for bytes that no library would send.
+    /// Returns the stream below the WebSocket, for bytes that no library would send.
     pub fn stream(&mut self) -> &mut TcpStream {
         match self.inner.get_mut() {
             MaybeTlsStream::Plain(stream) => stream,
@@ -53,12 +53,12 @@ impl Socket {
         }
     }
 
-    /// The next frame, or the code the server closed with.
+    /// Returns the next frame, or the code the server closed with.
     pub fn next_or_close(&mut self) -> Result<Value, Option<CloseCode>> {
         self.text_or_close().map(|text| serde_json::from_str(&text).expect("the server sends JSON"))
     }
 
-    /// The sentence of the closing frame; everything before it is dropped.
+    /// Returns the reason in the close frame; everything before it is dropped.
     pub fn close_reason(&mut self) -> String {
         loop {
             match self.inner.read() {
@@ -70,7 +70,8 @@ impl Socket {
         }
     }
 
-    /// As it came: payloads come back as they were written, also those that Rust has no text for.
+    /// Returns the text as it came: payloads are returned as they were written, also those that a Rust string cannot
+    /// hold.
     pub fn text_or_close(&mut self) -> Result<String, Option<CloseCode>> {
         loop {
             match self.inner.read() {
@@ -96,8 +97,9 @@ impl Socket {
         frame
     }
 
-    /// Everything the server had to say before this has been said. Two marks, because there are two sources: the edge
-    /// answers PING itself, the engine refuses to take us out of a group we are not in. Each keeps its own order.
+    /// Returns all frames that the server sent before answering two markers. There are two, because frames have two
+    /// sources, each with its own order: the edge answers PING itself, and the engine refuses an UNSUBSCRIBE from a
+    /// group we are not in.
     pub fn drained(&mut self) -> Vec<Value> {
         self.send(&json!({"type": "PING", "rid": "mark"}));
         self.send(&json!({"type": "UNSUBSCRIBE", "topic": "mark", "group": "mark", "rid": "mark"}));
@@ -134,13 +136,13 @@ impl Socket {
         self.expect("OK")
     }
 
-    /// The offset of the next MESSAGE.
+    /// Returns the offset of the next MESSAGE.
     #[track_caller]
     pub fn message(&mut self) -> u64 {
         self.expect("MESSAGE")["offset"].as_u64().expect("an offset")
     }
 
-    /// Answered, so that its effect is there when this returns.
+    /// Acknowledges and waits for the answer, so that the ack has taken effect when this returns.
     #[track_caller]
     pub fn ack(&mut self, topic: &str, group: &str, offset: u64) {
         self.send(&json!({"type": "ACK", "topic": topic, "partition": 0, "group": group, "offset": offset, "rid": "a"}));

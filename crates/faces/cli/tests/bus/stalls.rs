@@ -1,5 +1,5 @@
-//! One ordinary token that keeps the server waiting: bodies that do not come, answers that are not read, requests that
-//! trickle. Whatever it holds, others are answered while it still holds it.
+//! A client with an ordinary token that keeps the server waiting: bodies that do not come, answers that are not read,
+//! requests that trickle. While it holds resources, other clients are still answered.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,21 +11,21 @@ use crate::crowd::address;
 use crate::metrics::value_as;
 use crate::server::{Server, eventually};
 
-/// Nothing ends by itself: every time limit is far beyond what a test may take.
+/// No limit ends anything: every time limit is far beyond the duration of a test.
 const PATIENT: [&str; 4] = ["--request-read-ms-max", "3600000", "--response-write-ms-max", "3600000"];
 
 fn server(flags: &[&str]) -> Server {
     Server::with_config(TOKENS, &[&PATIENT[..], flags].concat())
 }
 
-/// Sends that much of a request and no more.
+/// Sends this part of a request and nothing more.
 fn begin(server: &Server, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address(server)).expect("the server accepts");
     stream.write_all(text.as_bytes()).expect("bytes are taken");
     stream
 }
 
-/// A request of alice's with a body of that length, of which only `sent` is sent.
+/// Sends a request of alice with a body of that length, of which only `sent` is sent.
 fn announce(server: &Server, length: usize, sent: &str) -> TcpStream {
     let head = format!(
         "POST /topics/t/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer alice-secret\r\nContent-Length: {length}\r\n\r\n",
@@ -41,11 +41,11 @@ fn publish(server: &Server, token: &str) -> (u16, Value) {
 #[test]
 fn bodies_that_are_announced_and_not_sent_hold_nobody_up() {
     let server = server(&[]);
-    // Twice what all bodies together may take.
+    // The announced bodies are twice what all bodies together may take.
     for sent in ["", "[1,2,3"] {
         let crowd: Vec<_> = (0..11).map(|_| announce(&server, 12 << 20, sent)).collect();
         assert_eq!(publish(&server, "eve-secret").0, 200);
-        // Not even those who use the same token.
+        // Clients with the same token are not delayed either.
         assert_eq!(publish(&server, "alice-secret").0, 200);
         drop(crowd);
     }
@@ -62,7 +62,7 @@ fn requests_that_trickle_stop_neither_others_nor_the_probes() {
         stream.write_all(b" ").expect("bytes are taken");
     }
     assert_eq!(publish(&server, "eve-secret").0, 200);
-    // Those who made room were told, unless it was before the server had read their request.
+    // Connections that were closed to make room got an answer, unless the server had not read their request yet.
     let told = crowd[..8].iter_mut().find_map(|stream| {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok().map(|_| answer).filter(|answer| !answer.is_empty())
@@ -97,7 +97,7 @@ fn probes_have_an_address_of_their_own() {
     };
     let crowd: Vec<_> = (0..20).map(|_| announce(&server, 1000, "{")).collect();
     assert_eq!((get("/healthz", "none"), get("/readyz", "none")), (200, 200));
-    // Metrics want their scope here too, and nothing else is served.
+    // Metrics need their scope here too, and nothing else is served.
     assert_eq!((get("/metrics", "watcher-secret"), get("/metrics", "alice-secret")), (200, 403));
     assert_eq!((get("/topics", "root-secret"), get("/ws", "root-secret")), (404, 404));
     drop(crowd);

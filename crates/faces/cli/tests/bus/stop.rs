@@ -1,4 +1,4 @@
-//! Stopping, and starting beside a server that runs.
+//! Stopping a server, and starting one beside a running one.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -22,14 +22,14 @@ fn sigterm_ends_with_zero_and_what_was_in_flight_comes_again_uncounted() {
     assert_eq!(socket.expect("MESSAGE")["envelope"].get("attempts"), None);
 }
 
-/// Whoever copies the one file of a server that has stopped has everything.
+/// A stopped server's one file contains everything, so that a copy of it is complete.
 #[test]
 fn a_stopped_server_leaves_one_file() {
     let mut server = Server::start();
     let mut socket = server.socket();
     socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": 1}));
     assert_eq!(socket.next()["type"], "PUBLISHED");
-    // Connections, a subscription and a request over HTTP: none of them may hold on to the store.
+    // Connections, a subscription and an HTTP request: none of them may keep the store open.
     socket.subscribe("t", "g", &json!({}));
     assert_eq!(server.get("/topics/t/events").0, 200);
     assert_eq!(server.terminate(), Some(0));

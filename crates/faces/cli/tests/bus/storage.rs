@@ -1,4 +1,4 @@
-//! A disk that does not take a write, for a reason other than being full: nothing pretends.
+//! A disk that refuses a write for another reason than being full: the server reports the failure.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! WebSockets that have not authenticated: however many there are, a right token finds a place, and they cost little.
+//! WebSockets that have not authenticated ("strangers"): however many there are, a client with a valid token finds a
+//! place, and strangers cost little memory.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +12,7 @@ use crate::metrics::value_as;
 use crate::server::{Server, eventually};
 use crate::socket::Socket;
 
-/// No place becomes free by itself: the time to authenticate is far beyond what a test may take.
+/// No place becomes free by itself: the time to authenticate is far beyond the duration of a test.
 const CROWDED: [&str; 4] = ["--connections-max", "8", "--auth-ms-max", "3600000"];
 
 const PATHS: [&str; 2] = ["", "os"];
@@ -20,7 +21,7 @@ fn url(server: &Server, path: &str) -> String {
     server.ws_url() + path
 }
 
-/// The frame that authenticates a connection at that path, and what in the answer says that it worked.
+/// Authenticates a connection at that path by a frame, and checks the answer.
 fn introduce(socket: &mut Socket, path: &str, token: &str) {
     if path == "os" {
         socket.send(&json!({"kind": "command", "type": "Syscall.Authenticate", "data": {"token": token},
@@ -42,26 +43,26 @@ fn strangers_do_not_take_the_places_of_those_who_have_a_token() {
         // A browser, which cannot send headers, finds a place too.
         let mut browser = Socket::open(&url(&server, path));
         introduce(&mut browser, path, "root-secret");
-        // The place of the one that waited longest was given to another, and the connection was told.
+        // The connection that waited longest lost its place, and was told.
         assert_eq!(strangers[0].next_or_close(), Err(Some(CloseCode::Again)));
         let evicted =
             || value_as(&server, "watcher-secret", "connections_evicted_total{reason=\"unauthenticated\"}");
         eventually("the evictions are counted", || evicted() >= 37.0);
         assert!(server.log().contains("unauthenticated"), "{}", server.log());
-        // Those that are left are served as ever.
+        // The remaining connections are served as before.
         introduce(strangers.last_mut().expect("one"), path, "root-secret");
         drop(strangers);
     }
 }
 
-/// Resident memory of the server.
+/// Returns the resident memory of the server.
 fn resident_bytes(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
-/// A WebSocket that sends the beginning of one large text frame.
+/// Opens a WebSocket that sends only the beginning of one large text frame.
 fn partial_frame(server: &Server, path: &str) -> TcpStream {
     let mut socket = Socket::open(&url(server, path));
     let stream = socket.stream().try_clone().expect("a second handle");
@@ -69,7 +70,7 @@ fn partial_frame(server: &Server, path: &str) -> TcpStream {
     frame.extend_from_slice(&(1_u64 << 20).to_be_bytes());
     frame.extend_from_slice(&[0; 4]);
     frame.resize(900 << 10, b'x');
-    // A server that has closed its side takes no more: that is an answer too.
+    // A write error is fine: the server may have closed the connection.
     let _ = (&stream).write_all(&frame);
     std::mem::forget(socket);
     stream
@@ -81,7 +82,7 @@ fn strangers_that_send_parts_of_large_frames_cost_little_memory() {
         let server = Server::with_config(TOKENS, &["--auth-ms-max", "3600000"]);
         let before = resident_bytes(&server);
         let crowd: Vec<_> = (0..200).map(|_| partial_frame(&server, path)).collect();
-        // Answered behind everything that was sent before it.
+        // The server answers this only after it has handled everything that was sent before.
         open(&server, "alice-secret").publish("t", &json!(1));
         let grown = resident_bytes(&server).saturating_sub(before);
         assert!(grown < 64 << 20, "{} MiB more for 200 strangers", grown >> 20);
@@ -91,7 +92,7 @@ fn strangers_that_send_parts_of_large_frames_cost_little_memory() {
     }
 }
 
-/// A server without tokens knows everybody, by address.
+/// A server without tokens accounts everybody by address.
 #[test]
 fn those_who_may_send_large_frames_cost_little_memory_by_sending_half_of_them() {
     for path in PATHS {
@@ -117,7 +118,7 @@ fn a_frame_too_large_for_a_stranger_is_answered() {
     socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": "x".repeat(8000)}));
     assert!(socket.refused("too_large").contains("4096"));
     assert_eq!(socket.next_or_close(), Err(Some(CloseCode::Size)));
-    // What was sent behind AUTH without waiting counts, whatever its size.
+    // Frames sent after AUTH without waiting for its answer are accepted, whatever their size.
     let mut socket = server.socket();
     socket.send(&json!({"type": "PING", "rid": 1}));
     socket.send(&json!({"type": "AUTH", "token": "alice-secret", "rid": 2}));
@@ -135,15 +136,15 @@ fn a_frame_too_large_for_a_stranger_is_answered() {
 fn an_agent_that_holds_all_places_loses_one_to_another_agent() {
     let server = Server::with_config(TOKENS, &CROWDED);
     let mut of_alice: Vec<_> = (0..8).map(|_| open(&server, "alice-secret")).collect();
-    // No more for the one who has most already.
+    // The agent that holds most places gets no more.
     assert_eq!(Socket::open_as(&server.ws_url(), "alice-secret").err(), Some(503));
     let mut eve = open(&server, "eve-secret");
     eve.publish("t", &json!(1));
-    // With AUTH it is the same.
+    // With an AUTH frame the result is the same.
     let mut browser = server.socket();
     introduce(&mut browser, "", "writer-secret");
     browser.publish("t", &json!(1));
-    // The newest of alice's made room, and was told.
+    // Alice's newest connections were closed to make room, and were told.
     for _ in 0..2 {
         assert_eq!(of_alice.pop().expect("one").next_or_close(), Err(Some(CloseCode::Again)));
     }

@@ -1,4 +1,4 @@
-//! A session and a server on one file: one table of events, no bridge.
+//! A session and a server on one file: they share one table of events and need no bridge.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn what_a_client_publishes_a_handler_claims_and_what_it_commits_a_subscriber_rec
     let order = session.get::<example::Order>("o1").expect("a read").expect("an order");
     assert!(order.value.shipped && order.value.total > 9.0);
 
-    // The session needs no server, and the server finds what was committed while it was away.
+    // The session works without a server, and the server finds what was committed while it was down.
     drop(subscriber);
     server.kill();
     session.publish(example::placed("o2")).expect("a commit without a server");

@@ -1,4 +1,5 @@
-//! Delayed events of sessions and of a server on one file: whoever is there moves them, and each is stored once.
+//! Delayed events of sessions and of a server on one file: any running process moves them when due, and each is stored
+//! once.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use crate::server::{Server, eventually};
 use crate::socket::Socket;
 
 const DELAY: Duration = Duration::from_millis(400);
-/// Tells this program, started once more by a test, to be the session that is killed.
+/// Tells this test binary, started again by a test, to be the session that is killed.
 const CHILD_STORE: &str = "MILLRACE_TEST_DELAYED_STORE";
 
 #[derive(Event, Serialize, Deserialize)]
@@ -43,7 +44,7 @@ fn next_number(socket: &mut Socket) -> u64 {
     message["envelope"]["payload"]["n"].as_u64().expect("a reminder")
 }
 
-/// Counts its events in the state.
+/// Returns a handler that counts its events in the state.
 fn remind() -> Handler {
     Handler::from_fn::<ReminderDue>("remind", |ctx| {
         let n = ctx.event.n;
@@ -74,7 +75,7 @@ fn a_group_of_the_server_receives_what_a_session_delayed() {
     subscriber.expect_nothing();
 }
 
-/// Not a test of its own: the session that the next test kills.
+/// Not a test: runs the session that the next test kills.
 #[test]
 fn as_a_child_it_delays_events_until_it_is_killed() {
     let Ok(store) = std::env::var(CHILD_STORE) else { return };
@@ -100,7 +101,7 @@ fn a_server_alone_moves_what_a_killed_session_delayed_over_a_restart_too() {
     assert!(said.lines().map_while(Result::ok).any(|line| line == "confirmed"), "the child ended");
     child.kill().expect("a kill");
     child.wait().expect("an end");
-    // The server has never heard of this topic, and makes it for its subscriber.
+    // The server does not know this topic yet, and creates it for its subscriber.
     let mut subscriber = earliest(&server, "g");
     assert_eq!(next_number(&mut subscriber), 1);
     drop(subscriber);
@@ -137,7 +138,7 @@ fn with_a_server_and_two_sessions_each_event_is_stored_once() {
         (0..2).map(|_| Session::open(&server.store_url()).expect("a session")).collect();
     let running: Vec<_> =
         sessions.iter().map(|session| session.spawn(vec![remind()], vec![]).expect("it runs")).collect();
-    // Every twenty of them are due at one moment: all three movers wake for them.
+    // Twenty events each are due at the same moment: all three movers wake up for them.
     let start = now() + 1000;
     let events = (0..EVENTS).map(|n| ReminderDue { n }.deliver_at(start + n / 20 * 50));
     let waits = sessions[0].publish_all(events).expect("commits");

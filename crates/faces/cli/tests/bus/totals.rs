@@ -1,4 +1,4 @@
-//! Products of bounds have a bound: groups times partitions, partitions times topics, windows times subscriptions.
+//! Products of limits are limited too: groups times partitions, partitions times topics, windows times subscriptions.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ fn groups_times_partitions_end_at_a_bound_that_says_how_much_there_is() {
     assert_eq!((status, &problem["code"], &problem["detail"]), (429, &json!("limit_reached"), &json!(said)));
     let (status, problem) = server.post("/topics", &json!({"topic": "u", "partitions": 9}));
     assert_eq!((status, &problem["code"]), (429, &json!("limit_reached")), "{problem}");
-    // Refused means that nothing happened, and the count is the store's.
+    // A refusal changes nothing, and the count is that of the store.
     server.kill_and_restart();
     let mut socket = server.socket();
     socket.subscribe("t", "a", &json!({}));
@@ -64,7 +64,7 @@ fn one_agent_cannot_take_all_cursors_or_topics_also_over_a_restart() {
     assert_eq!(takes_one_more(&mut eve), said);
     let mut alice = open(&server, "alice-secret");
     alice.subscribe("bobs", "mine", &json!({}));
-    // Whatever is made by publishing counts in the same way. The server's own topics count against nobody.
+    // Topics created by publishing count in the same way. The server's own topics count against nobody.
     let mut made = 0;
     let refused = loop {
         alice.send(&json!({"type": "PUBLISH", "topic": format!("more.{made}"), "payload": 1}));
@@ -80,7 +80,7 @@ fn one_agent_cannot_take_all_cursors_or_topics_also_over_a_restart() {
     eve.subscribe("eves", "c", &json!({}));
 }
 
-/// Memory and timers are durable: whatever one agent fills stays full over restarts.
+/// Memory and timers are durable: what one agent fills stays full after a restart.
 #[test]
 fn one_agent_cannot_take_all_timers_nor_one_namespace_all_of_memory() {
     let token = |name: &str| {
@@ -95,7 +95,7 @@ fn one_agent_cannot_take_all_timers_nor_one_namespace_all_of_memory() {
         let url = format!("{}os?namespace={name}", server.ws_url());
         crate::socket::Socket::open_as(&url, &format!("{name}-secret")).expect("a token")
     };
-    // `None` if it was done, else why not.
+    // Returns `None` if the command succeeded, else the error message.
     let send = |socket: &mut crate::socket::Socket, ty: &str, data: serde_json::Value| {
         let metadata = json!({"id": data.to_string(), "timestamp": 1});
         socket.send(&json!({"kind": "command", "type": ty, "data": data, "metadata": metadata}));

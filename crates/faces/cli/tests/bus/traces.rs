@@ -1,4 +1,4 @@
-//! Traces: `traceparent` is kept as it was written, passed on, and told by the log.
+//! Traces: `traceparent` is stored as written, passed on, and logged.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const OTHER_TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const OTHER_PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 
-/// A server whose log is JSON, down to what is told at `debug`.
+/// Starts a server whose log is JSON, at level `debug`.
 fn talkative() -> Server {
     Server::with_log_level("", &["--log-format", "json", "--max-attempts", "1"], "debug")
 }
 
-/// Lines of the log as they are so far. The last one may not be whole yet.
+/// Returns the lines of the log so far. The last line may be incomplete.
 fn lines(server: &Server) -> Vec<Value> {
     server.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -38,7 +38,7 @@ fn a_trace_is_kept_delivered_and_logged_from_publish_to_dead_letter() {
     let server = talkative();
     let mut socket = server.socket();
     socket.subscribe("t", "g", &json!({}));
-    // Written in an unusual way on purpose: it must come back like this.
+    // Written in an unusual way on purpose: the bytes must come back unchanged.
     let headers = format!(r#"{{"z":"1", "traceparent":"{PARENT}","a":"\u0062"}}"#);
     socket.send_text(&format!(r#"{{"type":"PUBLISH","topic":"t","payload":1,"headers":{headers}}}"#));
     let frames = [socket.next(), socket.next()];

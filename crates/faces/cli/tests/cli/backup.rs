@@ -1,4 +1,4 @@
-//! `millrace backup` and `millrace restore`, beside a server under load, without one, and killed half-way.
+//! `millrace backup` and `millrace restore`: beside a server under load, without a server, and killed half-way.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -69,7 +69,8 @@ fn a_backup_under_load_is_of_one_moment_and_comes_back_whole() {
     let committed = server.committed("t", "g", 0);
     assert_eq!(committed, 100);
 
-    // Served: refused. There: refused. Then it takes the store's place.
+    // Restoring is refused while the store is served, and without `--force` while it exists. After that it replaces the
+    // store.
     let store = server.store_url();
     let refused = run(&["restore", file, "--store", &store, "--force"]);
     let advice = format!("is already served by process {}: stop it first\n", server.pid());
@@ -115,7 +116,7 @@ fn a_killed_backup_leaves_nothing_under_its_name() {
         }
     }
     assert!(caught > 0, "no backup was slow enough to be killed");
-    // What they left is in nobody's way.
+    // The files that killed backups left are in nobody's way.
     run(&args).ok();
     assert!(!partial.exists());
     run(&["doctor", "--store", &url(&file)]).ok();

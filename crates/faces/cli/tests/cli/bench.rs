@@ -1,5 +1,5 @@
-//! `millrace bench handlers`, `bench growth` and `bench soak`, small: that they run to their end, say what they found and clean up. Their
-//! figures are not judged here.
+//! `millrace bench handlers`, `bench growth` and `bench soak`, in small: they run to their end, report, and clean up.
+//! Their figures are not judged here.
 
 use std::process::{Command, Stdio};
 
@@ -27,7 +27,8 @@ fn a_short_soak_strands_nothing() {
         assert_eq!(check["passed"], true, "{check}");
     }
     let count = |name: &str| report[name].as_u64().unwrap();
-    // Each of the four publishers sends an event that five groups refuse to the end; the other five take it.
+    // Each of the four publishers sends an event that five groups refuse until it is a dead letter; the other five
+    // groups accept it.
     assert!(count("dead_letters") >= 20, "{report}");
     assert_eq!(count("handled") + count("dead_letters"), 10 * count("published"), "{report}");
     assert!(ran.stderr.contains("peak of this topology"), "{}", ran.stderr);
@@ -104,14 +105,14 @@ fn the_loop_is_measured_beside_a_raw_echo() {
 fn handlers_are_measured_alone_and_in_eight_processes() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
-    // Long enough that eight processes on two busy cores get to handle something in one slice at least.
+    // Long enough that eight processes on two busy cores handle something in at least one slice.
     let sizes = ["--events", "2000", "--rounds", "1", "--seconds", "0.5"];
     let ran = run(&[&["bench", "handlers"], sizes.as_slice(), &["--dir", dir, "--json"]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let rows = report["rows"].as_array().unwrap();
     for row in rows {
-        // A share may be nothing: in slices of 50 ms one of eight processes may not get its turn.
+        // A share may be zero: in slices of 50 ms one of eight processes may not get a turn.
         let is_share = row["figure"].as_str().is_some_and(|figure| figure.starts_with("slowest / fastest"));
         assert!(row["median"].as_f64().is_some_and(|median| median > 0.0 || is_share), "{row}");
         assert!(row["probe_ms"].as_f64().is_some(), "{row}");

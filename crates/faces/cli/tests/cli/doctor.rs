@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::run::{Ran, run};
 use crate::server::Server;
 
-/// A stopped server whose store has a bit of everything.
+/// Returns a stopped server whose store has some of every kind of data.
 fn stopped() -> (Server, PathBuf) {
     let mut server = Server::start();
     let url = server.ws_url();
@@ -100,7 +100,7 @@ fn a_flipped_byte_of_a_payload_is_found() {
     assert!(ran.stdout.contains("its checksum does not match"), "{}", ran.stdout);
 }
 
-/// SQLite takes a broken frame for the end of its log and says nothing.
+/// SQLite takes a broken frame for the end of its log and reports nothing.
 #[test]
 fn commits_behind_a_broken_frame_of_the_log_are_told() {
     let mut server = Server::start();
@@ -109,7 +109,7 @@ fn commits_behind_a_broken_frame_of_the_log_are_told() {
         let notes = seen["notes"].as_array().unwrap().clone();
         notes.into_iter().filter(|note| note["place"].as_str().unwrap().ends_with("-wal")).collect::<Vec<_>>()
     };
-    // Whatever a kill leaves of it is no reason for a note, nor what a new server then writes over.
+    // The rest of the log after a kill is no reason for a note, nor are the parts that a new server then overwrites.
     for _ in 0..5 {
         let mut socket = server.socket();
         for n in 0..40 {
@@ -126,7 +126,7 @@ fn commits_behind_a_broken_frame_of_the_log_are_told() {
     server.kill();
     let wal = server.folder().join("test.db-wal");
     let mut bytes = std::fs::read(&wal).unwrap();
-    // In the page of the third frame.
+    // Damage a byte in the page of the third frame.
     let at = 32 + 2 * (24 + 4096) + 1000;
     bytes[at] ^= 1;
     std::fs::write(&wal, bytes).unwrap();

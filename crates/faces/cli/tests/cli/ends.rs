@@ -1,4 +1,4 @@
-//! How commands end before they are done: signals, closed pipes, a server that hangs or goes.
+//! Commands that end before they are done: signals, closed pipes, a server that hangs or is killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::run::{Ran, command, finish, run};
 use crate::server::{Server, eventually};
 
-/// With pipes at all three ends.
+/// Starts a command with pipes for stdin, stdout and stderr.
 fn start(args: &[&str]) -> Child {
     command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -24,7 +24,7 @@ fn next_offset(server: &Server) -> u64 {
     server.get("/topics/t/offsets").1["partitions"][0]["next"].as_u64().unwrap_or(0)
 }
 
-/// Waits for this many lines of a `pub --json`: it prints one for each event that was confirmed.
+/// Waits for this many lines of a `pub --json`, which prints one line for each confirmed event.
 fn until_confirmed(child: &mut Child, events: usize) {
     let mut stdout = BufReader::new(child.stdout.as_mut().unwrap());
     for _ in 0..events {
@@ -78,7 +78,7 @@ fn a_reader_that_has_seen_enough_is_no_failure_of_sub() {
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut first).unwrap();
     drop(stdout);
-    // The next event it prints finds the pipe closed; which one that is depends on how far it is.
+    // The next event it prints finds the pipe closed; which event that is depends on its pace.
     let status = loop {
         run(&["pub", "t", "1", "--url", &url]).ok();
         if let Some(status) = child.try_wait().unwrap() {
@@ -99,7 +99,7 @@ fn a_closed_pipe_does_not_end_a_pub_in_silence() {
     let confirmed: u64 = said.split(' ').next().unwrap().parse().unwrap();
     assert_eq!(confirmed + 1, next_offset(&server), "{said}");
     assert!(said.contains(" of 5000 events confirmed, ") && said.contains(" not published"), "{said}");
-    // One whose events are all published has done its work.
+    // A `pub` whose events are all published has succeeded.
     let mut child = start(&["pub", "t", "1", "--url", &server.ws_url()]);
     drop(child.stdout.take());
     assert_eq!(wait(child).code, Some(0));
@@ -124,7 +124,7 @@ fn a_server_that_goes_away_is_three_and_the_rest_is_counted() {
     stdin.write_all(b"1\n2\n").unwrap();
     until_confirmed(&mut child, 2);
     server.kill();
-    // The command may be gone before it has read this.
+    // The command may have ended before it has read this.
     stdin.write_all(b"3\n4\n").ok();
     let ran = wait(child);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
@@ -148,7 +148,7 @@ fn a_server_that_hangs_is_three() {
     assert!(start.elapsed() < Duration::from_secs(30));
 }
 
-/// Who prints waits for its reader, who sends a signal does not.
+/// Printing waits for the reader of stdout; a signal still ends the command.
 #[test]
 fn a_signal_ends_a_sub_whose_output_nobody_reads() {
     let server = Server::start();
@@ -166,7 +166,7 @@ fn a_signal_ends_a_sub_whose_output_nobody_reads() {
         assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
         drop(stdout);
     }
-    // Printed is not said for what nobody read: it is there still.
+    // An event that was never read from stdout is not acknowledged: it is delivered again.
     let again = run(&["sub", "t", "--group", "INT", "--count", "1", "--url", &url]).ok();
     assert_eq!(again, large);
 }

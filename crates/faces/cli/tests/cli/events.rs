@@ -1,4 +1,4 @@
-//! `millrace events` and `millrace commits`: what people see of durable handlers, and what they can mend.
+//! `millrace events` and `millrace commits`: what users see of durable handlers, and what they can repair.
 
 use millrace::{Config, Entity, Event, HandlerContext, Result, Session, SessionError, handlers, on_event};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,8 @@ struct Shop {
 }
 
 impl Shop {
-    /// Three orders: two are paid, one is given up on at the first failure. Nobody handles the payments.
+    /// Publishes three orders: two are paid, one becomes a dead letter at its first failure. No handler takes the
+    /// payments.
     fn open() -> Shop {
         let shop = Shop { folder: tempfile::tempdir().unwrap() };
         let config = Config { event_max_attempts: 1, ..Config::default() };
@@ -128,7 +129,7 @@ fn an_event_that_two_handlers_have_not_finished_is_one_pending_event() {
     for order in [1, 2] {
         session.publish(OrderPlaced { order }).unwrap();
     }
-    // Off the usual priority, and of a type that nobody handles.
+    // An event with another priority than the default, of a type that no handler takes.
     session.publish(PaymentDone { order: 1 }).unwrap();
     let namespaces = shop.run(&["events", "list-namespaces", "--json"]).json();
     assert_eq!((&namespaces[0]["pending_events"], &namespaces[0]["without_handler"]), (&json!(3), &json!(1)));
@@ -174,7 +175,7 @@ fn a_dead_letter_is_replayed_to_the_handler_that_gave_up() {
     assert_eq!(letters(&["--replay", "all"]).ok(), "No dead letters in namespace 'shop'\n");
     letters(&["--replay", &dead]).refused(1, &["there is no dead letter of event"]);
 
-    // Once more it fails, and then somebody has mended the handler.
+    // The handler fails once more; then a repaired handler runs.
     let session = || {
         let config = Config { event_max_attempts: 1, ..Config::default() };
         Session::open(&shop.url()).unwrap().namespace("shop").unwrap().config(config)
@@ -216,7 +217,7 @@ fn a_letter_that_cannot_be_replayed_stays_and_says_what_can_be_done() {
     shop.run(&["events", "forget-handler", "shop:pay", "--namespace", "shop"]).ok();
     letters(&shop, &["--replay", "all"]).refused(1, &["shop:pay is not known", "--publish-again"]);
     assert_eq!(letters(&shop, &["--json"]).json().as_array().unwrap().len(), 1, "the letter is still there");
-    // It comes back, and with it everything that is retained: the event is before it without a replay.
+    // The handler registers again, and receives everything that is retained, so it gets the event without a replay.
     let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap();
     session
         .run_until_idle(vec![millrace::Handler::from_fn::<OrderPlaced>("shop:pay", |_| Ok(()))], vec![])
@@ -281,8 +282,8 @@ fn cleanup_removes_what_is_finished_and_with_all_the_rest() {
     let clean = |args: &[&str]| shop.run(&[&["events", "cleanup", "--namespace", "shop"], args].concat());
     assert_eq!(clean(&["--before", "7d"]).ok(), "Deleted 0 events older than 7 days for namespace 'shop'\n");
     clean(&["--before", "soon"]).refused(2, &["--before", "7d"]);
-    // Orders are finished by their only handler, and the notice about the letter waits for none. Payments are pending: a
-    // handler may come.
+    // The orders are finished by their only handler, and the notice about the dead letter has no handler. The payments
+    // are pending, because a handler for them may still come.
     let said = clean(&["--before", "0s", "--json"]).json();
     assert_eq!(said["deleted"], json!(4), "{said}");
     let kept: Vec<_> = shop.shown().iter().map(|event| event["status"].clone()).collect();

@@ -1,4 +1,4 @@
-//! 0 done, 1 failed, 2 wrong usage, 3 unreachable, 130 interrupted.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 3 unreachable, 130 interrupted.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::run::{command, finish, run, run_in, run_with_stdin};
 use crate::server::Server;
 
-/// Nobody listens on port 1.
+/// A URL that nothing listens on (port 1).
 const NOWHERE: &str = "ws://127.0.0.1:1/";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `millrace events handlers`, `schedules`, `show` and `millrace info` tell about the work of handlers.
+//! The output of `millrace events handlers`, `schedules`, `show` and `millrace info` about the work of handlers.
 
 use millrace::{Config, Event, Handler, Schedule, Session};
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ struct Shop {
 }
 
 impl Shop {
-    /// Two orders. One handler bills both and mails only the first: the second is given up on. A third handler was seen
-    /// once and has done nothing since.
+    /// Publishes two orders. `shop:bill` handles both, `shop:mail` handles the first and gives up on the second.
+    /// `shop:audit` ran once before and has done nothing since.
     fn open() -> Shop {
         let shop = Shop { folder: tempfile::tempdir().unwrap() };
         let config = Config { event_max_attempts: 1, ..Config::default() };

@@ -1,6 +1,6 @@
-//! The command line from the outside: the real binary, its settings, its output, its exit codes.
+//! The command line tested from outside: the real binary, its settings, its output, its exit codes.
 
-// The harness is shared with the tests of the bus, and in a test a panic is how a failure is said.
+// The harness is shared with the tests of the bus, and in a test a panic is the way to fail.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod backup;

@@ -1,4 +1,5 @@
-//! Files and sockets are for their owner only, from the first moment, and secrets that others can read are told of.
+//! Files and sockets are accessible to their owner only, from the first moment, and secrets that others can read cause
+//! a warning.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -10,13 +11,13 @@ use std::thread;
 use crate::run::{run, run_in};
 use crate::server::Server;
 
-/// Everything in `folder`, which others can enter, that group or others have any right on, with its mode; and a socket that
-/// has not got its name yet: it may be open to everybody for a moment.
+/// Returns every file in `folder` (which others can enter) that group or others have any right on, with its mode. Also
+/// returns a socket that does not have its final name yet, because it may be open to everybody for a moment.
 fn open_to_others(folder: &Path) -> Vec<String> {
     let mut open = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return open };
     for path in entries.flatten().map(|entry| entry.path()) {
-        // What has gone meanwhile was not reached either.
+        // A file that is gone already was not exposed.
         let Ok(found) = fs::symlink_metadata(&path) else { continue };
         let is_unnamed_socket = found.file_type().is_socket() && !path.ends_with("os.sock");
         if found.mode() & 0o077 != 0 || is_unnamed_socket {
@@ -26,7 +27,7 @@ fn open_to_others(folder: &Path) -> Vec<String> {
     open
 }
 
-/// The real binary under a umask that takes nothing away, while somebody looks as often as they can.
+/// Runs the real binary under a umask of 000, and checks the folder again and again until the server is ready.
 fn serve_watched(folder: &Path) -> Vec<String> {
     let script =
         "umask 000; exec \"$0\" serve --listen 127.0.0.1:0 --store sqlite:///store.db --socket os.sock";
@@ -108,7 +109,7 @@ fn an_empty_store_that_lies_there_is_closed_or_if_it_is_anothers_refused() {
     set_mode(&store, 0o666);
     let is_root = fs::metadata(&store).unwrap().uid() == 0;
     if is_root {
-        // Only root can give a file away.
+        // Only root can change the owner of a file.
         for name in ["test.db", "test.db-wal"] {
             let foreign = folder.path().join(name);
             fs::write(&foreign, "").unwrap();

@@ -1,4 +1,4 @@
-//! One store, two names: a second server is refused whatever name it uses, and no command touches a link.
+//! A store with two names: a second server is refused whatever name it uses, and no command replaces a link.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ struct Ticked {
     n: u32,
 }
 
-/// A server, and a link to its store in another folder.
+/// Returns a server, and a link to its store in another folder.
 fn linked() -> (Server, tempfile::TempDir, PathBuf, String) {
     let server = Server::start();
     let elsewhere = tempfile::tempdir().unwrap();
@@ -47,7 +47,7 @@ fn a_second_server_under_another_name_is_told_who_serves() {
     assert!(link.symlink_metadata().unwrap().is_symlink());
 }
 
-/// What lies beside a name.
+/// Returns the files whose names begin with `name`.
 fn beside(server: &Server, name: &str) -> Vec<String> {
     let entries = std::fs::read_dir(server.folder()).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -84,13 +84,14 @@ fn a_second_hard_link_is_refused_and_the_name_to_keep_told() {
     server.kill();
     serve(&server.store_url()).refused(3, &told);
     serve(&url).refused(3, &told);
-    // The advice is followed, and nothing is lost.
+    // After following the advice in the message, nothing is lost.
     std::fs::remove_file(other).unwrap();
     server.restart();
     assert_eq!(server.socket().publish("t", &json!("on")), 51);
 }
 
-/// The server does not look after its names in these tests, so that what refuses the others is the file itself.
+/// Returns a server that does not check its file names during these tests, so that only the locks on the file itself
+/// refuse others.
 fn blind() -> Server {
     Server::with(&["--disk-interval-ms", "3600000"])
 }
@@ -117,7 +118,7 @@ fn a_store_that_was_moved_is_not_opened_a_second_time() {
     let refused = Session::open(&url).unwrap_err().to_string();
     assert!(refused.contains(&who), "{refused}");
     assert_eq!(beside(&server, "moved.db-wal"), [""; 0]);
-    // Another file under the name is not the one that the server has.
+    // Another file under the name is not the file that the server has open.
     std::fs::copy(copy, &name).unwrap();
     let refused = Session::open(&server.store_url()).unwrap_err().to_string();
     assert!(refused.contains("not the file that other processes have open"), "{refused}");
@@ -136,7 +137,7 @@ fn a_lock_folder_that_was_removed_lets_no_second_server_in() {
     std::fs::remove_dir_all(server.folder().join("test.db-locks")).unwrap();
     let who = format!("is open in process {}", server.pid());
     serve(&server.store_url()).refused(1, &[&who, "its lock folder was removed"]);
-    // A stop looks after the names once more.
+    // A stop checks the names once more.
     assert_eq!(server.terminate(), Some(1));
     server.restart();
     assert_eq!(server.socket().publish("t", &json!(2)), 2);
@@ -162,7 +163,7 @@ fn commands_and_sessions_through_a_link_share_the_servers_store() {
         &server.ws_url(),
     ])
     .ok();
-    // The events of the server and the session follow each other in one stream.
+    // The events of the server and of the session are in one stream.
     let session = Session::open(&url).unwrap();
     session.publish(Ticked { n: 101 }).unwrap();
     assert_eq!(socket.publish("ticked", &json!({"n": 102})), 102);

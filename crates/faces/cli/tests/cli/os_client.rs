@@ -102,7 +102,7 @@ fn send_prints_what_the_server_says() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.contains("Message exceeds maximum line length of 16KB"), "{}", ran.stdout);
 
-    // From a file: whoever writes into a pipe without reading what comes back would wait for themselves.
+    // The input is a file: a test that writes into a pipe without reading the output would block itself.
     let many = server.folder().join("many.ndjson");
     std::fs::write(&many, format!("{ping}\n").repeat(5000)).unwrap();
     let output =
@@ -124,7 +124,7 @@ fn send_can_be_ended_while_nobody_reads_what_it_prints() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // It prints; the pipe cannot hold all of it.
+    // The command prints; the pipe cannot hold all of it.
     let mut byte = [0];
     child.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
     Command::new("kill").arg(child.id().to_string()).status().unwrap();

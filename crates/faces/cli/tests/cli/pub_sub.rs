@@ -1,4 +1,4 @@
-//! What `pub` sends `sub` prints, across restarts too.
+//! `sub` prints what `pub` sends, across restarts too.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -48,7 +48,7 @@ fn reading_without_acking_leaves_the_commit_alone_and_counts_no_attempt() {
     assert_eq!(server.committed("t", "g", 0), 0);
 }
 
-/// Nothing is acked, so a second event of a key is printed only where its order is not kept.
+/// Nothing is acked, so a second event of a key is printed only where the order of keys is not kept.
 #[test]
 fn the_order_of_a_key_is_kept_if_the_reader_or_the_topic_asks_for_it() {
     let server = Server::start();
@@ -185,7 +185,7 @@ fn a_subscriber_outlives_the_server() {
     }
 }
 
-/// A port that was free a moment ago: a server that is to come back needs one that is known beforehand.
+/// Returns an address whose port was free a moment ago: a server that is restarted needs a port known beforehand.
 fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()

@@ -1,4 +1,4 @@
-//! `millrace restore`, cut short: nothing that was confirmed is lost, whoever comes in between.
+//! An interrupted `millrace restore`: nothing confirmed is lost, whichever process opens the store in between.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::run::{command, finish, run};
 use crate::server::Server;
 
-/// Confirmed events that are in the log only, because their server was killed, and a backup with fewer.
+/// Returns a killed server with confirmed events that are only in the log, and a backup with fewer events.
 fn killed(events: usize) -> (Server, PathBuf) {
     let mut server = Server::start();
     let mut socket = server.socket();
@@ -35,7 +35,7 @@ fn serve_args(store: &str) -> [&str; 7] {
     ["serve", "--listen", "127.0.0.1:0", "--socket", "none", "--store", store]
 }
 
-/// As the restore of older versions left it when it was cut: the store has another name and its log has not.
+/// The state that an interrupted restore of an older version left: the store has another name, but its log has not.
 #[test]
 fn no_server_makes_a_new_store_where_a_restore_was_cut() {
     let (mut server, backup) = killed(100);
@@ -51,12 +51,12 @@ fn no_server_makes_a_new_store_where_a_restore_was_cut() {
         .refused(1, &["test.db-replaced", "--force"]);
     assert!(!at("test.db").exists());
     assert_eq!(std::fs::read(at("test.db-wal")).unwrap(), log, "the log is as it was");
-    // Back to the old store, as the message says.
+    // Return to the old store, as the message says.
     std::fs::rename(at("test.db-replaced"), at("test.db")).unwrap();
     server.restart();
     assert_eq!(count(&server), 100);
     server.terminate();
-    // Or the restore is finished.
+    // Or finish the restore.
     let at = |name: &str| server.folder().join(name);
     std::fs::rename(at("test.db"), at("test.db-replaced")).unwrap();
     run(&["restore", backup.to_str().unwrap(), "--store", &store, "--force"]).ok();
@@ -79,7 +79,7 @@ fn an_unfinished_copy_is_not_hidden_by_a_new_store() {
     assert_eq!(count(&server), 10);
 }
 
-/// With the store's file put back, everything in its log is there again.
+/// Once the store's file is put back, everything in its log is there again.
 #[test]
 fn a_restore_that_is_not_forced_keeps_a_log_whose_store_is_missing() {
     let (mut server, backup) = killed(20);
@@ -94,7 +94,7 @@ fn a_restore_that_is_not_forced_keeps_a_log_whose_store_is_missing() {
     server.restart();
     assert_eq!(count(&server), 20);
     server.kill();
-    // Whoever asks for it gets the backup and nothing else.
+    // With `--force` the store contains the backup and nothing else.
     std::fs::remove_file(server.folder().join("test.db")).unwrap();
     run(&["restore", backup.to_str().unwrap(), "--store", &store, "--force"]).ok();
     server.restart();
@@ -102,7 +102,7 @@ fn a_restore_that_is_not_forced_keeps_a_log_whose_store_is_missing() {
     assert!(!server.folder().join("test.db-replaced").exists());
 }
 
-/// As a power cut could leave it: the log has stepped aside and its store has not.
+/// A state that a power cut could leave: the log was renamed and its store was not.
 #[test]
 fn a_store_that_was_parted_from_its_log_is_not_served_without_it() {
     let (mut server, _) = killed(100);
@@ -118,7 +118,7 @@ fn a_store_that_was_parted_from_its_log_is_not_served_without_it() {
     assert_eq!(count(&server), 100);
 }
 
-/// A disk without room is no damage: the old store stays where it is, and is as good as before.
+/// A full disk is no damage: the old store stays where it is, and is as good as before.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_store_that_cannot_be_made_whole_for_now_is_not_moved_aside() {
@@ -142,7 +142,7 @@ fn a_store_that_cannot_be_made_whole_for_now_is_not_moved_aside() {
     assert_eq!(count(&server), 10);
 }
 
-/// Killed at whatever moment, with a server in between: the old events or the new ones, never fewer.
+/// Killed at any moment, with a server started in between: the store has the old events or the new ones, never fewer.
 #[test]
 fn a_killed_restore_leaves_the_old_store_or_the_new_one() {
     let (mut server, backup) = killed(100);

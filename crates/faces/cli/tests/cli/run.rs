@@ -1,4 +1,4 @@
-//! Running the binary once, in a folder and an environment of its own.
+//! Runs the binary once, in a folder and an environment of its own.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub struct Ran {
 
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-    // Settings of whoever runs the tests must not reach them.
+    // Settings of the user who runs the tests must not affect them.
     for (name, _) in std::env::vars_os() {
         if ["MILLRACE_", "BUS_", "MONGO_", "RUST_LOG"]
             .iter()
@@ -70,7 +70,7 @@ impl Ran {
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
     }
 
-    /// Ended with `code`, nothing on stdout, and said something about each of `parts`.
+    /// Checks that the command ended with `code`, printed nothing on stdout, and that stderr contains each of `parts`.
     #[track_caller]
     pub fn refused(self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);

@@ -1,4 +1,4 @@
-//! `millrace send` against a server that says only what a test tells it to.
+//! `millrace send` against a fake server that answers only what a test tells it to.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -18,7 +18,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// Reads everything until the client stops writing, says what `answer` makes of it, and closes.
+    /// Starts a server that reads everything until the client stops writing, sends what `answer` returns, and closes.
     fn start(answer: impl FnOnce(&[String]) -> Vec<String> + Send + 'static) -> Fake {
         Fake::serving(|mut stream| {
             let lines: Vec<_> =
@@ -124,10 +124,10 @@ fn an_answer_that_does_not_come_is_one() {
     let ran = run(&["send", WHOLE, "--socket", fake.socket()]);
     failed(&ran, "1 of 1 requests got no outcome: the server closed the connection");
 
-    // Holds the connection open until the client has gone.
+    // This server holds the connection open until the client is gone.
     let fake = Fake::serving(|stream| {
         let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(|line| line.unwrap()).collect();
-        // Writing to a client that is gone fails; one that is there takes a blank line for nothing.
+        // Writing to a client that is gone fails; a living client ignores a blank line.
         while (&stream).write_all(b"\n").is_ok() {
             std::thread::yield_now();
         }
@@ -174,7 +174,7 @@ fn the_environment_names_the_socket() {
     assert!(String::from_utf8_lossy(&help.stdout).contains("Metadata that is absent is added"));
 }
 
-/// The server cannot say whose error it is, but it is one: the request was answered.
+/// The server cannot name the request of such an error, but the error is the request's answer.
 #[test]
 fn a_line_that_is_too_long_is_told_from_an_answer_that_is_missing() {
     let server = Server::with(&["--socket", "os.sock"]);
@@ -222,7 +222,7 @@ fn the_default_socket_is_trusted_only_in_a_folder_of_ones_own() {
     std::fs::create_dir(&folder).unwrap();
     let listener = UnixListener::bind(folder.join("millrace.sock")).unwrap();
     listener.set_nonblocking(true).unwrap();
-    // As good as somebody else's: anybody may have put the socket there.
+    // With these permissions the folder cannot be trusted: anybody may have put the socket there.
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let env = [("XDG_RUNTIME_DIR", base.path().to_str().unwrap())];
     for args in [
@@ -248,7 +248,7 @@ fn a_message_is_made_of_its_type_and_data() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         serde_json::from_str::<Value>(&ran.stdout).unwrap()["data"].clone()
     };
-    // The server says of which kind it is.
+    // The server knows the kind of the request.
     assert_eq!(data(&send(&["Memory.Set", r#"{"key":"/a","value":[1]}"#]))["message"], "Set /a");
     assert_eq!(data(&send(&["Memory.Get", r#"{"key":"/a"}"#])), json!([1]));
     assert_eq!(data(&send(&["Syscall.Ping"])), json!({}), "data may be left out");

@@ -1,4 +1,4 @@
-//! Defaults, file, environment, flags: each beats the one before, and each is checked.
+//! Settings from defaults, file, environment and flags: each overrides the one before, and each is checked.
 
 use std::process::Stdio;
 

@@ -1,4 +1,4 @@
-//! Single handlers as the command line shows and switches them: paused and resumed, hanging, discarding.
+//! Single handlers as the command line shows and controls them: paused and resumed, hanging, discarding.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Stores of every older schema version under today's server: it answers what the server of that version answered.
+//! Stores of every older schema version under today's server: its responses match those of that version's server.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,7 +17,7 @@ macro_rules! fixture {
     };
 }
 
-/// `cargo xtask fixtures` makes them: a store as SQL text, and what its own server answered.
+/// Made by `cargo xtask fixtures`: a store as SQL text, and the responses of its own server.
 const FIXTURES: [(&str, &str); 5] =
     [fixture!("v1"), fixture!("v2"), fixture!("v3"), fixture!("v4"), fixture!("v5")];
 
@@ -25,7 +25,7 @@ fn make(sql: &str, path: &Path) {
     rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-/// Whether `found` says all that `told` does; an answer may have got more fields since.
+/// Returns whether `found` contains everything in `told`; newer responses may have more fields.
 fn says(found: &Value, told: &Value) -> bool {
     match (found, told) {
         (Value::Object(found), Value::Object(told)) => {
@@ -42,7 +42,7 @@ fn says(found: &Value, told: &Value) -> bool {
 fn todays_server_answers_what_the_old_one_did() {
     for (at, (sql, answers)) in FIXTURES.iter().enumerate() {
         let version = at + 1;
-        // Compaction would remove more while the answers are compared.
+        // Compaction would remove more while the responses are compared.
         let mut server = Server::on_store_with(|path| make(sql, path), &["--compact-interval-ms", "3600000"]);
         let lines: Vec<_> = answers.lines().collect();
         assert!(lines.len() >= 20);
@@ -51,7 +51,7 @@ fn todays_server_answers_what_the_old_one_did() {
             let told: Value = serde_json::from_str(pair[1]).unwrap();
             assert!(status == 200 && says(&found, &told), "version {version}: {}: {found}\n{told}", pair[0]);
         }
-        // Deliveries that nobody acknowledged were attempts, and still are.
+        // Deliveries that were never acknowledged were attempts, and still count.
         let (group, window) = (["--group", "audit", "--no-ack"], ["--count", "40", "--max-inflight", "64"]);
         let url = server.ws_url();
         let read = run(&[&["sub", "orders", "--json", "--url", &url], &group[..], &window[..]].concat()).ok();
@@ -71,7 +71,7 @@ fn todays_server_answers_what_the_old_one_did() {
     }
 }
 
-/// An older Millrace has the store open: it holds this lock, whatever its version.
+/// An older Millrace has the store open: every version holds this lock.
 #[test]
 fn no_command_migrates_a_store_beside_an_older_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ fn no_command_migrates_a_store_beside_an_older_process() {
     std::fs::set_permissions(&locks, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let held = File::create(locks.join("open")).unwrap();
     held.lock_shared().unwrap();
-    // And the file, but only with SQLite's own lock.
+    // The older process also has the file open, but only with SQLite's own lock.
     let older = rusqlite::Connection::open(&path).unwrap();
     older.pragma_update(None, "journal_mode", "WAL").unwrap();
     older.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema").unwrap();
@@ -100,7 +100,7 @@ fn no_command_migrates_a_store_beside_an_older_process() {
     assert_eq!(version(), 6);
 }
 
-/// The file was brought to a version of tomorrow by a process that this server knew nothing of.
+/// The file was migrated to a newer schema version by a process that this server does not know of.
 #[test]
 fn a_server_writes_nothing_to_a_version_it_does_not_know() {
     let mut server = Server::start();
@@ -114,7 +114,7 @@ fn a_server_writes_nothing_to_a_version_it_does_not_know() {
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("schema version 7") && message.contains("Nothing was written"), "{message}");
     server.kill();
-    // Nobody else is stopped by it, and nothing of the event is there.
+    // Other programs can still open the store, and nothing of the event is stored.
     let conn = rusqlite::Connection::open(&path).unwrap();
     let events: i64 = conn
         .query_row(

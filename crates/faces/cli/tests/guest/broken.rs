@@ -1,4 +1,4 @@
-//! Modules that are broken, and flags that are wrong: one clear error each.
+//! Broken modules and wrong flags: each gets one clear error.
 
 use crate::program::Program;
 use crate::run::run;

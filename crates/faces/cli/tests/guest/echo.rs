@@ -66,7 +66,7 @@ fn more_clients_than_places_wait_for_one() {
     let (_guest, address) = Running::listening("echo", &NET);
     let mut clients: Vec<_> = (0..70).map(|_| connect(&address)).collect();
     clients.iter_mut().for_each(|client| client.write_all(b"x").unwrap());
-    // The first 64 have a place; each that leaves makes room for the next.
+    // The first 64 clients have a place; each one that leaves makes room for the next.
     for client in &mut clients {
         let mut byte = [0; 1];
         client.read_exact(&mut byte).unwrap();
@@ -80,7 +80,7 @@ fn a_client_that_vanishes_is_forgotten() {
     for _ in 0..200 {
         let mut client = connect(&address);
         client.write_all(&[7; 5000]).unwrap();
-        // What was not read makes the system send a reset.
+        // Closing with unread bytes makes the system send a reset.
         drop(client);
     }
     let mut client = connect(&address);
@@ -99,7 +99,7 @@ fn its_timers_tick_and_report() {
     assert!(report.starts_with("now: 1 clients, 1 accepted, "), "{report}");
     assert_ne!(ticks(&report), 0);
     assert_eq!(client.read(&mut [0; 8]).unwrap(), 5);
-    // Everything is closed with the guest.
+    // When the guest ends, all its sockets are closed.
     assert_eq!(guest.interrupt("TERM").code, Some(130));
     assert!(matches!(client.read(&mut [0; 8]), Ok(0) | Err(_)));
 }
@@ -109,7 +109,7 @@ fn its_last_timer_ends_it() {
     let (mut guest, _) = Running::listening("echo", &["--net", "loopback", "--", "0", "100"]);
     let report = guest.line();
     assert!(report.starts_with("end: 0 clients, 0 accepted, 0 bytes echoed, "), "{report}");
-    // Every 10 ms, and never more often: missed ones are one.
+    // The timer fires every 10 ms, and never more often: missed ticks count as one.
     assert!((1..=10).contains(&ticks(&report)), "{report}");
     let ended = guest.end();
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", ""));

@@ -1,4 +1,4 @@
-//! How guests end: exit codes, signals, standard streams.
+//! The ends of guests: exit codes, signals, standard streams.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ fn main_gets_standard_input_and_output() {
     assert_eq!(Stage::with_module(&Program::new().returning(handles)).run(&[]).code, Some(1));
 }
 
-/// Copies its input to its output, then ends the output.
+/// Returns a guest that copies its input to its output, then ends the output.
 fn cat() -> String {
     let code = r#"(block $end (loop $next
       (global.set $loop (call $read (local.get $req) (i64.const 1000) (i32.const 1000)))

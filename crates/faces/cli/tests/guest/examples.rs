@@ -103,7 +103,7 @@ fn the_chat_reaches_everyone_in_the_room() {
             assert_eq!(next(client), said);
         }
     }
-    // A client that leaves is missed by nobody.
+    // A client that leaves does not disturb the others.
     drop(clients.remove(0));
     clients[0].get_mut().write_all(b"who is left?\n").unwrap();
     for client in &mut clients {

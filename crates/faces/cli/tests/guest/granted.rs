@@ -1,11 +1,11 @@
-//! What flags grant, as the guest sees it.
+//! The capabilities that flags grant, as the guest sees them.
 
 use crate::program::Program;
 use crate::run::run;
 use crate::stage::{Stage, compiled};
 
-/// A guest that opens a capability and copies what it reads from it to its output; main returns what the open did not
-/// succeed with.
+/// Returns a guest that opens a capability and copies what it reads from it to its output. If opening fails, `main`
+/// returns the error as a positive number.
 fn reader(kind: &str, name: &str) -> String {
     let mut program = Program::new();
     let record = program.open_record(kind, name, &[]);
@@ -21,7 +21,7 @@ fn reader(kind: &str, name: &str) -> String {
     program.code(&code).end()
 }
 
-/// The texts of the list that proc/argv and proc/env give.
+/// Returns the texts of the list that proc/argv and proc/env return.
 fn texts(bytes: &str) -> Vec<String> {
     let mut rest = bytes.as_bytes();
     assert_eq!(number(&mut rest), 1, "the version");

@@ -1,4 +1,5 @@
-//! Guests that trap, spin, leak, flood and point anywhere: each is stopped or goes on, with a clear message.
+//! Guests that trap, loop for ever, leak, flood or use wild pointers: each is stopped or continues, with a clear
+//! message.
 
 use std::process::Command;
 
@@ -55,7 +56,7 @@ fn a_guest_that_calls_for_ever_is_stopped_by_its_time() {
 
 #[test]
 fn memory_grows_up_to_its_limit() {
-    // Grows by a page until that fails, then by the allocator, which must fail too; and the guest goes on.
+    // Grows by a page until that fails, then by the allocator, which must fail too; the guest goes on.
     let code = r#"(loop $more (br_if $more (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))
     (if (i64.ne (call $alloc (i32.const 100000000)) (i64.const 0)) (then (unreachable)))"#;
     let pages = "(i32.sub (memory.size) (i32.const 100))";
@@ -65,7 +66,7 @@ fn memory_grows_up_to_its_limit() {
 
 #[test]
 fn the_allocator_grows_the_memory_and_ends_with_it() {
-    // Blocks of 1 MiB, each written to its last byte, until there is none: with 16 MiB that is 15.
+    // Allocates blocks of 1 MiB, each written to its last byte, until there is none: with 16 MiB that is 15.
     let code = r#"(block $end (loop $next
       (local.set $req (i32.wrap_i64 (call $alloc (i32.const 1048576))))
       (br_if $end (i32.eqz (local.get $req)))
@@ -83,7 +84,7 @@ fn the_allocator_grows_the_memory_and_ends_with_it() {
 
 #[test]
 fn pointers_that_point_anywhere_are_errors() {
-    // Each call with an address or a length that leaves the memory: negative, and no trap.
+    // Each call has an address or a length outside the memory: the result is negative, and there is no trap.
     let mut program = Program::new().open_loop();
     for call in [
         "(call $write (i32.const 1) (i64.const 262140) (i32.const 5))",
@@ -129,7 +130,7 @@ fn a_guest_that_leaks_handles_runs_out_of_its_own() {
 fn a_guest_that_takes_every_descriptor_gets_an_error() {
     let mut program = Program::new().open_loop();
     let listener = program.listener("127.0.0.1");
-    // Opens listeners until that fails, ends one, and opens one again. Its loop still works.
+    // Opens listeners until that fails, ends one, and opens one again. The guest's loop still works.
     let code = format!(
         r#"(loop $more (local.set $res (call $open {listener})) (br_if $more (i32.gt_s (local.get $res) (i32.const 0))))
     (drop (call $must (call $end (i32.const 4))))
@@ -175,7 +176,7 @@ fn a_guest_that_closes_its_own_loop_goes_on() {
 
 #[test]
 fn a_flood_of_requests_is_answered_or_refused() {
-    // Writes requests without reading a reply, until -6; then reads all of them and is served again.
+    // Writes requests without reading a reply, until -6; then reads all replies and is served again.
     let mut program = Program::new().open_loop();
     let request = program.place(&poll(1, 0).bytes());
     let code = format!(

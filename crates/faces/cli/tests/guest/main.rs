@@ -1,6 +1,6 @@
-//! `millrace guest` from the outside: the real binary, real sockets, guests as module text and compiled from C.
+//! `millrace guest` tested from outside: the real binary, real sockets, guests as module text and compiled from C.
 
-// The harness is shared with the tests of the command line, and in a test a panic is how a failure is said.
+// The harness is shared with the tests of the command line, and in a test a panic is the way to fail.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod broken;

@@ -1,8 +1,8 @@
-//! Guests as module text, made around the body of their `main`.
+//! Guests as module text, built around the body of their `main`.
 
 use std::fmt::Write;
 
-/// The smallest request frame of `sys/loop`, and what goes into it.
+/// A request frame of `sys/loop`: the operation and its payload.
 pub struct Frame {
     op: u16,
     payload: Vec<u8>,
@@ -44,16 +44,16 @@ fn length(bytes: &[u8]) -> Vec<u8> {
 
 /// Builds a guest: data in its memory, and code that uses it.
 ///
-/// `$loop` is a global for the handle of a loop; the functions `$open_loop`, `$send` (address and length of a request,
-/// returns the length of the reply, which is at [`REPLY`]), `$print` (address, length) and `$must` (a call's result,
-/// which traps if it is negative) are there.
+/// `$loop` is a global for the handle of a loop. The code can call the functions `$open_loop`, `$send` (address and
+/// length of a request, returns the length of the reply, which is at [`REPLY`]), `$print` (address, length) and `$must`
+/// (a call's result, traps if it is negative).
 #[derive(Default)]
 pub struct Program {
     data: Vec<u8>,
     code: String,
 }
 
-/// Where data begins, and where replies are.
+/// The address where the data begins; `REPLY` is the address of replies.
 const DATA: usize = 64;
 pub const REPLY: u32 = 65_536;
 
@@ -62,13 +62,13 @@ impl Program {
         Program::default()
     }
 
-    /// Places bytes in the memory; returns their address and length as two constants.
+    /// Places bytes in the memory. Returns their address and length as two constants.
     pub fn place(&mut self, bytes: &[u8]) -> String {
         let address = self.place_at(bytes);
         format!("(i64.const {address}) (i32.const {})", bytes.len())
     }
 
-    /// Places the request that opens a listener on any port of a host; returns its address as a constant.
+    /// Places the request that opens a listener on any port of a host. Returns its address as a constant.
     pub fn listener(&mut self, host: &str) -> String {
         let host_at = self.place_at(host.as_bytes());
         let mut params = [host_at.to_le_bytes().to_vec(), length(host.as_bytes())].concat();
@@ -76,7 +76,7 @@ impl Program {
         self.open_record("net", "tcp", &params)
     }
 
-    /// Places the 40 bytes of an open request; returns its address as a constant.
+    /// Places the 40 bytes of an open request. Returns its address as a constant.
     pub fn open_record(&mut self, kind: &str, name: &str, params: &[u8]) -> String {
         let mut record = Vec::new();
         for text in [kind.as_bytes(), name.as_bytes()] {
@@ -99,7 +99,7 @@ impl Program {
         self.code("(global.set $loop (call $must (call $open_loop)))")
     }
 
-    /// Sends a request to the loop; its reply must be there and no error.
+    /// Sends a request to the loop. The guest traps if there is no reply, or if it is an error.
     pub fn send(mut self, frame: &Frame) -> Program {
         let place = self.place(&frame.bytes());
         self.code(&format!("(call $send {place})"))
@@ -110,13 +110,13 @@ impl Program {
         self.code(&format!("(drop (call $must (call $write (i32.const 1) {place})))"))
     }
 
-    /// Runs code as it is.
+    /// Adds code as it is.
     pub fn code(mut self, code: &str) -> Program {
         writeln!(self.code, "    {code}").unwrap();
         self
     }
 
-    /// `main` ends with this code.
+    /// Returns the module; `main` returns `result`.
     pub fn returning(self, result: &str) -> String {
         let data: String = self.data.iter().map(|byte| format!("\\{byte:02x}")).collect();
         format!(
@@ -153,7 +153,7 @@ impl Program {
         )
     }
 
-    /// `main` returns 0.
+    /// Returns the module; `main` returns 0.
     pub fn end(self) -> String {
         self.returning("(i32.const 0)")
     }

@@ -21,7 +21,7 @@ agent = "guest"
 scopes = ["publish", "subscribe"]
 "#;
 
-/// A guest that is subscribed to `topic`.
+/// Starts a guest that is subscribed to `topic`.
 fn gather(server: &Server, topic: &str, flags: &[&str]) -> Running {
     let mut guest = start_gather(server, topic, flags);
     assert_eq!(guest.line(), "subscribed\n");
@@ -34,7 +34,7 @@ fn start_gather(server: &Server, topic: &str, flags: &[&str]) -> Running {
     Running::start(&compiled("gather"), &words)
 }
 
-/// Has the guest do something, and returns the line that it answers with.
+/// Sends the guest a line, and returns the line that it answers.
 fn tell(guest: &mut Running, line: &str) -> String {
     writeln!(guest.stdin(), "{line}").unwrap();
     guest.line()
@@ -61,7 +61,7 @@ fn what_a_guest_publishes_is_stored_and_what_others_publish_reaches_it() {
     assert_eq!(tell(&mut guest, "take 1"), "{\"n\":2}\n");
     assert_eq!(tell(&mut guest, "say plain words"), "published to 1\n");
     assert_eq!(tell(&mut guest, "take 1"), "plain words\n");
-    // Whoever reads the topic finds JSON in every event.
+    // Other readers of the topic find JSON in every event.
     let out = run(&[
         "sub",
         "orders",
@@ -109,7 +109,7 @@ fn a_group_keeps_what_the_guest_has_not_read() {
     assert_eq!(tell(&mut guest, "take 2"), "0\n");
     assert_eq!(guest.line(), "1\n");
     eventually("what was read is acknowledged", || server.committed("t", "g", 0) == 2);
-    // The others are in the guest's queue, and have not reached it.
+    // The other events are in the guest's queue, and the guest has not read them.
     guest.kill();
     publish(&server, "t", &json!(4));
     let mut guest = gather(&server, "t", &in_group);
@@ -214,7 +214,7 @@ fn refusals_of_the_server_are_error_frames() {
     assert_eq!(tell(&mut guest, "say 1"), "published to 1\n", "the next good request works");
     let ran = guest.interrupt("TERM");
     assert_eq!(ran.code, Some(130));
-    // Groups are deleted by who may: a group that stays is told.
+    // Deleting a group needs a scope that this guest's token lacks: the group stays, and a warning says so.
     assert!(ran.stderr.contains("the guest's group was not deleted"), "{}", ran.stderr);
     let ran = start_gather(&server, "t", &[]).end();
     assert_eq!(ran.code, Some(5));

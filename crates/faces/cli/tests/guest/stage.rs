@@ -1,4 +1,4 @@
-//! A folder with guests, the command that runs them, and guests that keep running.
+//! A test harness: a folder with guests, the command that runs them, and guests that keep running.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::run::{Ran, command, run_in};
 
-/// The test has failed, if this passes before what it waits for.
+/// A timeout that never passes unless the test has failed.
 pub const NEVER: Duration = Duration::from_secs(120);
 
 pub struct Stage {
@@ -21,7 +21,7 @@ impl Stage {
         Stage { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// With the guest `g.wat`.
+    /// Returns a folder with the guest `g.wat`.
     pub fn with_module(text: &str) -> Stage {
         let stage = Stage::empty();
         std::fs::write(stage.path("g.wat"), text).unwrap();
@@ -36,7 +36,7 @@ impl Stage {
         self.folder.path().join(name)
     }
 
-    /// `millrace guest g.wat` with these flags, in the folder.
+    /// Runs `millrace guest g.wat` with these flags, in the folder.
     pub fn run(&self, flags: &[&str]) -> Ran {
         self.run_with_env(&[], flags)
     }
@@ -71,12 +71,12 @@ static COMPILED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// The path of a guest that was compiled from C.
+/// Returns the path of a guest that was compiled from C.
 pub fn compiled(name: &str) -> String {
     COMPILED.path().join(name).with_extension("wasm").to_str().unwrap().to_owned()
 }
 
-/// A guest that keeps running. Killed when it is dropped.
+/// A guest that keeps running. Killed on drop.
 pub struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -94,7 +94,7 @@ impl Running {
         Running { child, stdout }
     }
 
-    /// An example that listens.
+    /// Starts an example that listens. Returns it and its address.
     pub fn listening(name: &str, flags: &[&str]) -> (Running, String) {
         let mut guest = Running::start(&compiled(name), flags);
         let line = guest.line();
@@ -103,14 +103,14 @@ impl Running {
         (guest, address)
     }
 
-    /// The next line of its output; empty at the end.
+    /// Returns the next line of its output; empty at the end.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line
     }
 
-    /// The lines of its output up to one that contains `part`, which it returns.
+    /// Reads lines of its output up to one that contains `part`, and returns that line.
     pub fn line_with(&mut self, part: &str) -> String {
         loop {
             let line = self.line();
@@ -129,7 +129,7 @@ impl Running {
         drop(self.child.stdin.take());
     }
 
-    /// Without a word, and waits until it is gone.
+    /// Kills the guest (SIGKILL) and waits until it is gone.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -140,7 +140,7 @@ impl Running {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end.
+    /// Waits until the guest has ended.
     pub fn end(mut self) -> Ran {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.stdout.read_to_string(&mut stdout).unwrap();
@@ -154,7 +154,7 @@ impl Running {
         Ran { code: self.child.wait().unwrap().code(), stdout: String::new(), stderr }
     }
 
-    /// Ends it with a signal, as the one that interrupts it.
+    /// Ends the guest with a signal such as TERM.
     pub fn interrupt(self, name: &str) -> Ran {
         self.signal(name);
         self.end()
@@ -163,7 +163,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Ended already is fine too.
+        // Fails if the guest has ended already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

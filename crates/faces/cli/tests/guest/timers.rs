@@ -11,7 +11,7 @@ fn a_guest_arms_a_timer_waits_for_it_writes_and_ends() {
         .open_loop()
         .send(&timer_arm(7, 5 * MS, 0))
         .send(&poll(8, FOREVER))
-        // One event of kind 2 (TIMER) with the timer's id.
+        // The reply has one event, of kind 2 (TIMER), with the timer's id.
         .code(&format!(
             "(if (i32.ne (i32.load (i32.const {})) (i32.const 1)) (then (unreachable)))",
             REPLY + 32

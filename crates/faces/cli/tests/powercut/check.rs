@@ -1,4 +1,4 @@
-//! Starting an image, and comparing what it holds with what was confirmed before the cut.
+//! Starts a store from an image, and compares its contents with what was confirmed before the cut.
 
 use std::fs;
 use std::path::Path;
@@ -11,26 +11,26 @@ use crate::run;
 use crate::seen;
 use crate::server::Server;
 
-/// Where the store is within the recorded folder.
+/// The path of the store within the recorded folder.
 pub const STORE: &str = "data/millrace.db";
 
 /// How an image is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Through {
-    /// In this process, through the store port: quick.
+    /// In this process, through the store port: fast.
     Store,
-    /// `millrace doctor`, then a real server and its clients.
+    /// By `millrace doctor`, then by a real server and its clients.
     Server,
 }
 
-/// What came of one image.
+/// The result of checking one image.
 #[derive(Default)]
 pub struct Checked {
     pub facts: u64,
     pub failures: Vec<String>,
 }
 
-/// Checks the image in `folder`, of a cut at `position`. `root` has the files as they were in the end.
+/// Checks the image in `folder`, of a cut at `position`. `root` has the files in their final state.
 pub fn check(folder: &Path, root: &Path, ledger: &Ledger, position: u64, through: Through) -> Checked {
     let facts = ledger.at(position);
     let mut checked = Checked { facts: facts.len() as u64, failures: Vec::new() };
@@ -47,7 +47,8 @@ pub fn check(folder: &Path, root: &Path, ledger: &Ledger, position: u64, through
         Ok(seen) => compare(&facts, &seen, &mut checked.failures),
     }
     for fact in facts {
-        // A finished backup never changes; whether it is right is found out once, by `check_backups`.
+        // A finished backup never changes, so a byte comparison is enough here; `check_backups` checks its contents
+        // once.
         if let Fact::Backup { file, .. } = fact
             && fs::read(folder.join(file)).ok() != fs::read(root.join(file)).ok()
         {
@@ -57,12 +58,12 @@ pub fn check(folder: &Path, root: &Path, ledger: &Ledger, position: u64, through
     checked
 }
 
-/// Every backup is a healthy store with all that had been confirmed when it was begun.
+/// Checks that every backup is a healthy store with everything that had been confirmed when the backup began.
 pub fn check_backups(root: &Path, ledger: &Ledger) -> Vec<String> {
     let mut failures = Vec::new();
     for fact in ledger.at(u64::MAX) {
         let Fact::Backup { file, begun, ended } = fact else { continue };
-        // Opening a store leaves traces beside it.
+        // Work on a copy, because opening a store creates files beside it.
         let place = tempfile::tempdir().expect("a temporary folder");
         let copy = place.path().join(file);
         fs::copy(root.join(file), &copy).expect("a backup");
@@ -79,8 +80,9 @@ fn compare(facts: &[&Fact], seen: &Seen, failures: &mut Vec<String>) {
     failures.extend(seen.halves());
 }
 
-/// A store that was made before the cut must be healthy as it lies there; one that was just being made, once it was opened.
-/// So must one that was just being switched to its log, after a restore: only who may write can undo that.
+/// Reads a store. A store that was complete before the cut must be healthy without being opened. A store that was just
+/// being created, or just being switched to WAL mode after a restore, must be healthy once it was opened: only a writer
+/// can undo an unfinished switch.
 fn store_of(store: &Path, is_made: bool) -> Result<Seen, String> {
     let is_made = is_made && !is_being_switched(store);
     if is_made {
@@ -118,7 +120,7 @@ fn server_of(store: &Path, ledger: &Ledger, is_made: bool) -> Result<Seen, Strin
     let start = || Server::with(&["--store", &url, "--socket", "os.sock"]);
     let server = std::panic::catch_unwind(start).map_err(|_| "the server does not start".to_owned())?;
     let seen = seen::through_server(&server, &ledger.timers());
-    // And it goes on.
+    // The server must also accept new events.
     server.socket().publish("after.the.cut", &json!(1));
     Ok(seen)
 }

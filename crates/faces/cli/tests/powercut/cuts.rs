@@ -1,4 +1,4 @@
-//! Where the power is cut: anywhere, and more often where it is likely to hurt.
+//! Picks the moments of the power cuts: anywhere, and more often where damage is likely.
 
 use crate::dice::Dice;
 use crate::disk::Lie;
@@ -7,14 +7,14 @@ use crate::trace::{Record, Trace, What};
 
 const WAL_HEADER_BYTES: usize = 32;
 
-/// Places of the trace, as indexes of the last record before the cut.
+/// Moments in the trace, as indexes of the last record before the cut.
 pub struct Cuts {
     records: usize,
     restarts: usize,
-    /// Changes behind the header of a WAL that has started over, up to the next sync: where old and new frames meet.
+    /// Changes after the new header of a restarted WAL, up to the next sync: there old and new frames meet.
     after_restarts: Vec<usize>,
     syncs: Vec<usize>,
-    /// Names that change: a restore is a handful of them.
+    /// Changes of file names; a restore consists of a few of them.
     names: Vec<usize>,
     confirmed: Vec<usize>,
 }
@@ -40,12 +40,12 @@ impl Cuts {
         }
     }
 
-    /// How often the WAL was begun at its beginning.
+    /// Returns how often the WAL was restarted at its beginning.
     pub fn restarts(&self) -> usize {
         self.restarts
     }
 
-    /// Where to cut to see a lie of the disk, or the truth of it.
+    /// Draws the moments to cut, where a lie of the disk would show; `Lie::None` is an honest disk.
     pub fn draw(&self, count: u64, lie: Lie, dice: &mut Dice) -> Vec<usize> {
         let mut cuts: Vec<usize> = (0..count)
             .map(|n| match (lie, n % 6) {
@@ -54,7 +54,7 @@ impl Cuts {
                 // The change before a sync, or the sync itself.
                 (Lie::None, 3) => any(&self.syncs, dice).saturating_sub(dice.below(3) as usize),
                 (Lie::None, 4) => any(&self.names, dice) + dice.below(3) as usize,
-                // While the store is being made, or anywhere.
+                // While the store is being created, or anywhere.
                 (Lie::None, _) if dice.below(2) == 0 => dice.below(self.confirmed[0] as u64) as usize,
                 (Lie::None, _) => dice.below(self.records as u64) as usize,
             })
@@ -65,8 +65,8 @@ impl Cuts {
     }
 }
 
-/// Headers of the WAL that were not synced before the first frame behind them: what `synchronous=OFF` does. A cut there
-/// finds old frames under an old header, which few images show, so it is looked for in the trace as well.
+/// Counts headers of the WAL that were not synced before the first frame after them, as with `synchronous=OFF`. A cut
+/// there finds old frames under an old header. Few images show that, so the trace is checked as well.
 pub fn unsynced_headers(trace: &Trace) -> usize {
     let records = &trace.records;
     let headers = records.iter().enumerate().filter(|(_, record)| is_wal_header(record));
@@ -74,12 +74,13 @@ pub fn unsynced_headers(trace: &Trace) -> usize {
         is_wal(record) && matches!(record.what, What::Written { .. } | What::SyncEnded { .. })
     };
     let next = |header: usize| records[header + 1..].iter().find(is_next);
-    // A process that was killed behind its header wrote no frame: the next one begins with a header of its own.
+    // A process that was killed after writing its header wrote no frame: the next process begins with a header of its
+    // own.
     let unsynced = |record: &Record| matches!(record.what, What::Written { .. }) && !is_wal_header(record);
     headers.filter(|(at, _)| next(*at).is_some_and(unsynced)).count()
 }
 
-/// From the first frame behind a header to before the sync that makes it durable.
+/// Returns the records from the first frame after a header up to the sync that makes it durable.
 fn until_sync(records: &[Record], header: usize) -> impl Iterator<Item = usize> {
     let is_frame = |record: &Record| matches!(record.what, What::Written { .. }) && is_wal(record);
     let is_sync = |record: &Record| matches!(record.what, What::SyncEnded { .. }) && is_wal(record);

@@ -1,4 +1,5 @@
-//! A restore over a store that SQLite finds damaged, whose log therefore steps aside with it, and the power cut at every step.
+//! A restore over a store that SQLite finds damaged, whose log is therefore renamed along with it, with a power cut at
+//! every step.
 
 use std::fs;
 use std::path::Path;
@@ -15,19 +16,19 @@ use crate::trace::{Record, What};
 use crate::{run, seed, seen};
 
 const TOPIC: &str = "t";
-/// In the backup, and in the damaged store besides.
+/// Events in the backup; `NEW` are those that only the damaged store has.
 const OLD: u64 = 10;
 const NEW: u64 = 20;
-/// Images of each kind and cut: most kinds are drawn by lot.
+/// Images of each kind and cut: most kinds are random.
 const DRAWS: usize = 3;
 
-/// The damaged store and its log as they lie there, for comparison.
+/// The damaged store and its log as they are on disk, for comparison.
 struct Damaged {
     store: Vec<u8>,
     log: Vec<u8>,
 }
 
-/// A store that was damaged when its server had been killed, and a backup of before.
+/// Returns a store that was damaged after its server had been killed, and writes a backup of the state before.
 fn damage(root: &Path) -> Damaged {
     let mut server = Server::start();
     let publish = |server: &Server, count| {
@@ -39,7 +40,7 @@ fn damage(root: &Path) -> Damaged {
     publish(&server, OLD);
     let backup = root.join("backup");
     run::run(&["backup", backup.to_str().expect("a UTF-8 path"), "--store", &server.store_url()]).ok();
-    // With an empty log: the pages that tell of the tables are in the file only.
+    // Restart with an empty log, so that the pages that describe the tables are only in the database file.
     server.terminate();
     server.restart();
     publish(&server, NEW);
@@ -59,8 +60,8 @@ fn beside(store: &Path, more: &str) -> String {
     format!("{}{more}", store.display())
 }
 
-/// The old store is never under its name without its log, neither is ever gone before the backup is in place, and what is
-/// served is the backup.
+/// Checks that the damaged store never has its name without its log, that neither file is removed before the backup is
+/// in place, and that only the backup is served.
 fn check(store: &Path, damaged: &Damaged) -> Result<(), String> {
     let is = |more: &str, bytes: &[u8]| fs::read(beside(store, more)).is_ok_and(|found| found == bytes);
     let named = is("", &damaged.store);

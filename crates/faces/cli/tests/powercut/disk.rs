@@ -1,17 +1,17 @@
-//! A model of the disk: what is synced is there, whatever is not may be there or not.
+//! A model of the disk: synced data is there, unsynced data may be there or not.
 //!
-//! The strict reading of POSIX. A change of a file is durable when a sync of that file that began after it has ended. A
-//! name (made, removed, renamed) is durable when the same holds for its folder: a synced file whose folder was not synced
-//! may be gone. Common file systems promise more (they keep the order of names, and a sync of a new file also keeps
-//! its name); a store that holds here holds there.
+//! The model follows the strict reading of POSIX. A change of a file is durable when a sync of that file that began
+//! after the change has ended. A name (created, removed, renamed) is durable when the same holds for its folder: a
+//! synced file whose folder was not synced may be gone. Common file systems promise more (they keep the order of names,
+//! and a sync of a new file also keeps its name); a store that survives in this model also survives there.
 //!
-//! Left out are the `-shm` files: SQLite changes them through memory, and makes them anew after every crash.
+//! The model leaves out `-shm` files: SQLite changes them through memory, and creates them anew after every crash.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::trace::{Record, Trace, What};
 
-/// What the folder of the model is called in itself.
+/// The name of the model's own folder within the model.
 const ROOT: &str = "";
 
 pub type FileId = usize;
@@ -35,7 +35,7 @@ pub enum Entry {
     Folder,
 }
 
-/// A file or folder: what is durable of it, and what was done since, each with its place in the order of everything.
+/// A file or folder: its durable content, and the changes since, each with its place in the order of all changes.
 #[derive(Clone, Debug)]
 pub struct Node<D, C> {
     pub durable: D,
@@ -51,11 +51,11 @@ impl<D: Default, C> Default for Node<D, C> {
 pub type FileNode<'a> = Node<Vec<u8>, Change<'a>>;
 pub type FolderNode = Node<BTreeMap<String, Entry>, NameChange>;
 
-/// Syncs that the disk is made to lie about, to see that it is noticed.
+/// Syncs that the disk lies about, to test that the checks notice it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lie {
     None,
-    /// The sync that follows the new header when the WAL starts over.
+    /// The sync after the new header when the WAL is restarted.
     WalHeader,
     /// Every sync of the WAL whose number is a multiple of this.
     WalEvery(u64),
@@ -68,17 +68,17 @@ pub struct Disk<'a> {
     wal_syncs: u64,
     pub files: Vec<FileNode<'a>>,
     pub folders: BTreeMap<String, FolderNode>,
-    /// The newest file of an inode number: numbers are given again.
+    /// The newest file of an inode number, because inode numbers are reused.
     by_inode: HashMap<u64, FileId>,
-    /// What a process that asks now would see.
+    /// The names that a process would see now.
     pub names: BTreeMap<String, FileId>,
-    /// Syncs under way, and how many changes there had been when they began.
+    /// Syncs in progress, with the number of changes when they began.
     syncs: HashMap<u64, u64>,
     changes: u64,
 }
 
 impl<'a> Disk<'a> {
-    /// Empty, with everything that follows below the folder `root`.
+    /// Returns an empty disk that models everything below the folder `root`.
     pub fn new(trace: &'a Trace, root: &str, lie: Lie) -> Disk<'a> {
         Disk {
             trace,
@@ -135,7 +135,7 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// The path within the model; nothing for what the model leaves out.
+    /// Returns the path within the model; `None` for files that the model leaves out.
     fn inside(&self, path: &str) -> Option<String> {
         let path = path.strip_prefix(&self.root)?.trim_start_matches('/');
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
@@ -186,7 +186,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// Whether nothing but a header in an existing WAL waits for this sync.
+/// Returns whether the last change that waits for this sync is a header in an existing WAL.
 fn is_new_header(wal: &FileNode<'_>) -> bool {
     let is_header = |change: &Change<'_>| matches!(change, Change::Write { at: 0, .. });
     !wal.durable.is_empty() && wal.pending.last().is_some_and(|(_, change)| is_header(change))
@@ -221,7 +221,7 @@ pub fn apply_name(names: &mut BTreeMap<String, Entry>, change: &NameChange) {
             names.remove(name);
         }
         NameChange::Rename { from, to } => {
-            // Without the file, should its making be among what was lost, the rename is lost as well.
+            // If the creation of the file was lost, the rename is lost as well.
             if let Some(entry) = names.remove(from) {
                 names.insert(to.clone(), entry);
             }

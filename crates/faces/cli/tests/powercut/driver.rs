@@ -1,4 +1,4 @@
-//! The processes under the recorder, and what was confirmed by them.
+//! Drives the processes under the recorder, and notes what they confirmed.
 
 use std::path::PathBuf;
 
@@ -21,16 +21,16 @@ const FOLD_EVENTS: &str = "40";
 const FAR_MS: u64 = 24 * 3600 * 1000;
 const PAYLOAD_BYTES_MAX: u64 = 2500;
 const PATHS: u64 = 12;
-/// Events between a backup and its restore.
+/// The most events between a backup and its restore.
 const RESTORED_OVER_MAX: u64 = 12;
-/// Loose commits in a row: the longer nothing is synced, the more a disk can mix up.
+/// The most unsynced commits in a row: the longer nothing is synced, the more a disk can reorder.
 const LOOSE_MAX: u64 = 12;
 
-/// Synced before the answer.
+/// A topic that is synced before the answer.
 const ORDERS: &str = "orders";
-/// Topics whose commits nobody syncs.
+/// Topics whose commits are not synced.
 const LOOSE: [(&str, &str); 2] = [("notes", "os"), ("hints", "memory")];
-/// One attempt: what is refused once is a dead letter.
+/// A topic with a single attempt: an event that is refused once becomes a dead letter.
 const JOBS: &str = "jobs";
 
 pub struct Driver {
@@ -39,7 +39,7 @@ pub struct Driver {
     pub dice: Dice,
     has_session: bool,
     processes: Option<Processes>,
-    /// Numbers everything that is made, so that all of it can be told apart.
+    /// Numbers everything that is created, so that every item is unique.
     made: u64,
     topics: Vec<String>,
     timers: Vec<String>,
@@ -50,7 +50,7 @@ struct Processes {
     socket: Socket,
     client: Client,
     session: Option<SessionProcess>,
-    /// The members of the groups, once there is something for them.
+    /// The members of the groups, connected once there is an event for them.
     worker: Option<Socket>,
     refuser: Option<Socket>,
 }
@@ -71,7 +71,7 @@ impl Driver {
         for (topic, durability) in LOOSE {
             driver.post(&json!({"topic": topic, "durability": durability}));
         }
-        // Deliveries that end with their connection count as attempts.
+        // So many attempts, because deliveries that end with their connection count as attempts.
         driver.post(&json!({"topic": ORDERS, "maxAttempts": 100_000}));
         driver.post(&json!({"topic": JOBS, "maxAttempts": 1}));
         driver
@@ -183,7 +183,7 @@ impl Driver {
         self.made
     }
 
-    /// One of its kind, of any length.
+    /// Returns a unique payload of random length.
     fn payload(&mut self, kind: &str) -> String {
         let fill = "x".repeat(self.dice.below(PAYLOAD_BYTES_MAX) as usize);
         format!("{kind}/{}/{fill}", self.number())
@@ -207,7 +207,7 @@ impl Driver {
         }
     }
 
-    /// Some are due at once, some never: the fact is that they are in one place or the other.
+    /// Publishes a delayed event, due soon or never. The confirmed fact is that it is either in `due` or in its log.
     fn delayed(&mut self) {
         let (payload, delay) = (json!(self.payload("delayed")), [5, FAR_MS][self.dice.below(2) as usize]);
         let socket = &mut self.running().socket;
@@ -237,7 +237,7 @@ impl Driver {
         let worker = worker.get_or_insert_with(|| member(server, ORDERS, "workers"));
         let offset = (0..taken).map(|_| worker.message()).max().expect("at least one");
         worker.ack(ORDERS, "workers", offset);
-        // Whatever is shown as committed is durable.
+        // A commit that the server shows is durable.
         let offset = server.committed(ORDERS, "workers", 0);
         self.confirm(done(ORDERS, "workers", offset));
     }
@@ -251,7 +251,7 @@ impl Driver {
         let refused = refuser.message();
         refuser.send_nack(JOBS, "refusers", refused, &json!({"reason": "poison"}));
         let (letters, path) = (format!("{JOBS}.DLQ"), format!("/topics/{JOBS}.DLQ/events?from={refused}"));
-        // Jobs hold nothing but poison, so letters have the offsets of their events.
+        // The topic holds only poison events, so the letters have the offsets of their events.
         eventually("the dead letter", || server.get(&path).1["events"][0].is_object());
         self.confirm(event(&letters, 0, refused, &payload));
         self.confirm(done(JOBS, "refusers", refused));
@@ -341,7 +341,7 @@ impl Driver {
         let offset = self.running().socket.publish("order.placed", &payload);
         self.confirm(event("order.placed", 0, offset, &payload));
         let session = self.running().session.as_mut().expect("a session runs");
-        // One that a killed session left may come again first.
+        // An order that a killed session had left may be committed again first.
         while session.committed() != order {}
         self.confirm(Fact::Order(order));
     }
@@ -355,7 +355,8 @@ impl Driver {
         path
     }
 
-    /// What was confirmed before the backup was begun holds before, while and after it is restored; the rest until then.
+    /// Restores a backup. Facts confirmed before the backup began hold before, during and after the restore; later
+    /// facts hold until the restore.
     fn restore(&mut self) {
         let begun = self.recorder.position();
         let backup = self.backup();
@@ -369,7 +370,7 @@ impl Driver {
         self.start_processes();
     }
 
-    /// Runs a command on the store to its good end.
+    /// Runs a command on the store, which must succeed.
     fn command(&self, args: &[&str]) {
         let store = format!("sqlite:///{}", self.store().display());
         let mut command = run::command(&[args, &["--store", &store]].concat());

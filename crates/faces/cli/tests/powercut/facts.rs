@@ -1,24 +1,24 @@
-//! What was confirmed, from when to when it must be so, and whether it is.
+//! Facts: what was confirmed, during which part of the trace it must hold, and whether it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Something that somebody was told is on disk.
+/// Something that a client was told is durable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A publish, alone or in a batch, or a dead letter.
+    /// A published event, alone or in a batch, or a dead letter.
     Event {
         topic: String,
         partition: u64,
         offset: u64,
         payload: String,
     },
-    /// An event that waits for its time, or has come into its log meanwhile.
+    /// An event that waits until it is due, or has been moved into its log since.
     Delayed {
         topic: String,
         payload: String,
     },
-    /// A group is done with everything up to here.
+    /// A group has finished everything up to this offset.
     Done {
         topic: String,
         group: String,
@@ -32,14 +32,15 @@ pub enum Fact {
     NoTopic(String),
     Timer(String),
     NoTimer(String),
-    /// Of the loop's Memory; `None` = deleted.
+    /// A value of the loop's Memory; `None` = deleted.
     Value {
         path: String,
         value: Option<String>,
     },
-    /// A handler's commit: state, and the event that tells of it.
+    /// A handler's commit: state, and the event that announces it.
     Order(String),
-    /// A finished backup, and where the trace was when it began and ended: facts of all that time are in it.
+    /// A finished backup, with the positions of the trace when it began and ended: facts that hold all that time are in
+    /// it.
     Backup {
         file: String,
         begun: u64,
@@ -62,14 +63,15 @@ impl Ledger {
         self.0.push(Entry { fact, from: position, until: None });
     }
 
-    /// From here on something is asked for that may end these facts.
+    /// Ends these facts, because a request that may change them is about to be sent.
     pub fn end(&mut self, position: u64, ends: impl Fn(&Fact) -> bool) {
         for entry in self.0.iter_mut().filter(|entry| entry.until.is_none() && ends(&entry.fact)) {
             entry.until = Some(position);
         }
     }
 
-    /// From here on the store may become again what it was at `since`. Backups are files of their own and stay.
+    /// Ends the facts of the store confirmed after `since`, because a restore is about to begin. Facts about backups
+    /// stay: these are separate files.
     pub fn end_since(&mut self, since: u64, position: u64) {
         let is_later = |entry: &&mut Entry| entry.from > since && entry.until.is_none();
         let is_of_store = |entry: &&mut Entry| !matches!(entry.fact, Fact::Backup { .. });
@@ -78,20 +80,20 @@ impl Ledger {
         }
     }
 
-    /// What must be true of every disk after a cut at `position`.
+    /// Returns the facts that must hold on every disk after a cut at `position`.
     pub fn at(&self, position: u64) -> Vec<&Fact> {
         let holds =
             |entry: &&Entry| entry.from <= position && entry.until.is_none_or(|until| position <= until);
         self.0.iter().filter(holds).map(|entry| &entry.fact).collect()
     }
 
-    /// What must be true of a copy made at some moment between the two.
+    /// Returns the facts that must hold in a copy made at some moment between the two positions.
     pub fn throughout(&self, begin: u64, end: u64) -> Vec<&Fact> {
         let holds = |entry: &&Entry| entry.from <= begin && entry.until.is_none_or(|until| end <= until);
         self.0.iter().filter(holds).map(|entry| &entry.fact).collect()
     }
 
-    /// Where facts were confirmed.
+    /// Returns the positions where facts were confirmed.
     pub fn positions(&self) -> Vec<u64> {
         self.0.iter().map(|entry| entry.from).collect()
     }
@@ -104,7 +106,7 @@ impl Ledger {
         self.0.iter().filter_map(timer).collect()
     }
 
-    /// How many facts of each kind were confirmed.
+    /// Returns how many facts of each kind were confirmed.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();
         self.0.iter().for_each(|entry| *counts.entry(entry.fact.kind()).or_default() += 1);
@@ -112,16 +114,16 @@ impl Ledger {
     }
 }
 
-/// What a store holds, read in one of several ways.
+/// The contents of a store, read in one of several ways.
 #[derive(Default)]
 pub struct Seen {
     /// Payloads by topic, partition and offset.
     pub events: BTreeMap<(String, u64, u64), String>,
-    /// Topic and payload. This and `orders` cannot be seen through a server: `None`.
+    /// Topics and payloads. `delayed` and `orders` cannot be read through a server: `None`.
     pub delayed: Option<BTreeSet<(String, String)>>,
-    /// By topic, group and partition.
+    /// Commits by topic, group and partition.
     pub committed: BTreeMap<(String, String, u64), u64>,
-    /// With `maxAttempts`, if it is set.
+    /// Topics with their `maxAttempts`, if set.
     pub topics: BTreeMap<String, Option<u64>>,
     pub timers: BTreeSet<String>,
     pub values: BTreeMap<String, String>,
@@ -144,7 +146,7 @@ impl Fact {
         }
     }
 
-    /// Whether it is so. Backups are files of their own and looked at elsewhere.
+    /// Returns whether the fact holds. Backups are separate files and checked elsewhere.
     pub fn is_in(&self, seen: &Seen) -> bool {
         match self {
             Fact::Event { topic, partition, offset, payload } => {
@@ -179,7 +181,8 @@ impl fmt::Display for Fact {
 }
 
 impl Seen {
-    /// What must be so in every store, whatever was confirmed: nothing is there by halves.
+    /// Returns what is incomplete. In every store, whatever was confirmed, batches and other units must be there whole
+    /// or not at all.
     pub fn halves(&self) -> Vec<String> {
         let mut batches: BTreeMap<&str, u64> = BTreeMap::new();
         let payloads = self.events.values().filter(|payload| payload.starts_with("\"batch/"));

@@ -1,4 +1,4 @@
-//! What a power cut may have left on the disk, written out as files.
+//! Writes an image: the files that a power cut may have left on the disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::Path;
 use crate::dice::Dice;
 use crate::disk::{Change, Disk, Entry, apply_change, apply_name};
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// Which of the changes that nobody has synced are there.
+/// Which of the unsynced changes are in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     None,
     All,
-    /// Those before some moment.
+    /// Those before a random moment.
     Prefix,
-    /// Those after some moment: a disk may write the newest first.
+    /// Those after a random moment: a disk may write the newest first.
     Suffix,
     /// Any of them.
     Subset,
@@ -40,12 +40,12 @@ impl Kind {
     }
 }
 
-/// Decides about one change after another.
+/// Decides for each change whether it survives.
 struct Luck<'a> {
     kind: Kind,
-    /// The last change of a prefix, and of what a suffix lacks.
+    /// The last change of a prefix; a suffix contains those after it.
     last: u64,
-    /// How many of 4 changes survive, about.
+    /// About how many of 4 changes survive.
     quarters: u64,
     dice: &'a mut Dice,
 }
@@ -62,7 +62,7 @@ impl Luck<'_> {
     }
 }
 
-/// Writes what is left into `folder`, which must be empty.
+/// Writes the image into `folder`, which must be empty.
 pub fn write(disk: &Disk<'_>, kind: Kind, dice: &mut Dice, folder: &Path) {
     let orders = |pending: &mut dyn Iterator<Item = u64>| pending.collect::<Vec<_>>();
     let mut pending = orders(&mut disk.files.iter().flat_map(|file| file.pending.iter().map(|(at, _)| *at)));
@@ -118,7 +118,7 @@ fn content(disk: &Disk<'_>, id: usize, luck: &mut Luck<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The pieces of a write, cut where the sectors of the file meet.
+/// Splits a write at the sector boundaries of the file.
 fn sectors(at: usize, data: &[u8]) -> Vec<(usize, &[u8])> {
     let (mut pieces, mut done) = (Vec::new(), 0);
     while done < data.len() {
@@ -130,7 +130,7 @@ fn sectors(at: usize, data: &[u8]) -> Vec<(usize, &[u8])> {
     pieces
 }
 
-/// The bytes of a file as a process would read them now.
+/// Returns the bytes of a file as a process would read them now.
 pub fn current(disk: &Disk<'_>, id: usize) -> Vec<u8> {
     let mut bytes = disk.files[id].durable.clone();
     disk.files[id].pending.iter().for_each(|(_, change)| apply_change(&mut bytes, change));

@@ -1,13 +1,13 @@
-//! The power is cut: whatever was confirmed before is there afterwards.
+//! Power cuts: everything that was confirmed before a cut is there afterwards.
 //!
-//! Real processes work on a store under a recorder (`recorder.c`) that writes down every change and every sync of its
-//! files. From that trace the test builds what the disk may hold after a cut at some moment (`disk`, `image`), starts the
-//! store from it, and compares all that had been confirmed by then (`facts`, `check`).
+//! Real processes work on a store under a recorder (`recorder.c`), which records every change and every sync of its
+//! files. From that trace the test builds what the disk may hold after a cut at some moment (`disk`, `image`), starts
+//! the store from it, and checks everything that had been confirmed by then (`facts`, `check`).
 //!
-//! `POWERCUT_CUTS` sets how many cuts there are per workload, `POWERCUT_SEED` has an earlier choice of work and cuts
-//! again; `cargo xtask powercut` sets both. What the machine makes of the work is never quite the same.
+//! `POWERCUT_CUTS` sets the number of cuts per workload, `POWERCUT_SEED` repeats an earlier choice of work and cuts;
+//! `cargo xtask powercut` sets both. The timing of the machine is never quite the same.
 
-// Every module uses its own part of the harness.
+// Every module uses only some functions of the harness.
 #![allow(dead_code, unreachable_pub)]
 
 mod check;
@@ -46,15 +46,15 @@ use image::Kind;
 use report::Report;
 use workload::{WORKLOADS, Workload};
 
-/// Per workload; each gives an image of every kind.
+/// Cuts per workload; each gives an image of every kind.
 const CUTS: u64 = 40;
-/// Every so many images, a real server is started from one.
+/// Starts a real server from every so many-th image.
 const SERVER_EVERY: u64 = 20;
-/// Cuts among which a lie of the disk must be noticed.
+/// Cuts of one round, in which a lie of the disk should be noticed.
 const LIE_CUTS: u64 = 40;
-/// As often at most.
+/// The most rounds until a lie must have been noticed.
 const LIE_ROUNDS_MAX: u64 = 10;
-/// More cuts want more to be cut.
+/// More cuts need a longer workload: one round for so many cuts.
 const CUTS_PER_ROUND: u64 = 100;
 
 fn number(variable: &str) -> Option<u64> {
@@ -91,14 +91,14 @@ fn a_power_cut_takes_nothing_that_was_confirmed() {
     }
 }
 
-/// The checks can fail: a disk that only says that it synced is found out.
+/// Tests the checks themselves: a disk that only claims to have synced is noticed.
 #[test]
 fn a_disk_that_lies_about_a_sync_is_found_out() {
     let seed = seed();
     let workload = &WORKLOADS[0];
     let driver = workload.run(2, Dice::of(seed, 0, 0));
     for lie in [Lie::WalHeader, Lie::WalEvery(7)] {
-        // Few cuts meet the lie: it is looked for until it is found, within reason.
+        // Few cuts meet the lie: repeat until it is noticed, up to a limit.
         let noticed = (0..LIE_ROUNDS_MAX).any(|round| {
             let report = cut(workload, &driver, lie, LIE_CUTS, &mut Dice::of(seed, 1, round));
             println!("{lie:?}: {report}");
@@ -108,7 +108,7 @@ fn a_disk_that_lies_about_a_sync_is_found_out() {
     }
 }
 
-/// Cuts the power many times in what was recorded.
+/// Cuts the power many times in the recorded trace.
 fn cut(workload: &Workload, driver: &Driver, lie: Lie, count: u64, dice: &mut Dice) -> Report {
     let trace = driver.recorder.trace();
     let places = Cuts::of(&trace, &driver.ledger);

@@ -1,4 +1,4 @@
-//! Processes under the recorder, and the trace of what they did.
+//! Runs processes under the recorder, and reads the trace of what they did.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,10 @@ use crate::disk::{Disk, Lie};
 use crate::image;
 use crate::trace::{self, Trace};
 
-/// The block in which a difference is recorded.
+/// The size of the blocks in which a difference is recorded.
 const BLOCK_BYTES: usize = 512;
 
-/// A folder that is watched, and the trace beside it.
+/// A recorded folder, and the trace beside it.
 pub struct Recorder {
     _place: TempDir,
     library: PathBuf,
@@ -26,7 +26,7 @@ pub struct Recorder {
 impl Recorder {
     pub fn new() -> Recorder {
         let place = tempfile::tempdir().expect("a temporary folder");
-        // As the kernel names it: the recorder compares paths of open files.
+        // The path as the kernel names it, because the recorder compares paths of open files.
         let here = place.path().canonicalize().expect("a path");
         let (library, root, trace) = (here.join("recorder.so"), here.join("disk"), here.join("trace"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/powercut/recorder.c");
@@ -46,12 +46,12 @@ impl Recorder {
         &self.root
     }
 
-    /// For the environment of a process that is to be recorded.
+    /// Returns the environment variables of a process to be recorded.
     pub fn environment(&self) -> [(&'static str, &Path); 3] {
         [("LD_PRELOAD", &self.library), ("POWERCUT_ROOT", &self.root), ("POWERCUT_TRACE", &self.trace)]
     }
 
-    /// How far the trace is now: whatever was answered before this had done its work before this.
+    /// Returns the current length of the trace: everything answered before this call was recorded before it.
     pub fn position(&self) -> u64 {
         fs::metadata(&self.trace).expect("a trace").len()
     }
@@ -64,20 +64,22 @@ impl Recorder {
         Disk::new(trace, self.root.to_str().expect("a UTF-8 path"), lie)
     }
 
-    /// The recorded processes have ended in good order: the trace must tell exactly what is in the folder.
+    /// Checks, after the recorded processes have ended normally, that the trace describes exactly what is in the
+    /// folder.
     pub fn assert_complete(&self) {
         let trace = self.trace();
         let missing = self.differences(&trace);
         assert!(missing.is_empty(), "the recorder missed changes of {missing:?}");
     }
 
-    /// The recorded processes were killed: a call may have been carried out and not recorded. Adds what is missing.
+    /// Completes the trace after the recorded processes were killed: a call may have been executed and not recorded.
     pub fn complete(&self) {
         let trace = Trace::mend(&self.trace);
         self.differences(&trace);
     }
 
-    /// What the test itself has put into the folder, and into the folders of the first level, is there and durable.
+    /// Records that everything the test itself put into the folder, and into the folders of the first level, is
+    /// durable.
     pub fn settle(&self) {
         for folder in folders_below(&self.root) {
             trace::append(&self.trace, trace::FOLDER_MADE, 0, 0, &self.full(&folder), &[]);
@@ -93,7 +95,7 @@ impl Recorder {
         }
     }
 
-    /// The names of files that are not as the trace says; what is different is appended to the trace file.
+    /// Returns the names of files that differ from the trace, and appends the differences to the trace file.
     fn differences(&self, trace: &Trace) -> Vec<String> {
         let mut disk = self.disk(trace, Lie::None);
         trace.records.iter().for_each(|record| disk.apply(record));
@@ -143,7 +145,7 @@ fn folders_below(root: &Path) -> Vec<String> {
     folders.map(|entry| entry.file_name().into_string().expect("a UTF-8 name")).collect()
 }
 
-/// Inode and bytes of every file of the model, by its name within the folder.
+/// Returns inode and bytes of every file of the model, by its name within the folder.
 fn files_below(root: &Path) -> BTreeMap<String, (u64, Vec<u8>)> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {

@@ -1,11 +1,11 @@
-//! What a run came to, as a table.
+//! The results of a run, as a table.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::image::Kind;
 
-/// The failures that are told in full.
+/// The most failures that are shown in full.
 const SHOWN_MAX: usize = 10;
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Reading what a store holds: through the store port, or through a server that was started on it.
+//! Reads the contents of a store: through the store port, or through a server started on it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::session::Order;
 const PAGE: ReadLimit = ReadLimit { events_max: 1000, bytes_max: 1 << 20 };
 const ROWS_MAX: usize = 100_000;
 
-/// Opens the store as any process would. The error says why it cannot be read.
+/// Opens the store as any process would, and reads it. The error says why it cannot be read.
 pub fn through_store(path: &Path) -> Result<Seen, String> {
     let store = SqliteStore::open(path, SqliteOptions::default()).map_err(|error| error.to_string())?;
     let store: Arc<dyn Store> = Arc::new(store);
@@ -75,7 +75,7 @@ fn rows(store: &dyn Store, seen: &mut Seen) -> Result<(), String> {
         if let Some(id) = row.key.strip_prefix("router/timer/") {
             seen.timers.insert(id.to_owned());
         }
-        // Behind the prefix stands whose memory it is.
+        // The key continues with the namespace that the memory belongs to.
         if let Some((_, path)) = row.key.strip_prefix("router/memory/").and_then(|key| key.split_once('/')) {
             seen.values.insert(format!("/{path}"), String::from_utf8_lossy(&row.value).into_owned());
         }
@@ -83,8 +83,8 @@ fn rows(store: &dyn Store, seen: &mut Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks a server over HTTP and its socket. There is no list of timers: those of `timers` are cancelled, to see whether they
-/// were there.
+/// Reads the contents over HTTP and over the server's socket. Timers cannot be listed: those in `timers` are cancelled,
+/// to find out whether they existed.
 pub fn through_server(server: &Server, timers: &BTreeSet<String>) -> Seen {
     let mut seen = Seen::default();
     let (_, list) = server.get("/topics");

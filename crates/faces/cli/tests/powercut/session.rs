@@ -1,4 +1,4 @@
-//! A session in a process of its own, beside the server: this test binary once more, running one test by its name.
+//! A session in a process of its own, beside the server: this test binary again, running one test by its name.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Recorder;
 
-/// Not one of Millrace's own names: those are settings.
+/// Does not begin with Millrace's own prefix, because those variables are settings.
 const STORE: &str = "POWERCUT_STORE";
 const SAID: &str = "committed ";
 
@@ -49,7 +49,7 @@ impl SessionProcess {
         SessionProcess { child, said }
     }
 
-    /// The order of the next commit that has returned.
+    /// Returns the order of the next commit that has returned.
     pub fn committed(&mut self) -> String {
         let mut line = String::new();
         while self.said.read_line(&mut line).expect("a pipe") > 0 {
@@ -66,7 +66,7 @@ impl SessionProcess {
         self.child.wait().expect("the child can be waited for");
     }
 
-    /// The end of its input tells it to stop.
+    /// Stops the process: it stops when its standard input ends.
     pub fn stop(mut self) {
         drop(self.child.stdin.take());
         let mut rest = String::new();
@@ -77,13 +77,13 @@ impl SessionProcess {
 
 impl Drop for SessionProcess {
     fn drop(&mut self) {
-        // The test has failed already if it still runs.
+        // If the process still runs, the test has failed already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The process itself. Without a store it has nothing to do.
+/// Runs in the child process. Returns at once without the variable `STORE`, so it does nothing in a normal test run.
 #[test]
 fn child() {
     let Ok(url) = std::env::var(STORE) else { return };

@@ -1,4 +1,4 @@
-//! The trace that `recorder.c` writes: what was done to the files of a store, in one order for all processes.
+//! The trace that `recorder.c` writes: the changes of a store's files, in one order for all processes.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,24 +8,24 @@ use std::path::Path;
 const MAGIC: u32 = 0x544f_4c53;
 const HEAD_BYTES: usize = 40;
 
-/// One successful call.
+/// A successful system call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub what: What,
-    /// As the recorder saw it; of a rename, the old path.
+    /// The path as the recorder saw it; of a rename, the old path.
     pub path: String,
     pub inode: u64,
-    /// Where the record ends in the trace: positions of cuts and of confirmed facts are such numbers.
+    /// Where the record ends in the trace. Cuts and confirmed facts are at such positions.
     pub end: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// Opened for writing, made if it was not there.
+    /// Opened for writing, and created if it did not exist.
     Opened,
     Written {
         at: u64,
-        /// Of the trace.
+        /// The range in the bytes of the trace.
         data: Range<usize>,
     },
     Resized {
@@ -44,7 +44,7 @@ pub enum What {
     FolderMade,
 }
 
-/// The whole of a trace file.
+/// A whole trace file.
 pub struct Trace {
     pub bytes: Vec<u8>,
     pub records: Vec<Record>,
@@ -58,7 +58,7 @@ impl Trace {
         Trace { bytes, records }
     }
 
-    /// Cuts off the record in whose middle the last process was killed.
+    /// Reads a trace and cuts off the last record if the last process was killed while writing it.
     pub fn mend(path: &Path) -> Trace {
         let mut bytes = std::fs::read(path).expect("a trace");
         let (records, whole) = parse(&bytes);
@@ -73,7 +73,7 @@ impl Trace {
     }
 }
 
-/// Every whole record, and where the last of them ends.
+/// Returns every whole record, and where the last of them ends.
 fn parse(bytes: &[u8]) -> (Vec<Record>, usize) {
     let (mut records, mut at) = (Vec::new(), 0);
     while let Some(record) = parse_one(bytes, at) {
@@ -110,7 +110,7 @@ fn parse_one(bytes: &[u8], at: usize) -> Option<Record> {
     Some(Record { what, path: text(at + HEAD_BYTES..path_end), inode, end: end as u64 })
 }
 
-/// Adds what a killed process did and had no time to record.
+/// Appends a change that a killed process made but did not record.
 pub fn append(path: &Path, kind: u32, inode: u64, number: u64, name: &str, data: &[u8]) {
     let mut record = Vec::new();
     for part in [MAGIC, kind] {

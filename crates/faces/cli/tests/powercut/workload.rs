@@ -1,9 +1,9 @@
-//! What the recorded processes are made to do: a mix of steps, most of which end in a confirmed fact.
+//! The work of the recorded processes: a mix of steps, most of which end in a confirmed fact.
 
 use crate::dice::Dice;
 use crate::driver::Driver;
 
-/// One thing to do. Commits of durability `os` and `memory` are no facts; they move the WAL without syncing it.
+/// A step of the work. Commits of durability `os` and `memory` confirm no facts; they move the WAL without syncing it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     Publish,
@@ -25,19 +25,19 @@ pub enum Step {
     Restore,
     /// SIGTERM, and a new server.
     Restart,
-    /// SIGKILL of every process in the middle of something, and new ones.
+    /// SIGKILL of every process in the middle of its work, and new processes.
     Kill,
 }
 
 pub struct Workload {
     pub name: &'static str,
-    /// A session works in a process of its own.
+    /// Whether a session runs in a process of its own.
     pub has_session: bool,
-    /// How many of each there are in a round.
+    /// How many of each step a round has.
     pub round: &'static [(Step, u64)],
 }
 
-/// The WAL starts over every few dozen commits: that is when it matters what is synced.
+/// The workloads. The WAL restarts every few dozen commits: these are the moments when syncs matter.
 pub const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "bus",
@@ -97,7 +97,7 @@ pub const WORKLOADS: [Workload; 4] = [
 ];
 
 impl Workload {
-    /// Runs it, with everything in order at the end.
+    /// Runs the workload, and at the end an orderly restart and a kill.
     pub fn run(&self, rounds: u64, dice: Dice) -> Driver {
         let mut driver = Driver::start(self.has_session, dice);
         for _ in 0..rounds {

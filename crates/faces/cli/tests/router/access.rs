@@ -1,4 +1,4 @@
-//! Tokens on the socket.
+//! Tokens on the Unix socket.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn a_token_without_the_scope_is_told_which_one_it_lacks() {
     let mut client = Client::of(&server);
     assert_eq!(client.refused("command", "Syscall.Authenticate", &json!({"token": "bus-secret"})), expected);
     client.ends();
-    // Where none is needed it is not sent away for it.
+    // Where no token is needed, a refused token does not close the connection.
     let server = Server::with_config(TOKENS, &["--socket", "os.sock"]);
     let mut client = Client::of(&server);
     assert_eq!(client.refused("command", "Syscall.Authenticate", &json!({"token": "bus-secret"})), expected);
@@ -76,7 +76,7 @@ fn a_token_that_is_shown_later_counts_from_then_on() {
     assert_eq!(client.reply("command", "Bus.Publish", &publish)["offset"], 2);
 }
 
-/// On every way in: who may not publish is in the audit.
+/// A refused publish is in the audit, whichever way it came.
 #[test]
 fn refusals_of_the_loop_are_audited() {
     let config = TOKENS.to_owned()
@@ -184,7 +184,7 @@ fn what_a_token_may_not_ask_its_timers_may_not_ask_either() {
     worker.still_works();
 }
 
-/// A list is asked about whoever set the timer, or sent the command and hung up.
+/// An access list is checked for the agent that set the timer, or that sent the command and closed its connection.
 #[test]
 fn access_lists_hold_for_timers_and_for_those_who_hang_up() {
     const WITH_LIST: &str = "[[auth.tokens]]\ntoken = \"eve-secret\"\nagent = \"eve\"\nscopes = [\"os\", \"publish\"]\n\
@@ -206,7 +206,7 @@ fn access_lists_hold_for_timers_and_for_those_who_hang_up() {
     }
     gone.send("command", "Bus.Publish", &publish);
     drop(gone);
-    // Behind both in the lanes.
+    // These requests are queued after both.
     for _ in 0..50 {
         eve.still_works();
     }

@@ -1,4 +1,4 @@
-//! Clients that mean no good, or are not well.
+//! Malicious and faulty clients.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use crate::server::eventually;
 #[test]
 fn one_id_on_two_connections_is_409_for_the_second_and_both_hear_their_own() {
     let server = serve(&[]);
-    // Requests that wait for the disk: one connection's is still waiting when the other's comes, sooner or later.
+    // These requests wait for the disk: sooner or later one connection's request still waits when another's comes.
     let mut clients: Vec<Client> = (0..8).map(|_| Client::of(&server)).collect();
     let mut refused = 0;
     for round in 0..50 {
@@ -58,10 +58,10 @@ fn a_forged_reply_answers_nobody() {
 fn a_client_that_never_reads_is_not_read_from_and_then_dropped() {
     let server = serve(&["--os-slow-reader-ms", "200"]);
     let mut deaf = UnixStream::connect(path(&server)).expect("the socket accepts");
-    // Each request has an id of its own: one that repeats an id in use gets a short 409, and the bound is on answers.
+    // Each request has its own id: a repeated id gets only a short 409, and the test needs long answers.
     let data = format!("\"{}\"", "x".repeat(10_000));
     let mut lines = (0..).map(|n| ping(&format!("deaf-{n}"), &data) + "\n");
-    // Until the server has closed it: what it reads is bounded by what it cannot write.
+    // Write until the server closes the connection: it reads only as much as it can answer.
     let mut written = 0usize;
     while let Some(line) = lines.next()
         && deaf.write_all(line.as_bytes()).is_ok()
@@ -92,7 +92,7 @@ fn a_thousand_that_connect_and_vanish_leave_nothing() {
                         r#"{"key":"/v","value":1}"#,
                         &format!("s{thread}-{n}"),
                     );
-                    // It may be gone before the server has read a word.
+                    // The client may be gone before the server has read anything.
                     match n % 4 {
                         0 => {}
                         1 => stream.write_all(whole.as_bytes()).expect("a write"),

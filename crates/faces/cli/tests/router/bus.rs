@@ -1,4 +1,4 @@
-//! The loop and the bus: commands that become durable events, and who may.
+//! The loop and the bus: commands that become durable events, and who may send them.
 
 use serde_json::json;
 
@@ -88,7 +88,7 @@ fn access_lists_are_asked_about_whoever_sent_the_command() {
     assert_eq!(boss.reply("command", "Bus.Publish", &event)["offset"], 1);
 }
 
-/// As everywhere else: the token says where it is good, the message says where it wants to go.
+/// As elsewhere, the token limits the namespaces, and the message names the one it is for.
 #[test]
 fn a_token_publishes_to_the_namespaces_it_is_good_for() {
     let config = "[[auth.tokens]]\ntoken = \"boss-secret\"\nagent = \"boss\"\nscopes = [\"*\"]\nnamespaces = [\"*\"]\n\
@@ -139,8 +139,8 @@ fn what_the_bus_cannot_hold_is_413() {
     client.still_works();
 }
 
-/// A write that fails with an unknown outcome: what the reply confirmed is there, what was refused was not promised, and the
-/// server ends, so that a supervisor restarts it.
+/// A write fails with an unknown outcome: confirmed events are there, refused ones were never promised, and the server
+/// ends, so that a supervisor restarts it.
 #[test]
 fn a_store_that_failed_is_503() {
     let mut server = Server::with_file_blocks_and(4 << 10, &["--socket", "os.sock"]);
@@ -189,14 +189,14 @@ fn the_bounds_of_feeds_are_settings() {
     eventually("the window is full", || inflight() == 3);
     let codes = client.reply("query", "Asks.Do", &json!(1));
     assert!([json!([null, 429]), json!([429, null])].contains(&codes), "one of the two: {codes}");
-    // With the usual pauses it would take 15 s.
+    // With the usual pauses between attempts this would take 15 s.
     client.reply("command", "Bus.Publish", &json!({"topic": "u", "payload": 1}));
     eventually("it is a dead letter", || server.committed("u", "os.Fails", 0) == 1);
     assert_eq!(std::fs::read_to_string(scripts.path("seen")).expect("a file"), "1\n2\n3\n4\n5\n");
     assert_eq!(inflight(), 3);
 }
 
-/// With a single attempt for each event, one that counted without anybody having seen the event would be its last.
+/// Each event has a single attempt: an attempt counted for an event that the capability never saw would be its last.
 #[test]
 fn events_that_a_capability_never_saw_keep_their_attempts() {
     let scripts = Scripts::new();

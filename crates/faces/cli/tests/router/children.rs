@@ -1,4 +1,4 @@
-//! Child processes through the real binary: configuration, crashes, reload, the end of the server.
+//! Child processes of the real binary: configuration, crashes, reload, the end of the server.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::client::{Client, fault, message};
 use crate::server::{Server, eventually};
 
-/// Scripts that live as long as the test.
+/// A folder of scripts that exists as long as the test.
 pub struct Scripts(TempDir);
 
 impl Scripts {
@@ -21,7 +21,8 @@ impl Scripts {
         self.0.path().join(name)
     }
 
-    /// A child in Python that handles the query `NAME.Do` and whatever `more` of the manifest asks for.
+    /// Writes a child in Python that handles the query `NAME.Do` and what the manifest entries in `more` ask for.
+    /// Returns its configuration.
     pub fn write(&self, name: &str, more: &Value, body: &str) -> String {
         let mut manifest =
             json!({"name": name, "inbound": [{"kind": "query", "type": format!("{name}.Do")}]});
@@ -57,7 +58,7 @@ pub fn serve(config: &str, flags: &[&str]) -> Server {
     Server::with_log_level(config, &[&["--socket", "os.sock"], flags].concat(), "info")
 }
 
-/// Writes another configuration and has it read over the socket.
+/// Writes another configuration and reloads it over the socket.
 fn reload(server: &Server, config: &str) -> Value {
     std::fs::write(server.folder().join("millrace.toml"), config).expect("a file");
     Client::of(server).ask("command", "Syscall.Reload", &json!({}))
@@ -89,7 +90,7 @@ fn the_examples_do_what_they_say() {
     assert_eq!(client.reply("query", "Ledger.Total", &json!({})), json!({"total": 12, "payments": 2}));
 }
 
-/// At the start children are there before timers fire.
+/// At the start, children run before timers fire.
 #[test]
 fn a_timer_that_was_due_while_the_server_was_down_reaches_a_child() {
     let scripts = Scripts::new();
@@ -135,7 +136,7 @@ fn a_crash_costs_the_request_in_hand_and_four_crashes_the_capability() {
         "Capability 'A' is unhealthy: it was started again 3 times within 60000 ms (exit status: 3)"
     );
     assert!(server.log().contains("unhealthy"));
-    // SIGHUP gives it another chance.
+    // SIGHUP gives the capability another chance.
     server.signal("HUP");
     eventually("it is well again", || client.ask("query", "A.Do", &json!(1))["data"] == "alive");
 }
@@ -187,7 +188,7 @@ fn a_reload_adds_replaces_and_removes_and_a_bad_one_changes_nothing() {
         "0 tokens, 0 revoked; capabilities added: B; replaced: none; removed: none"
     );
     assert_eq!(client.reply("query", "B.Do", &json!(1)), "me");
-    // An edited script is a changed capability.
+    // An edited script counts as a changed capability.
     let a = scripts.write("A", &json!({}), "answer('reply', 'the second')");
     let reply = reload(&server, &(a.clone() + &b));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A raw client of the Unix socket: what leaves and arrives is exactly what a test says.
+//! A raw client of the Unix socket: bytes are sent and received exactly as a test says.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 
-/// A server whose socket lies in its own folder.
+/// Starts a server whose socket is in its own folder.
 pub fn serve(flags: &[&str]) -> Server {
     Server::with(&[&["--socket", "os.sock"], flags].concat())
 }
@@ -22,7 +22,7 @@ pub fn path(server: &Server) -> PathBuf {
 pub struct Client {
     stream: UnixStream,
     reader: BufReader<UnixStream>,
-    /// Tells its ids from those of the others.
+    /// Makes this client's ids differ from those of other clients.
     number: usize,
     next: u64,
 }
@@ -40,7 +40,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("the server reads");
     }
 
-    /// Like [`Client::write`], for a server that may have closed.
+    /// Like [`Client::write`], for a server that may have closed the connection.
     pub fn try_write(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -49,7 +49,7 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).expect("an open socket");
     }
 
-    /// The next line as it came; `None` at the end.
+    /// Returns the next line as it came; `None` at the end.
     pub fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -58,7 +58,7 @@ impl Client {
                 assert_eq!(line.pop(), Some('\n'), "{line}");
                 Some(line)
             }
-            // The server closed over bytes of ours that it had not read.
+            // The server closed the connection with unread bytes of ours.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
             Err(error) => panic!("{error}"),
         }
@@ -91,7 +91,7 @@ impl Client {
         answer
     }
 
-    /// The data of the reply.
+    /// Sends a request and returns the data of the reply.
     #[track_caller]
     pub fn reply(&mut self, kind: &str, ty: &str, data: &Value) -> Value {
         let answer = self.ask(kind, ty, data);
@@ -99,14 +99,14 @@ impl Client {
         answer["data"].clone()
     }
 
-    /// The code and message of the error.
+    /// Sends a request and returns the code and message of the error.
     #[track_caller]
     pub fn refused(&mut self, kind: &str, ty: &str, data: &Value) -> (u64, String) {
         let answer = self.ask(kind, ty, data);
         fault(&answer)
     }
 
-    /// Everything that is wrong leaves the connection as it was.
+    /// Checks that the connection still works, as it must after every error.
     #[track_caller]
     pub fn still_works(&mut self) {
         assert_eq!(
@@ -115,7 +115,7 @@ impl Client {
         );
     }
 
-    /// Everything up to the end, in whatever pieces.
+    /// Returns all remaining bytes.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
@@ -143,7 +143,7 @@ pub fn ping(id: &str, payload: &str) -> String {
     message("query", "Syscall.Ping", &format!(r#"{{"payload":{payload}}}"#), id)
 }
 
-/// A figure of `/metrics`.
+/// Returns a value of `/metrics`.
 #[track_caller]
 pub fn metric(server: &Server, series: &str) -> f64 {
     let (status, text) = server.request("GET", "/metrics", None);
@@ -152,12 +152,12 @@ pub fn metric(server: &Server, series: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {series} in {text}")).parse().expect("a number")
 }
 
-/// Nothing is left of whoever was here.
+/// Checks that nothing is left of clients that have disconnected.
 #[track_caller]
 pub fn nothing_is_left(server: &Server) {
     crate::server::eventually("every connection is forgotten", || metric(server, "os_connections") < 0.5);
     assert!(metric(server, "os_pending") < 0.5, "who is gone waits for nothing");
-    // What they asked for is still carried out.
+    // Their requests are still carried out.
     for series in ["os_mailbox_messages", "os_lane_messages{lane=\"user\"}"] {
         crate::server::eventually(series, || metric(server, series) < 0.5);
     }

@@ -1,4 +1,5 @@
-//! Events through the real binary: those of timers over a kill, those that find no place, and those that fit nobody.
+//! Events through the real binary: events of timers over a kill, events for which there is no room, and events that no
+//! child can take.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,8 @@ use crate::children::{Scripts, serve};
 use crate::client::{Client, message, metric};
 use crate::server::{Server, eventually};
 
-/// Writes the number of every event to a file, as soon as it may.
+/// Returns a child that writes the number of every event to a file, once the file `gate` exists; and a function that
+/// reads these numbers.
 fn listener(scripts: &Scripts, answers: bool) -> (String, impl Fn() -> Vec<u64> + use<>) {
     let (seen, begun, gate) = (scripts.path("seen"), scripts.path("begun"), scripts.path("gate"));
     let body = format!(
@@ -30,7 +32,7 @@ fn set_timer(client: &mut Client, data: &Value) {
     client.reply("command", "Timer.Set", &json!({"delayMs": 1, "message": event}));
 }
 
-/// The first is in the child's hands when the server is killed, the others are in its pipe or its mailbox.
+/// When the server is killed, the child is handling the first event; the others are in its pipe or its mailbox.
 #[test]
 fn the_event_of_a_durable_timer_is_not_lost_by_a_kill() {
     let scripts = Scripts::new();
@@ -48,7 +50,7 @@ fn the_event_of_a_durable_timer_is_not_lost_by_a_kill() {
     server.restart();
     eventually("all of them came again", || seen().len() == 50);
     assert_eq!(seen(), (0..50).collect::<Vec<_>>(), "once each, and in order");
-    // An orderly stop lets the child finish: nothing comes a third time.
+    // An orderly stop lets the child finish: no event comes a third time.
     assert_eq!(server.terminate(), Some(0));
     server.restart();
     Client::of(&server).reply("query", "A.Do", &json!(1));
@@ -65,7 +67,7 @@ fn a_child_that_replies_to_an_event_has_finished_with_it() {
     let mut client = Client::of(&server);
     set_timer(&mut client, &json!(1));
     eventually("its row goes with the reply", || seen() == [1] && metric(&server, "os_timers") < 0.5);
-    // A plain event may be replied to as well: a child cannot tell them apart.
+    // A plain event may be replied to as well, because a child cannot tell them apart.
     client.send("event", "X.Due", &json!(2));
     eventually("it came", || seen() == [1, 2]);
     client.reply("query", "A.Do", &json!(1));
@@ -75,7 +77,7 @@ fn a_child_that_replies_to_an_event_has_finished_with_it() {
     assert_eq!(seen(), [1, 2]);
 }
 
-/// An event that is not finished with when its child ends comes to the next life, but not for ever.
+/// An event that is unfinished when its child ends is delivered to the restarted child, but not for ever.
 #[test]
 fn an_event_that_kills_its_child_comes_twice() {
     let scripts = Scripts::new();
@@ -146,7 +148,7 @@ fn an_event_that_does_not_fit_is_told_and_a_timer_for_it_is_lost_once() {
     assert!(metric(&server, "os_timers_lost_total") < 0.5);
 }
 
-/// The process of this script.
+/// Returns the id of the process that runs this script.
 fn child_of(server: &Server, script: &std::path::Path) -> Option<String> {
     let script = script.to_str().expect("UTF-8");
     let processes = std::fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
@@ -160,7 +162,8 @@ fn child_of(server: &Server, script: &std::path::Path) -> Option<String> {
     })
 }
 
-/// One that is in hand at both deaths may be given up, and then that is told. The others have not been begun.
+/// The event that is being handled at both kills may be given up, and then `Sys.TimerLost` says so. The child had not
+/// begun the others.
 #[test]
 fn two_deaths_of_a_child_cost_no_event_that_it_had_not_begun() {
     let scripts = Scripts::new();
@@ -192,7 +195,7 @@ fn two_deaths_of_a_child_cost_no_event_that_it_had_not_begun() {
     assert!((metric(&server, "os_timers_lost_total") - lost as f64).abs() < 0.5);
 }
 
-/// The event that ends the child is given up, and told. Those that it had been given with it are not.
+/// The event that kills the child is given up, and `Sys.TimerLost` says so. The events delivered along with it are not.
 #[test]
 fn one_event_that_kills_its_child_takes_no_others_with_it() {
     let scripts = Scripts::new();
@@ -221,7 +224,7 @@ fn one_event_that_kills_its_child_takes_no_others_with_it() {
     assert!((metric(&server, "os_timers_lost_total") - 1.0).abs() < 0.5);
 }
 
-/// The time of an event begins when the child can have begun with it.
+/// The time limit of an event begins when the child can have begun with it.
 #[test]
 fn an_event_that_a_slow_child_has_not_begun_is_not_lost_by_a_kill_of_the_server() {
     const TIMERS: u64 = 12;
@@ -244,13 +247,13 @@ fn an_event_that_a_slow_child_has_not_begun_is_not_lost_by_a_kill_of_the_server(
         let text = std::fs::read_to_string(&seen).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     };
-    // More time has passed than an event has, and most were written long ago.
+    // By now more time has passed than the limit of an event, and most events were written to the child long ago.
     eventually("it is at the fifth", || numbers().len() >= 4);
     server.kill_and_restart();
     eventually("all of them are seen", || numbers().len() as u64 == TIMERS);
 }
 
-/// A child that writes down how many events were dropped.
+/// Returns a child that records how many events were dropped.
 fn drops(scripts: &Scripts) -> String {
     let told = scripts.path("told");
     let body = format!(
@@ -273,7 +276,7 @@ fn slow_listener(scripts: &Scripts, version: &str, at_five: &str) -> String {
     scripts.write("A", &json!({"subscribes": ["X.Said"]}), &body) + &format!("env = {{ V = {version:?} }}\n")
 }
 
-/// What the child says about them still reaches everybody.
+/// Events that the old child emits in response still reach all subscribers.
 #[test]
 fn a_reload_loses_no_event_that_was_written_to_a_child() {
     let scripts = Scripts::new();
@@ -307,7 +310,8 @@ fn a_reload_loses_no_event_that_was_written_to_a_child() {
     assert!(metric(&server, "os_events_undelivered_total") < 0.5);
 }
 
-/// Its next life gets what it had not read; what it may have had in its own buffer is told.
+/// The restarted child gets the events that the old one had not read; events that may have been in its own buffer are
+/// reported as dropped.
 #[test]
 fn an_event_that_a_child_did_not_see_before_it_ended_comes_again_or_is_told() {
     let scripts = Scripts::new();
@@ -324,7 +328,7 @@ fn an_event_that_a_child_did_not_see_before_it_ended_comes_again_or_is_told() {
     let told = || lines("told").iter().filter_map(|n| n.parse::<usize>().ok()).sum::<usize>();
     eventually("the last one is seen", || lines("seen").last().is_some_and(|last| last == "199 A"));
     eventually("every other one is told", || lines("seen").len() + told() >= 200);
-    // No more than fits the pipe is in doubt, and nothing comes twice.
+    // No more events than fit the pipe are in doubt, and none comes twice.
     assert!(lines("seen").len() >= 150, "{} seen", lines("seen").len());
     let mut once = lines("seen");
     once.dedup();

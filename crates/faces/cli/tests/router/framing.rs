@@ -1,4 +1,4 @@
-//! Lines: how they are cut, how long they may be, what is said about bad ones.
+//! Lines: how the input is split, how long a line may be, and the errors for bad ones.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::client::{Client, fault, ping, serve};
 
 const LINE_MAX: usize = 16_384;
 
-/// A ping of exactly so many bytes.
+/// Returns a ping of exactly so many bytes.
 fn ping_of(bytes: usize) -> String {
     let empty = ping("x", "\"\"").len();
     ping("x", &format!("\"{}\"", "a".repeat(bytes - empty)))
@@ -20,7 +20,7 @@ fn a_message_may_be_split_at_every_byte() {
     for at in 1..line.len() {
         let (head, tail) = line.as_bytes().split_at(at);
         client.write(head);
-        // So that the two halves are two reads: the answer of another connection lies between them.
+        // Another connection's answer in between makes the two halves two reads.
         Client::of(&server).still_works();
         client.write(tail);
         assert_eq!(client.next()["metadata"]["causation"], "split", "split at {at}");
@@ -45,7 +45,7 @@ fn sixteen_kibibytes_pass_and_one_byte_more_is_413() {
     let mut client = Client::of(&server);
     for end in ["\n", "\r\n"] {
         client.write(ping_of(LINE_MAX) + end);
-        // The reply is longer than the request by its ids: it does not fit either way.
+        // The reply is longer than the request by its ids, so it does not fit a line in either case.
         let answer = client.next();
         assert_eq!(fault(&answer).0, 413);
         assert_eq!(answer["metadata"]["causation"], "x", "the request was understood");

@@ -1,4 +1,4 @@
-//! What child processes say they follow from (RFC 0032, section 9.2): only what is true goes on.
+//! The causation that child processes state (RFC 0032, section 9.2): only true statements are passed on.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,11 @@ use crate::children::{Scripts, serve};
 use crate::client::{Client, fault, metric};
 use crate::server::{Server, eventually};
 
-/// Hears `Ear.Heard` and tells what it has heard.
+/// A child that collects `Ear.Heard` events and returns them when asked.
 const EAR: &str = "if message['kind'] == 'event':\n    heard = globals().setdefault('HEARD', [])\n    heard.append(message)\n\
                    else:\n    answer('reply', globals().get('HEARD', []))";
 
-/// Says an event that follows from `data['cause']`, before or after its reply, then answers.
+/// A child that emits an event caused by `data['cause']`, before or after its reply.
 const MOUTH: &str = "data = message['data']\n\
     cause = data.get('cause', message['metadata']['id'])\n\
     event = {'kind': 'event', 'type': 'Ear.Heard', 'data': data.get('say'), 'metadata': {'causation': cause, 'correlation': 'made-up'}}\n\
@@ -36,14 +36,14 @@ fn an_event_of_a_child_goes_on_only_if_its_cause_is_true() {
     assert_eq!(client.next()["data"], "said");
     eventually("it is heard", || heard(&mut client).len() == 1);
     assert_eq!(heard(&mut client)[0]["metadata"]["causation"], id);
-    // Honest although late: after its reply, and of what was asked before that.
+    // True causes, although late: emitted after the reply, and caused by an earlier request.
     client.send("query", "Mouth.Do", &json!({"say": 2, "late": true}));
     assert_eq!(client.next()["data"], "said");
     client.send("query", "Mouth.Do", &json!({"say": 3, "cause": id}));
     assert_eq!(client.next()["data"], "said");
     eventually("both are heard", || heard(&mut client).len() == 3);
     assert!(metric(&server, "os_actor_faults_total") < 0.5);
-    // A message it never had, and one that somebody else had.
+    // False causes: a message that does not exist, and a message to another capability.
     let elsewhere = client.send("query", "Ear.Do", &json!({}));
     client.next();
     for lie in ["never", elsewhere.as_str()] {
@@ -85,7 +85,7 @@ fn what_is_too_long_ago_is_no_cause_any_more() {
     let mut client = Client::of(&server);
     let id = client.send("query", "Mouth.Do", &json!({"say": 1}));
     client.next();
-    // Each of these is two messages: what it is asked, and what it says.
+    // Each of these is two messages: the request, and the event that the child emits.
     for _ in 0..2 {
         client.reply("query", "Mouth.Do", &json!({"say": 2}));
     }

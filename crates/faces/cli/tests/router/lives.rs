@@ -1,4 +1,4 @@
-//! Children that will not end, will not answer, or will not be quiet.
+//! Children that do not end, do not answer, or write too much.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::children::{Scripts, is_alive, serve, table};
 use crate::client::{Client, fault, metric};
 use crate::server::eventually;
 
-/// Answers its number, and on `stay` never again listens to anybody.
+/// A child that answers its process id, and after `stay` ignores all signals and messages.
 const STUBBORN: &str = "if message['data'] == 'die': os._exit(3)\n\
                         answer('reply', os.getpid())\n\
                         if message['data'] == 'stay':\n    \
@@ -23,7 +23,7 @@ fn a_child_that_ignores_everything_is_killed_with_a_server_that_is_killed() {
     let config = scripts.write("A", &json!({}), &body) + &scripts.write("B", &json!({}), &body);
     let mut server = serve(&config, &["--capability-restart-pause-ms", "1"]);
     let mut client = Client::of(&server);
-    // One of the first lives, and one that the loop's own thread asked for.
+    // A is the child started first; B is one that the loop's own thread has restarted.
     assert_eq!(client.refused("query", "B.Do", &json!("die")).0, 500);
     let pids: Vec<Value> = ["A.Do", "B.Do"]
         .into_iter()
@@ -41,7 +41,7 @@ fn a_child_that_ignores_everything_is_killed_with_a_server_that_is_killed() {
     }
 }
 
-/// They are killed when the thread that started them ends: it is one that stays.
+/// Children are killed when the thread that started them ends, so that thread must stay alive.
 #[test]
 fn the_thread_that_starts_children_stays() {
     let scripts = Scripts::new();
@@ -90,7 +90,7 @@ fn what_cannot_be_started_is_told_as_if_there_were_no_guard() {
     assert!(said.contains(&format!("cannot start {path:?}: {missing}")), "{said}");
 }
 
-/// No more of its queue waits for it than the request it is stuck on.
+/// Only the request that the child hangs on waits for the timeout, not the rest of its queue.
 #[test]
 fn a_child_that_does_not_answer_is_started_again() {
     let scripts = Scripts::new();
@@ -108,7 +108,7 @@ fn a_child_that_does_not_answer_is_started_again() {
     });
     assert!(!is_alive(&first));
     assert!(server.log().contains("it ended: killed: it did not answer for 1500 ms"), "{}", server.log());
-    // Whichever patience ends first, the child's or the loop's: it is told, and counted once.
+    // Whether the child's or the loop's timeout comes first, the timeout is reported and counted once.
     assert_eq!(server.log().matches("Sys.RequestTimedOut").count(), 1, "{}", server.log());
     assert!((metric(&server, "os_outcomes_total{class=\"timeout\"}") - 1.0).abs() < 0.5);
 }
@@ -136,7 +136,7 @@ fn the_end_of_a_child_that_did_not_answer_follows_from_the_request() {
 fn a_child_that_never_answers_is_unhealthy_and_then_nobody_waits_for_it() {
     let scripts = Scripts::new();
     let flags = ["--request-timeout-ms", "300", "--capability-restart-pause-ms", "1"];
-    // The window is too short for the restarts to count by time.
+    // The window is so short that restarts do not add up by time.
     let flags = [&flags[..], &["--capability-restart-window-ms", "1"]].concat();
     let server = serve(&scripts.write("A", &json!({}), "pass"), &flags);
     let mut client = Client::of(&server);
@@ -155,7 +155,7 @@ fn a_child_that_never_answers_is_unhealthy_and_then_nobody_waits_for_it() {
     }
 }
 
-/// Without another life there is only the next message.
+/// A child that is not restarted simply gets the next message.
 #[test]
 fn a_child_that_is_not_to_be_restarted_gets_the_next_message() {
     let scripts = Scripts::new();
@@ -199,7 +199,7 @@ fn a_child_that_complains_without_end_does_not_fill_the_log() {
     );
 }
 
-/// It need not wait for the patience of whoever asked.
+/// This does not have to wait for the timeout of a request.
 #[test]
 fn a_child_that_has_closed_its_stdin_is_noticed_at_the_write() {
     let scripts = Scripts::new();
@@ -248,7 +248,7 @@ fn whoever_a_child_left_in_a_session_of_its_own_ends_with_it() {
     }
 }
 
-/// What was sent before the reload is finished before anything that was sent after it is begun.
+/// Requests sent before the reload are finished before any request sent after it begins.
 #[test]
 fn a_reload_keeps_the_order_and_two_lives_do_not_work_at_once() {
     let scripts = Scripts::new();

@@ -1,6 +1,6 @@
-//! The CQRS loop from the outside: the real binary, its Unix socket, raw bytes.
+//! The CQRS loop tested from outside: the real binary, its Unix socket, raw bytes.
 
-// Every module uses its own part of the harness.
+// Every module uses only some functions of the harness.
 #![allow(dead_code, unreachable_pub)]
 
 mod access;

@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many clients at once.
 
 use std::collections::BTreeSet;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Memory through the socket: shapes, texts, and what is left after SIGKILL.
+//! Memory through the socket: shapes, texts, and the contents after SIGKILL.
 
 use serde_json::{Value, json};
 
@@ -133,7 +133,7 @@ fn a_path_with_an_empty_segment_or_dots_is_refused_and_what_is_right_is_said() {
         assert_eq!(refused, why(path));
         let refused = client.refused("command", "Memory.Set", &json!({"key": path, "value": 1}));
         assert_eq!(refused, why(path));
-        // A server before this rule may have stored one.
+        // An older server without this rule may have stored such a path.
         assert_eq!(client.reply("query", "Memory.Get", &json!({"key": path})), Value::Null);
         client.reply("command", "Memory.Delete", &json!({"key": path}));
     }
@@ -144,7 +144,7 @@ fn a_path_with_an_empty_segment_or_dots_is_refused_and_what_is_right_is_said() {
     client.reply("command", "Memory.Set", &json!({"key": "/a.b/...", "value": 1}));
 }
 
-/// Members that are given twice, in the envelope and in data.
+/// Members that occur twice, in the envelope and in data.
 #[test]
 fn of_a_repeated_member_the_last_one_counts() {
     let server = serve(&[]);

@@ -1,5 +1,5 @@
-//! Namespaces bind the loop: Memory, its vault and traces of one are not another's. And what timers may do for an agent
-//! is what the agent may do when they are due.
+//! Namespaces separate the loop's data: Memory, its vault and traces of one namespace are invisible to another. And a
+//! timer may do what its agent may do when it is due.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,7 +25,7 @@ fn tokens() -> String {
     .concat()
 }
 
-/// A figure of `/metrics`, which needs a token here.
+/// Returns a value of `/metrics`, which needs a token here.
 fn metric(server: &Server, name: &str) -> f64 {
     let (status, text) = server.request_as("root-secret", "GET", "/metrics", &json!(null));
     assert_eq!(status, 200, "{text}");
@@ -55,7 +55,7 @@ fn get(client: &mut Client, key: &str) -> Value {
 #[test]
 fn memory_and_vault_of_one_namespace_are_not_anothers() {
     let mut server = serve(&[]);
-    // Without a token, as before there were namespaces: that is `default`.
+    // A client without a token, as before there were namespaces, uses `default`.
     let mut owner = Client::of(&server);
     set(&mut owner, "/a", &json!("default"));
     set(&mut owner, "/vault/key", &json!("pwenc:v1:default"));
@@ -63,7 +63,7 @@ fn memory_and_vault_of_one_namespace_are_not_anothers() {
     for client in [&mut ann, &mut bob] {
         assert_eq!((get(client, "/a"), get(client, "/vault/key")), (Value::Null, Value::Null));
         assert_eq!(client.reply("query", "Memory.List", &json!({})), json!({}));
-        // Deleting what is not there is no error, and deletes nothing of anybody else's.
+        // Deleting a key that does not exist is no error, and deletes nothing in another namespace.
         client.reply("command", "Memory.Delete", &json!({"key": "/a"}));
     }
     set(&mut ann, "/a", &json!("eu"));
@@ -76,7 +76,7 @@ fn memory_and_vault_of_one_namespace_are_not_anothers() {
     let found = [&mut ann, &mut bob, &mut cid, &mut owner].map(|client| get(client, "/a"));
     assert_eq!(found, ["eu", "us", "default", "default"].map(Value::from));
     assert_eq!(get(&mut cid, "/vault/key"), "pwenc:v1:default", "what was there before belongs to default");
-    // Whoever is good for several names one; nobody names one they are not good for, on any way in.
+    // A token with several namespaces may name one of them; no token may name another, on any way in.
     let of = |namespace: &str| json!({"key": "/a", "namespace": namespace});
     assert_eq!(bob.reply("query", "Memory.Get", &of("eu")), "eu");
     assert_eq!(owner.reply("query", "Memory.Get", &of("us")), "us");
@@ -123,13 +123,14 @@ fn traces_of_one_namespace_are_not_anothers_live_and_stored() {
         }
         found
     };
-    // The request and its reply; ann does not see what bob did, who may act where she may not.
+    // Each sees the request and its reply; ann does not see what bob did, because bob may act in a namespace that she
+    // may not.
     assert_eq!(sees(&mut enter(&server, "ann")), [2, 0, 0]);
     assert_eq!(sees(&mut enter(&server, "bob")), [2, 2, 0]);
     assert_eq!(sees(&mut enter(&server, "cid")), [0, 0, 2]);
     assert_eq!(sees(&mut enter(&server, "root")), [2, 2, 2]);
     assert_eq!(sees(&mut Client::of(&server)), [2, 2, 2]);
-    // Each request, its reply, and the same of the `Syscall.Authenticate` and `Syscall.Trace` around them.
+    // Each request, its reply, and the same for the `Syscall.Authenticate` and `Syscall.Trace` around them.
     let kept = |namespace: &str| {
         let path = format!("/topics/system.router.trace/events?limit=1000&namespace={namespace}");
         server.request_as("root-secret", "GET", &path, &json!(null)).1.to_string()
@@ -154,7 +155,7 @@ fn traces_of_one_namespace_are_not_anothers_live_and_stored() {
         String::from_utf8_lossy(&ran.stdout).lines().count()
     };
     let counts = |namespace: &str| ids.iter().map(|id| stored(namespace, id)).collect::<Vec<_>>();
-    // Each is kept where its agent acts unless it says otherwise.
+    // Each record is kept in the namespace where its agent acts by default.
     assert_eq!(
         (counts("eu"), counts("us"), counts("default")),
         (vec![2, 0, 0], vec![0, 2, 0], vec![0, 0, 2])
@@ -165,7 +166,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-/// Two timers that are due at `due`: one publishes `payload`, one puts it into Memory.
+/// Sets two timers that are due at `due`: one publishes `payload`, one stores it in Memory.
 fn put_off(client: &mut Client, due: u64, payload: &str) {
     let data = json!({"topic": "t", "payload": payload, "namespace": "eu"});
     for message in [
@@ -182,7 +183,7 @@ fn published(server: &Server) -> Vec<Value> {
     events.iter().map(|event| event["payload"].clone()).collect()
 }
 
-/// Takes ann's token away, while the server lives or by a restart.
+/// Revokes ann's token, by a reload or by a restart.
 fn revoke_ann(server: &mut Server, restarts: bool) {
     let without = tokens().replace("ann-secret", "other-secret").replace("\"ann\"", "\"other\"");
     std::fs::write(server.folder().join("millrace.toml"), without).expect("a file");
@@ -197,8 +198,8 @@ fn revoke_ann(server: &mut Server, restarts: bool) {
     });
 }
 
-/// A server on which timers of ann will become due that were set before her token was taken away. On a busy machine
-/// they may become due before that is done: then it is tried again with more time.
+/// Returns a server with timers of ann that are not due yet and were set before her token was revoked. On a busy
+/// machine they may become due too early: then the function retries with more time.
 fn with_timers_of_revoked(restarts: bool) -> Server {
     let attempts = (0..).map(|attempt| {
         let mut server = serve(&["--audit", "refusals"]);
@@ -231,7 +232,7 @@ fn timers_of_a_token_that_is_gone_do_not_act() {
             let audit = server.request_as("root-secret", "GET", path, &json!(null)).1.to_string();
             audit.contains("a timer was not sent") && audit.contains("Bus.Publish")
         });
-        // Gone for good: the token's return does not bring them back.
+        // The timers are gone for good, even if the token returns.
         std::fs::write(server.folder().join("millrace.toml"), tokens()).expect("a file");
         server.kill_and_restart();
         assert!(metric(&server, "os_timers") < 0.5);

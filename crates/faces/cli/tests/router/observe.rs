@@ -1,4 +1,4 @@
-//! What the loop tells about itself: to subscribers, to the log, to the metrics.
+//! The loop's reports about itself: to subscribers, to the log, to the metrics.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::children::{Scripts, serve};
 use crate::client::{Client, metric};
 use crate::server::{Server, eventually};
 
-/// Keeps every event it hears and tells them when it is asked.
+/// A child that keeps every event and returns them when asked.
 const WATCH: &str = "if message['kind'] == 'event':\n    globals().setdefault('SEEN', []).append(message)\n\
                      else:\n    answer('reply', globals().get('SEEN', []))";
 

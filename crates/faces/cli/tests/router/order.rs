@@ -1,4 +1,4 @@
-//! What one client sends without waiting stays in order, in the log and on the disk.
+//! Messages that one client sends without waiting stay in order, in the log and on the disk.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn publishes_are_stored_in_the_order_they_were_sent() {
     let mut answered = 0;
     for n in 0..MANY {
         client.send("command", "Bus.Publish", &json!({"topic": "t", "key": "k", "payload": n}));
-        // Within the bound of unanswered messages, so that nobody waits for the other.
+        // Stay below the limit of unanswered messages, so that neither side waits for the other.
         if n >= 900 {
             assert_eq!(client.next()["kind"], "reply");
             answered += 1;

@@ -1,11 +1,11 @@
-//! Requests that wait: for a capability that takes everything and answers nothing.
+//! Pending requests: to a capability that accepts everything and answers nothing.
 
 use serde_json::json;
 
 use crate::client::{Client, fault, message, metric};
 use crate::server::{Server, eventually};
 
-/// It prints its manifest and then only reads.
+/// Starts a server with a capability that prints its manifest and then only reads.
 fn with_mute(flags: &[&str]) -> Server {
     let manifest = json!({
         "name": "Mute",
@@ -22,7 +22,7 @@ fn ask(id: &str) -> String {
     message("command", "Mute.Ask", "1", id) + "\n"
 }
 
-/// Until so many requests wait.
+/// Waits until so many requests are pending.
 fn waiting(server: &Server, count: f64) {
     eventually("they wait", || (metric(server, "os_pending") - count).abs() < 0.5);
 }
@@ -70,7 +70,7 @@ fn an_id_that_waits_on_one_connection_is_taken_on_every_other() {
     other.write(ask("same"));
     assert_eq!(fault(&other.next()), (409, "Duplicate request id: same".to_owned()));
     one.still_works();
-    // The first is untouched by that, and also by a reply that somebody forges.
+    // Neither that nor a forged reply affects the first request.
     other.write(
         "{\"kind\":\"reply\",\"type\":\"Mute.Ask\",\"data\":1,\
          \"metadata\":{\"id\":\"f\",\"timestamp\":1,\"causation\":\"same\"}}\n",

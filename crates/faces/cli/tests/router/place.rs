@@ -1,4 +1,4 @@
-//! Where the socket lies and who may reach it.
+//! The path of the socket, and who may reach it.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -75,7 +75,7 @@ fn the_usual_place_is_in_the_runtime_directory() {
     let socket = folder.path().join("millrace/millrace.sock");
     assert_eq!(first.ready()["socket"], socket.display().to_string());
     assert_eq!((mode(&folder.path().join("millrace")), mode(&socket)), (0o700, 0o600));
-    // The place is taken and nobody insists on it: served all the same, without a socket.
+    // The default path is in use and was not asked for explicitly: the server runs without a socket.
     let beside = Server::with_env(&["--socket", "default"], &[("XDG_RUNTIME_DIR", folder.path())]);
     assert_eq!(beside.ready()["socket"], Value::Null);
 }

@@ -1,4 +1,4 @@
-//! The end of the server, seen from the socket.
+//! The stop of the server, seen from the socket.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn sigterm_answers_what_is_in_hand_and_closes() {
     }
     assert_eq!(client.next()["kind"], "reply");
     server.signal("TERM");
-    // Each gets its one answer, carried out or not.
+    // Each request gets exactly one answer, whether it was carried out or not.
     for _ in 1..200 {
         let answer = client.next();
         if answer["kind"] == "error" {

@@ -137,7 +137,7 @@ fn the_trace_tells_what_became_of_a_message() {
 
 #[test]
 fn a_second_request_with_the_same_id_is_409_while_the_first_waits() {
-    // Both are in the lane before the first is answered, because they come in one write.
+    // Both come in one write, so both are queued before the first is answered.
     let server = serve(&[]);
     let mut client = Client::of(&server);
     let set = |value: u32| {

@@ -1,4 +1,4 @@
-//! `millrace trace`: from a server, and from the store of one that is gone.
+//! `millrace trace`: from a server, and from the store of a server that has ended.
 
 use std::process::{Command, Output};
 

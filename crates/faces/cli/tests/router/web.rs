@@ -64,7 +64,7 @@ fn tokens_and_their_scopes_count() {
         worker.send_text(&message("command", ty, "{}", "s"));
         assert_eq!(worker.next()["data"]["code"], 403);
     }
-    // A browser cannot send headers: its first message says who it is.
+    // A browser cannot send headers, so its first message authenticates it.
     let mut browser = Socket::open(&url(&server));
     browser.send_text(&message("command", "Syscall.Authenticate", r#"{"token":"worker-secret"}"#, "w"));
     assert_eq!(browser.next()["data"]["authenticated"], true);
@@ -85,7 +85,7 @@ fn tokens_and_their_scopes_count() {
     assert_eq!(server.wait(), Some(0));
 }
 
-/// Over the limit of a frame the connection cannot go on: it is told in the loop's own form, after all that waits.
+/// A frame over the limit ends the connection: the error comes in the loop's own form, after all pending answers.
 #[test]
 fn a_frame_that_is_too_large_is_answered_like_a_line_and_ends_the_connection() {
     let tokens = "[[auth.tokens]]\ntoken = \"worker-secret\"\nagent = \"worker\"\nscopes = [\"os\"]\n";
@@ -95,7 +95,7 @@ fn a_frame_that_is_too_large_is_answered_like_a_line_and_ends_the_connection() {
     for n in 0..100 {
         socket.send_text(&ping(&n.to_string(), "1"));
     }
-    // Everything is in the queue or written by now.
+    // By now every answer is queued or written.
     crate::server::eventually("all are answered", || {
         crate::client::metric(&open, "os_outcomes_total{class=\"reply\"}") > 99.5
     });
@@ -114,7 +114,7 @@ fn a_frame_that_is_too_large_is_answered_like_a_line_and_ends_the_connection() {
     assert_eq!((&last["kind"], &last["data"]), (&json!("error"), &too_long));
     assert_eq!(socket.next_or_close(), Err(Some(CloseCode::Size)));
     crate::client::nothing_is_left(&open);
-    // A stranger hears it in the same form, and of less.
+    // A client that has not authenticated gets the same error, with a smaller limit.
     let mut stranger = Socket::open(&url(&guarded));
     stranger.send_text(&huge);
     let too_long = json!({"code": 413, "message": "Message exceeds maximum line length of 4KB"});

@@ -1,4 +1,4 @@
-//! Modules that are broken, and programs that do not stop: one clear error each.
+//! Broken modules, and programs that do not stop: each gets one clear error.
 
 use serde_json::json;
 
@@ -34,13 +34,13 @@ fn what_is_no_module_says_why() {
 fn an_export_that_is_missing_is_named_with_those_there_are() {
     let stage = Stage::with_module(SUM_A);
     stage.run(&["--export", "start"]).refused(1, &["Missing export start_effectful", "main"]);
-    // Exports of the protocol begin no run.
+    // Exports of the protocol cannot start a run.
     for export in ["resume", "resume_effectful", "effect_status", "init_effects"] {
         stage.run(&["--export", export]).refused(1, &["Missing export", export, "the module has main"]);
     }
 }
 
-/// The limits of a step hold for code that runs before the first step, too.
+/// The limits of a step also hold for code that runs before the first step.
 #[test]
 fn a_start_function_that_does_not_end_is_stopped_by_the_limits_of_a_step() {
     let end = SUM_A.rfind(')').unwrap();
@@ -69,7 +69,7 @@ fn a_trap_fails_its_run_and_tells_where() {
     assert!(told["trap"]["wasmByteOffset"].is_u64(), "{told}");
 }
 
-/// A program whose entry never returns.
+/// Returns a program whose entry never returns.
 fn endless() -> Stage {
     let body = "(loop $for_ever (br $for_ever)) (unreachable)";
     let entry = "(call $step (i32.const 0) (i32.const 0) (local.get $p) (local.get $cap))";

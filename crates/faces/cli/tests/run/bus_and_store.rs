@@ -25,7 +25,7 @@ fn a_module_publishes_with_confirmation_and_receives() {
     let received = on_server(&Stage::with_program(&[receive()]));
     assert_eq!((&received["found"], &received["payload"]), (&json!(true), &json!("{\"n\":1}")));
     assert_eq!((&received["id"], &received["key"]), (&published["id"], &json!("k")));
-    // It was not acknowledged: the next run gets it again, and finishes it.
+    // The event was not acknowledged: the next run gets it again, and acknowledges it.
     let ack = ask(BUS, "ack", vec![json!({ "topic": "orders", "group": "g", "partition": 0, "offset": 1 })]);
     let acked = on_server(&Stage::with_program(&[receive(), ack]));
     assert_eq!(acked, json!({ "ok": true, "code": 0, "message": "" }));

@@ -1,5 +1,5 @@
-//! Default capabilities through the binary: denied unless allowed, and in the shapes of generation A. Their shapes in
-//! generation B are in the wasm crate's own tests.
+//! Default capabilities through the binary: denied unless allowed, in the shapes of generation A. The wasm crate's own
+//! tests cover the shapes of generation B.
 
 use serde_json::json;
 
@@ -33,7 +33,7 @@ fn nothing_is_allowed_by_default_and_the_failure_names_the_grant() {
         assert!(failure.contains(op) && failure.contains("not granted"), "{failure}");
         assert!(failure.contains(&format!("--allow {grant}")), "{failure}");
     }
-    // One grant is not another.
+    // A grant covers only its own capability.
     let failure = only(FS, "exists", vec![json!("x")]).run(&["--allow", "time,env"]).failure();
     assert!(failure.contains("--allow fs=DIR"), "{failure}");
 }
@@ -100,7 +100,7 @@ fn a_line_of_the_log_goes_to_stderr() {
     assert!(ran.stderr.contains("n=3"), "{}", ran.stderr);
 }
 
-/// A folder `data` to be granted, and a secret beside it with links that lead there.
+/// Returns a program with a folder `data` to be granted, and a secret beside it with links that lead there.
 fn with_files(asks: &[Ask]) -> Stage {
     let stage = Stage::with_program(asks);
     std::fs::create_dir(stage.path("data")).unwrap();

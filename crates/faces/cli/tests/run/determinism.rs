@@ -1,4 +1,4 @@
-//! The same seed, the same trace, byte for byte.
+//! The same seed gives the same trace, byte for byte.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn the_same_seed_gives_the_same_trace_byte_for_byte() {
 #[test]
 fn seeds_shuffle_what_happens_at_the_same_moment() {
     let stage = Stage::with_module(SUM_A);
-    // The order of the runs' ends is what a shuffle changes.
+    // A shuffle changes the order in which the runs end.
     let ends = |seed: &str| {
         let trace = trace(&stage, &["--seed", seed]);
         trace.lines().filter(|line| line.starts_with("[\"outcome\"")).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,5 @@
-//! Ends that nobody planned: signals while nobody reads, a killed process, a trace that is written faster than it is read.
+//! Unplanned ends: signals while nobody reads the output, a killed process, a trace that is written faster than it is
+//! read.
 
 use std::fs;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
@@ -14,12 +15,12 @@ use crate::program::ask;
 use crate::run::command;
 use crate::stage::{DOUBLE_AND_TEN, SUM_A, Stage};
 
-/// The smallest pipe there is.
+/// The smallest size of a pipe.
 const PIPE_BYTES: usize = 4_096;
 
 const SIGNALS: [Signal; 2] = [Signal::INT, Signal::TERM];
 
-/// A program that asks for effects for ever.
+/// Returns a program that asks for effects for ever.
 fn endless() -> Stage {
     let limit = "(export \"limit\") (mut i32) (i32.const 3)";
     assert!(SUM_A.contains(limit));
@@ -31,14 +32,14 @@ fn endless() -> Stage {
     stage
 }
 
-/// `millrace run m.wat` with these flags.
+/// Prepares `millrace run m.wat` with these flags.
 fn prepare(stage: &Stage, flags: &[&str]) -> Command {
     let mut command = command(&[&["run", "m.wat"], flags].concat());
     command.current_dir(stage.path("")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-/// A pipe of the smallest size.
+/// Returns a pipe of the smallest size.
 fn small_pipe() -> (PipeReader, PipeWriter) {
     let (reader, writer) = pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES).unwrap();
@@ -51,8 +52,8 @@ fn wait_until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until the pipe holds more than it held at first, and whoever writes to it does not go on. A test in which the
-/// writer was only slow proves less, and passes too.
+/// Waits until the pipe holds more than at first, and its writer does not go on. If the writer was only slow, the test
+/// proves less, but passes too.
 fn wait_until_stuck(pipe: impl AsFd, held_at_first: u64) {
     let (mut held, mut unchanged) = (held_at_first, 0);
     wait_until(|| {
@@ -103,7 +104,7 @@ fn a_signal_ends_the_command_while_nobody_reads_what_the_program_prints() {
         |text: String| ask("voyd.std.output", "write_op", vec![json!({ "value": text, "target": "stdout" })]);
     let stage = Stage::with_program(&[print("x".repeat(900)), print("x".repeat(900))]);
     let (mut reader, mut writer) = small_pipe();
-    // The program's text fits only in part, and has no end of a line: nothing may be left for the end of the process.
+    // The program's text fits only in part and has no newline: nothing may stay buffered until the process exits.
     let before = PIPE_BYTES - 1_000;
     writer.write_all(&vec![b'x'; before]).unwrap();
     let mut child =
@@ -132,7 +133,7 @@ fn results_do_not_wait_for_lines_of_a_program_that_nobody_reads() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains(r#""kind":"cancelled""#), "{line}");
-    // Its thread still waits for a reader of stderr.
+    // The command's thread still waits for a reader of stderr.
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -183,7 +184,7 @@ fn signals_end_the_command_while_nobody_reads_its_last_error() {
     assert_eq!(status.code(), Some(130));
 }
 
-/// Whether the process has a handler for SIGTERM.
+/// Returns whether the process has a handler for SIGTERM.
 fn catches_term(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -199,7 +200,7 @@ fn a_program_waits_when_nobody_reads_its_trace_and_fills_no_memory() {
         let flags = [&["--script", "script.json"], flags].concat();
         let mut child = prepare(&stage, &flags).stderr(writer).spawn().unwrap();
         wait_until_stuck(&reader, 0);
-        // The program never waits by itself: a host's thread that sleeps is held up by its events.
+        // The program never waits by itself: if the host's thread sleeps, the full queue of events blocks it.
         let mut asleep = 0;
         wait_until(|| {
             let kib = resident_kib(child.id());

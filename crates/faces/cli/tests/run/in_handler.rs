@@ -1,5 +1,5 @@
-//! Programs inside durable handlers: what they ensure and emit is part of the handler's one commit. And programs that use a
-//! session's store outside of handlers.
+//! Programs inside durable handlers: their state and events become part of the handler's one commit. Also programs that
+//! use a session's store outside of handlers.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const STORE: &str = "millrace.store";
 
 #[derive(Event, Serialize, Deserialize)]
 struct OrderPlaced {
-    /// Whether the handler fails after the program.
+    /// Whether the handler fails after the program has run.
     fail: bool,
 }
 

@@ -1,6 +1,6 @@
-//! `millrace run` from the outside: the real binary, modules in the text format, scripts and recordings in files.
+//! `millrace run` tested from outside: the real binary, modules in the text format, scripts and recordings in files.
 
-// The harness is shared with the tests of the command line, and in a test a panic is how a failure is said.
+// The harness is shared with the tests of the command line, and in a test a panic is the way to fail.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod broken;

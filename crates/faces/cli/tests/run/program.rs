@@ -1,4 +1,4 @@
-//! Programs of effects as module text, made from a list of requests: each program asks for them in order and returns the
+//! Effect programs as module text, built from a list of requests: each program makes them in order and returns the
 //! reply to the last one, byte for byte.
 
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// An operation that a program asks for.
 pub struct Ask {
     pub effect: &'static str,
-    /// The label's last part.
+    /// The last part of the label.
     pub op: &'static str,
     pub kind: Kind,
     pub args: Vec<Value>,
@@ -24,7 +24,7 @@ pub fn ask(effect: &'static str, op: &'static str, args: Vec<Value>) -> Ask {
     Ask { effect, op, kind: Kind::Tail, args }
 }
 
-/// A module of generation A whose export `main` makes these requests.
+/// Returns a module of generation A whose export `main` makes these requests.
 pub fn program(asks: &[Ask]) -> String {
     let requests: Vec<Vec<u8>> = asks.iter().enumerate().map(|(index, ask)| request(index, ask)).collect();
     let mut text = format!("(module\n  (@custom \"__voyd_effect_table\" \"{}\")\n", escaped(&table(asks)));
@@ -66,7 +66,7 @@ pub fn program(asks: &[Ask]) -> String {
     text
 }
 
-/// The effect table: one entry per request, each an operation of its own.
+/// Returns the effect table: one entry per request, each a separate operation.
 fn table(asks: &[Ask]) -> Vec<u8> {
     let (mut entries, mut names) = (Vec::new(), Vec::new());
     let mut name = |text: &str| {
@@ -116,7 +116,7 @@ fn request(index: usize, ask: &Ask) -> Vec<u8> {
     out
 }
 
-/// As modules write it.
+/// Encodes a value as modules do.
 fn msgpack(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.push(0xc0),

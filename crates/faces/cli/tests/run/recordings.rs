@@ -1,4 +1,4 @@
-//! What happened once is recorded, and happens again from the file.
+//! Runs are recorded, and replayed from the file.
 
 use serde_json::json;
 
@@ -54,12 +54,12 @@ fn the_limits_of_a_recording_are_those_of_its_replay() {
         .refused(2, &["r.ndjson", "--fuel is 5", "recorded with 3"]);
     let same = stage.run(&["--replay", "r.ndjson", "--fuel", "3"]);
     assert!(same.failure().contains("3 units of fuel"));
-    // A file or the environment is not about this replay.
+    // Only a flag is refused; a value in a file or the environment is not meant for this replay.
     let other = stage.run_with_env(&[("MILLRACE_FUEL", "5")], &["--replay", "r.ndjson"]);
     assert!(other.failure().contains("3 units of fuel"));
 }
 
-/// The sum, whose entry does this first.
+/// Returns the sum program, whose entry first runs the code in `first`.
 fn sum_after(first: &str) -> Stage {
     let entry = "(call $step (i32.const 0) (i32.const 0) (local.get $p) (local.get $cap))";
     assert!(SUM_A.contains(entry));
@@ -76,7 +76,7 @@ fn a_step_that_took_too_long_is_not_measured_again() {
 
 #[test]
 fn a_deadline_between_a_reply_and_the_next_step_replays() {
-    // The first step takes longer than the whole run may. A budget of one lets the scheduler look at the clock after it.
+    // The first step takes longer than the whole run may. A budget of one makes the scheduler check the clock after it.
     let stage = sum_after(
         "(global.set $burned (i32.const 0))
          (loop $burn (global.set $burned (i32.add (global.get $burned) (i32.const 1)))
@@ -156,14 +156,14 @@ fn a_recording_is_not_written_over_what_is_no_recording() {
     }
     assert_eq!((stage.read("m.wat"), stage.read("script.json")), (module, DOUBLE_AND_TEN.to_owned()));
     assert_eq!(stage.read("notes.txt"), "mine\n");
-    // An empty file, and an older recording that is longer.
+    // An empty file and a longer, older recording are overwritten.
     stage.write("r.ndjson", "");
     stage.run(&["--script", "script.json", "--record", "r.ndjson"]).ok();
     let recorded = stage.read("r.ndjson");
     stage.write("r.ndjson", &format!("{recorded}{recorded}"));
     stage.run(&["--script", "script.json", "--record", "r.ndjson"]).ok();
     assert_eq!(stage.read("r.ndjson"), recorded);
-    // A module that is broken costs no recording.
+    // A broken module does not erase the recording.
     stage.write("m.wat", "(module");
     stage.run(&["--record", "r.ndjson"]).refused(1, &["m.wat"]);
     assert_eq!(stage.read("r.ndjson"), recorded);

@@ -125,7 +125,7 @@ fn cancel_at_cancels_what_has_not_ended() {
             json!(["outcome", "run_1", "cancelled"]),
         ]
     );
-    // The run ends before.
+    // The run ends before the cancel.
     let ran = sum().run_script(script, &["--clock", "virtual", "--cancel-at", "201"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
 }
@@ -141,7 +141,7 @@ fn several_exports_are_several_runs_on_one_scheduler() {
         &["--export", "main", "--export", "main_effectful", "--clock", "virtual", "--trace"],
     );
     assert_eq!(ran.code, Some(1), "one of them failed");
-    // run_2's bump answers first, so its tick is the one that throws.
+    // The bump of run_2 is answered first, so its tick is the one that throws.
     let kinds: Vec<Value> =
         ran.results().iter().map(|result| json!([result["run"], result["kind"]])).collect();
     assert_eq!(kinds, [json!(["run_1", "value"]), json!(["run_2", "failed"])]);

@@ -1,4 +1,4 @@
-//! A folder with modules, scripts and recordings, and the command that runs them.
+//! A test harness: a folder with modules, scripts and recordings, and the command that runs them.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::program::{Ask, program};
 use crate::run::{Ran, run_in};
 
-/// The programs of the wasm crate's own tests: bump and tick in turns, `limit` times, the sum of the replies.
+/// Programs of the wasm crate's own tests: they ask for bump and tick in turns, `limit` times, and return the sum of
+/// the replies.
 pub const SUM_A: &str = include_str!("../../../../guests/wasm/tests/modules/sum_a.wat");
 pub const SUM_B: &str = include_str!("../../../../guests/wasm/tests/modules/sum_b.wat");
 
@@ -21,7 +22,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With the module `m.wat`.
+    /// Returns a folder with the module `m.wat`.
     pub fn with_module(text: &str) -> Stage {
         let stage = Stage { folder: tempfile::tempdir().unwrap() };
         stage.write("m.wat", text);
@@ -45,7 +46,7 @@ impl Stage {
         self.folder.path().join(name)
     }
 
-    /// `millrace run m.wat` with these flags, in the folder.
+    /// Runs `millrace run m.wat` with these flags, in the folder.
     pub fn run(&self, flags: &[&str]) -> Ran {
         self.run_with_env(&[], flags)
     }
@@ -62,13 +63,13 @@ impl Stage {
 }
 
 impl Ran {
-    /// The results, one per run.
+    /// Returns the results, one per run.
     #[track_caller]
     pub fn results(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The only result.
+    /// Returns the only result.
     #[track_caller]
     pub fn result(&self) -> Value {
         match self.results().as_slice() {
@@ -77,7 +78,7 @@ impl Ran {
         }
     }
 
-    /// The value of the only run, which succeeded.
+    /// Returns the value of the only run, which must have succeeded.
     #[track_caller]
     pub fn value(&self) -> Value {
         let result = self.result();
@@ -91,7 +92,7 @@ impl Ran {
         result["value"].clone()
     }
 
-    /// The error of the only run, which failed.
+    /// Returns the error of the only run, which must have failed.
     #[track_caller]
     pub fn failure(&self) -> String {
         let result = self.result();
@@ -105,7 +106,7 @@ impl Ran {
         result["error"]["message"].as_str().unwrap().to_owned()
     }
 
-    /// The lines of the trace.
+    /// Returns the lines of the trace.
     pub fn trace(&self) -> Vec<Value> {
         self.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }

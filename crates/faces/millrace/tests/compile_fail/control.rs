@@ -1,4 +1,5 @@
-//! Compiles. What the other files do wrong, done right: so that they fail for the reason they name and for no other.
+//! A file that compiles: it does right what the other files do wrong. So the others fail for the reason they name and
+//! for no other.
 
 use millrace::{
     Entity, Event, HandlerContext, HandlerOutcome, Relation, State, StateError, handlers, on_event,

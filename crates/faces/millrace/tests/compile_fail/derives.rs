@@ -1,4 +1,4 @@
-//! Derives and attributes that cannot mean anything: what the macros refuse, in their own words.
+//! Derives and attributes without a meaning: the macros refuse them with messages of their own.
 
 use millrace::{Entity, Event, HandlerContext, Relation, on_event};
 use serde::{Deserialize, Serialize};

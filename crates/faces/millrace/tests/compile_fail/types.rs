@@ -1,4 +1,4 @@
-//! Wrong types: what the compiler itself refuses.
+//! Wrong types, which the compiler itself refuses.
 
 use millrace::{Entity, Event, HandlerContext, State, StateError, Stateful, handlers, on_event};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ struct Other {
     id: String,
 }
 
-// A handler receives the event it asked for.
+// The context must be of the event type that the attribute names.
 #[on_event(OrderPlaced)]
 fn takes_another_event(ctx: &mut HandlerContext<PaymentDone>) { //~ E0308
     let _ = &ctx.event.order_id;

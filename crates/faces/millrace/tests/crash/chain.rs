@@ -1,5 +1,5 @@
-//! Three handlers in a chain, each with state. All they do follows from the order's number and the attempt, so that the
-//! checks can say what there must be.
+//! Three handlers in a chain, each with state. Everything they do follows from the order's number and the attempt, so
+//! that the checks in `check.rs` can predict the result.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub struct Payment {
 pub struct Shipment {
     #[key]
     pub order: u64,
-    /// As the payment said when this was written; none if there was no payment yet, which must never be.
+    /// The amount of the payment when this row was written. `None` if there was no payment yet, which must never
+    /// happen.
     pub cents: Option<u64>,
 }
 
@@ -43,13 +44,13 @@ pub struct Invoice {
     pub cents: Option<u64>,
 }
 
-/// More attempts than kills and failures could use up: only what can never succeed becomes a dead letter.
+/// More attempts than kills and failures can use up: only an event that can never succeed becomes a dead letter.
 pub const ATTEMPTS_MAX: u32 = 60;
 
 pub fn config() -> Config {
     Config {
         handler_concurrency: 4,
-        // Small hands: a process that dies takes little with it, and the others always have something.
+        // A small prefetch: a process that dies holds few claims, and the other processes always have work.
         event_claim_limit: 8,
         event_claim_lease_ms: 1000,
         event_max_attempts: ATTEMPTS_MAX,
@@ -63,7 +64,7 @@ pub fn cents(order: u64) -> u64 {
     100 + order * 7
 }
 
-/// Orders whose invoice can never be written.
+/// Returns whether the invoice of this order can never be written.
 pub fn is_hopeless(order: u64) -> bool {
     order % 23 == 5
 }
@@ -73,7 +74,7 @@ pub fn handlers() -> Vec<Handler> {
         let order = ctx.event.order;
         ctx.ensure(Payment { order, cents: cents(order) })?;
         ctx.commit_with(Paid { order })?;
-        // Committed and not acknowledged: here many of the kills shall fall.
+        // The state is committed but the event is not acknowledged yet. The pause makes many kills hit this moment.
         std::thread::sleep(Duration::from_millis(order % 4));
         Ok(())
     });

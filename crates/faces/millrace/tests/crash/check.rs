@@ -1,4 +1,4 @@
-//! What must hold when everything has settled.
+//! Checks of what must hold when every event has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,13 +9,13 @@ use millrace_store_sqlite::Doctor;
 
 use crate::chain::{ATTEMPTS_MAX, Invoice, Paid, Payment, Placed, Shipment, Shipped, cents, is_hopeless};
 
-/// Events that some handler still has to finish. No handler takes dead letters, so those do not count.
+/// Returns how many events some handler still has to finish. No handler takes dead letters, so those do not count.
 pub fn unfinished(admin: &Admin, session: &Session) -> u64 {
     let views = admin.namespaces(session.now(), session.settings().session_ttl_ms).unwrap();
     views.iter().map(|view| view.pending_events - view.without_handler).sum()
 }
 
-/// What happened, in one line.
+/// Checks the whole store and returns a summary of one line.
 pub fn all(admin: &Admin, session: &Session, orders: u64) -> String {
     assert_eq!(unfinished(admin, session), 0);
     let events = admin.events(session.namespace_name(), usize::MAX, session.now()).unwrap();
@@ -30,7 +30,7 @@ pub fn all(admin: &Admin, session: &Session, orders: u64) -> String {
     assert_eq!((&placed.acked, &paid.acked, &shipped.acked), (&everyone, &everyone, &billable));
     lineage(&events);
 
-    // The state is the fold of what was acknowledged.
+    // The state must equal the fold of the acknowledged events.
     let payments: Vec<_> = placed.acked.iter().map(|order| (*order, Some(cents(*order)))).collect();
     let stored = session.query::<Payment>().collect().unwrap().into_iter();
     assert_eq!(sorted(stored.map(|found| (found.order, Some(found.cents)))), payments);
@@ -41,7 +41,7 @@ pub fn all(admin: &Admin, session: &Session, orders: u64) -> String {
     let stored = session.query::<Invoice>().collect().unwrap().into_iter();
     assert_eq!(sorted(stored.map(|found| (found.order, found.cents))), invoices);
 
-    // Every acknowledged event changed it once, however often it was tried.
+    // Every acknowledged event made exactly one commit of state, however many attempts it took.
     let StateCommit(commits) = session.state().head().unwrap();
     let acked = placed.acked.len() + paid.acked.len() + shipped.acked.len();
     assert_eq!(commits, acked as u64);
@@ -59,11 +59,11 @@ pub fn all(admin: &Admin, session: &Session, orders: u64) -> String {
 #[derive(Default)]
 struct Ended {
     acked: BTreeSet<u64>,
-    /// Tries before the one that was acknowledged, of all of them.
+    /// The failed attempts of all acknowledged events together.
     attempts: u64,
 }
 
-/// One event per order, and one ending of each.
+/// Checks that each order has one event of the topic, and that the event has ended once.
 fn ended(events: &[EventView], topic: &str, handler: &str, orders: u64) -> Ended {
     let (mut ended, mut seen) = (Ended::default(), BTreeSet::new());
     for view in events.iter().filter(|view| view.event.stream.topic.topic() == topic) {
@@ -86,7 +86,7 @@ fn ended(events: &[EventView], topic: &str, handler: &str, orders: u64) -> Ended
     ended
 }
 
-/// Each event was caused by the one of the same order before it.
+/// Checks that each event was caused by the previous event of the same order.
 fn lineage(events: &[EventView]) {
     let topic_and_order = |view: &EventView| (view.event.stream.topic.topic().to_owned(), order_of(view));
     let chain = |topic: &str| [Placed::TYPE, Paid::TYPE, Shipped::TYPE].iter().position(|one| *one == topic);
@@ -133,7 +133,7 @@ fn sorted<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The file itself, end to end.
+/// Checks the database file itself, from end to end.
 pub fn doctor(path: &Path) {
     let examined = Doctor::open(path).unwrap().examine();
     assert_eq!(examined.findings.problems(), 0, "{:?}", examined.findings);

@@ -1,8 +1,9 @@
-//! One counter, four processes with eight handlers at once, and kills: however often a run is repeated, each event is counted
-//! once. Half of the handlers use `update`, half read and declare; some fail or panic after their last commit.
+//! A counter, four processes with eight concurrent handlers each, and kills: however often a run is repeated, each
+//! event is counted once. Half of the runs use `update`, half read and then declare; some fail or panic after their
+//! last commit.
 //!
-//! By hand with more: `MILLRACE_INCREMENTS=100000 MILLRACE_INCREMENT_KILLS=100 cargo test --release -p millrace --test crash
-//! increments -- --nocapture`.
+//! A longer run by hand: `MILLRACE_INCREMENTS=100000 MILLRACE_INCREMENT_KILLS=100 cargo test --release -p millrace
+//! --test crash increments -- --nocapture`.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ const INCREMENTS: &str = "MILLRACE_INCREMENTS";
 const INCREMENTS_PLAIN: u64 = 4000;
 const KILLS: &str = "MILLRACE_INCREMENT_KILLS";
 const KILLS_PLAIN: u64 = 12;
-/// Events that are stored with one call.
+/// Events that are published by one call.
 const PUBLISHED_AT_ONCE: u64 = 1000;
 const TOTAL: &str = "total";
 
@@ -37,7 +38,7 @@ struct Counter {
     #[key]
     name: String,
     visits: u64,
-    /// Of the numbers of all visits: one that is counted twice and one that is lost do not cancel out.
+    /// The sum of the numbers of all visits, so that a visit counted twice does not hide a lost one.
     sum: u64,
 }
 
@@ -57,7 +58,7 @@ fn config() -> Config {
         event_max_attempts: 60,
         event_backoff_base_ms: 1,
         event_backoff_max_ms: 10,
-        // Small, so that both ways of meeting a conflict are taken.
+        // Small, so that conflicts are resolved both inside a commit and by another run.
         update_retries_max: 10,
         ..Config::default()
     }
@@ -82,7 +83,7 @@ fn count() -> Handler {
     })
 }
 
-/// One of the processes.
+/// Runs in the child processes.
 #[test]
 fn child() {
     work(config(), vec![count()]);
@@ -100,7 +101,7 @@ fn increments_over_processes_and_kills_are_exact() {
         session.publish_all(visits).unwrap();
     }
     let mut crew = Crew::start(&place, "increments::child", vec![(process::STORE, place.url())], PROCESSES);
-    // A kill falls when so much more has been counted, so all of them fall while there is work.
+    // Each kill comes after a fixed number of further increments, so that every kill happens while there is work.
     let between = increments / (kills + 1);
     for kill in 1..=kills {
         wait_for(&session, &mut crew, kill * between);
@@ -147,7 +148,7 @@ fn wait_for(session: &Session, crew: &mut Crew<'_>, count: u64) {
     }
 }
 
-/// Offsets are dense, so the next one says how many there are.
+/// Returns how many `Counted` events there are. Offsets have no gaps, so the next offset tells.
 fn admin_counted(place: &Place) -> u64 {
     use millrace_store::Store;
     let store = SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap();

@@ -1,9 +1,9 @@
-//! Processes that are killed at random while a chain of handlers runs on one file. Whatever was going on when one died,
-//! in the end every event has one ending per handler, the state is the fold of the events that were acknowledged, and
-//! the chain has neither lost nor doubled an event.
+//! Processes are killed at random while a chain of handlers runs on one file. Whatever a process was doing when it
+//! died, in the end every event has ended once per handler, the state is the fold of the acknowledged events, and the
+//! chain has neither lost nor duplicated an event.
 //!
-//! `cargo test -p millrace --test crash -- --nocapture` prints what happened, with the seed; `MILLRACE_CRASH_SEED` set
-//! to it draws the same victims and the same pauses again.
+//! `cargo test -p millrace --test crash -- --nocapture` prints a summary with the seed. `MILLRACE_CRASH_SEED` set to
+//! that seed draws the same victims and the same pauses again.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may panic")]
 
 mod chain;
@@ -28,9 +28,9 @@ use process::{Crew, Place};
 const SEED: &str = "MILLRACE_CRASH_SEED";
 const PROCESSES: usize = 4;
 const KILLS: u64 = 40;
-/// Orders that come between two kills.
+/// Orders that are published between two kills.
 const ORDERS_EACH: u64 = 6;
-/// The longest a process is left alone after the chain has moved on.
+/// The longest pause before a kill, counted from the moment the chain has made progress.
 const PAUSE_MS_MAX: u64 = 150;
 
 #[test]
@@ -45,7 +45,7 @@ fn forty_kills_lose_and_double_nothing() {
         let before = paid(&*store);
         let orders = (0..ORDERS_EACH).map(|n| Placed { order: kill * ORDERS_EACH + n });
         session.publish_all(orders).unwrap();
-        // A kill counts only if somebody is at work: wait until the first handler has got something done.
+        // A kill is worth something only while handlers run: wait until the first handler has finished something.
         while paid(&*store) == before {
             crew.are_alive();
             std::thread::sleep(Duration::from_millis(1));
@@ -65,13 +65,13 @@ fn forty_kills_lose_and_double_nothing() {
     println!("{KILLS} kills of {PROCESSES} processes, seed {}: {found}", draw.seed);
 }
 
-/// Events that the first handler has sent on.
+/// Returns how many events the first handler has sent, plus one per stream.
 fn paid(store: &dyn Store) -> u64 {
     let streams = store.streams().unwrap();
     streams.iter().filter(|bounds| bounds.stream.topic.topic() == "paid").map(|bounds| bounds.next.0).sum()
 }
 
-/// A small generator: the same seed gives the same numbers.
+/// A small pseudo-random generator: the same seed gives the same numbers.
 struct Draw {
     seed: u64,
     state: u64,
@@ -83,12 +83,12 @@ impl Draw {
             Ok(text) => text.parse().unwrap(),
             Err(_) => RandomState::new().hash_one(SEED),
         };
-        // Shown when the test fails, or when all output is.
+        // The test harness shows this line when the test fails, or with `--nocapture`.
         println!("{SEED}={seed}");
         Draw { seed, state: seed }
     }
 
-    /// SplitMix64.
+    /// Returns a number below `end`, by SplitMix64.
     fn below(&mut self, end: u64) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -1,5 +1,5 @@
-//! Events of six accounts, three processes with eight handlers at once, failures and kills: each account sees its events one
-//! after the other, in the order in which they were published.
+//! Events of six accounts, three processes with eight concurrent handlers each, failures and kills: each account sees
+//! its events one at a time, in the order in which they were published.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ struct Account {
     account: u64,
     applied: u64,
     last: u64,
-    /// Events that did not follow the one before them.
+    /// Events that did not follow their predecessor.
     wrong: u64,
 }
 
@@ -61,7 +61,7 @@ fn apply() -> Handler {
     handler.with_settings(HandlerSettings { order: Some(HandlerOrder::Key), ..HandlerSettings::default() })
 }
 
-/// One of the processes.
+/// Runs in the child processes.
 #[test]
 fn child() {
     work(config(), vec![apply()]);
@@ -103,7 +103,7 @@ fn accounts_see_their_events_in_order_over_processes_and_kills() {
     check::doctor(&place.file());
 }
 
-/// Waits until so many events have been applied.
+/// Waits until `count` events have been applied.
 fn wait_for(session: &Session, crew: &mut Crew<'_>, count: u64) {
     let applied = || -> u64 {
         let of = |account| session.get::<Account>(account).unwrap().map_or(0, |found| found.applied);

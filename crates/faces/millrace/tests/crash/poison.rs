@@ -1,5 +1,5 @@
-//! One event whose handler ends its process. Its neighbours, prefetched beside it, and the events of another handler are
-//! handled all the same; it alone becomes a dead letter.
+//! A poison event: its handler aborts the process. The events prefetched beside it, and the events of another handler,
+//! are still handled; only this event becomes a dead letter.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -59,7 +59,7 @@ fn handlers() -> Vec<Handler> {
     vec![work, tidy]
 }
 
-/// One of the processes. Without its store it has nothing to do.
+/// Runs in the child processes. Returns at once without the variable `STORE`, so it does nothing in a normal test run.
 #[test]
 fn child() {
     let Ok(url) = std::env::var(STORE) else { return };
@@ -78,7 +78,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The one in the middle of `jobs` ends its process.
+    /// Publishes `jobs` jobs and `chores` chores. The job in the middle aborts its process.
     fn new(concurrency: usize, jobs: u64, chores: u64, lasts_ms: u64) -> Scene {
         let place = Place::new();
         let session = Session::open(&place.url()).unwrap().config(config(concurrency));
@@ -95,7 +95,8 @@ impl Scene {
         Crew::start(&self.place, "poison::child", env.into(), processes)
     }
 
-    /// Every event has ended. Before a process has registered its handlers nobody owes anything either.
+    /// Returns whether every event has ended. The check of the claims is needed too: before a process has registered
+    /// its handlers, no event counts as unfinished.
     fn is_finished(&self) -> bool {
         let ended = |view: &EventView| {
             let told = view.event.stream.topic.topic() == DeadLettered::TYPE;
@@ -108,7 +109,8 @@ impl Scene {
         self.admin.events(self.session.namespace_name(), 1000, self.session.now()).unwrap()
     }
 
-    /// One letter, and everything else acknowledged. Returns the most attempts that any of that lost.
+    /// Checks that there is one dead letter and that everything else is acknowledged. Returns the most attempts that
+    /// any acknowledged event lost.
     fn verdict(&self, jobs: u64, chores: u64) -> u32 {
         let letters = self.admin.dead_letters(self.session.namespace_name(), 1000).unwrap();
         let [(_, letter)] = &letters[..] else { panic!("{} dead letters: {letters:?}", letters.len()) };
@@ -132,7 +134,7 @@ impl Scene {
     }
 }
 
-/// The plain case: a program that is restarted whenever it ends.
+/// The simple case: one process that is restarted whenever it ends.
 #[test]
 fn one_process_that_one_event_ends_again_and_again() {
     let scene = Scene::new(1, 100, 50, 0);

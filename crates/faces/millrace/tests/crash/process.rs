@@ -1,4 +1,4 @@
-//! The processes: this test binary once more, running one test by its name.
+//! The child processes: each is this test binary again, running one test by its name.
 
 use std::fs::File;
 use std::io::Read;
@@ -30,10 +30,10 @@ impl Place {
     }
 }
 
-/// As many processes as there were, whatever happens to them.
+/// A fixed number of processes; each one that ends is replaced.
 pub struct Crew<'a> {
     place: &'a Place,
-    /// The test that each process runs, and what it needs to know.
+    /// The test that each process runs; `env` holds its parameters.
     child: &'static str,
     env: Vec<(&'static str, String)>,
     processes: Vec<Process>,
@@ -62,7 +62,7 @@ impl<'a> Crew<'a> {
 
     fn spawn(&mut self) -> Process {
         self.started += 1;
-        // To a file: a pipe that nobody reads would stop it when it is full.
+        // Output goes to a file: a pipe that is not read would block the process once the pipe is full.
         let said = self.place.0.path().join(format!("{}.said", self.started));
         let output = File::create(&said).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
@@ -76,7 +76,7 @@ impl<'a> Crew<'a> {
         Process { child, said }
     }
 
-    /// Nobody ends unless he is killed.
+    /// Panics if a process has ended that was not killed.
     pub fn are_alive(&mut self) {
         for process in &mut self.processes {
             let ended = process.child.try_wait().unwrap();
@@ -84,7 +84,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// False if the process had ended itself a moment before.
+    /// Kills one process and starts another in its place. Returns false if the process had aborted just before.
     pub fn kill_and_replace(&mut self, at: usize) -> bool {
         let fresh = self.spawn();
         let mut old = std::mem::replace(&mut self.processes[at], fresh);
@@ -95,7 +95,7 @@ impl<'a> Crew<'a> {
         status.signal() == Some(SIGKILL)
     }
 
-    /// Starts a process for each one that has ended itself. Returns how many these were.
+    /// Replaces every process that has aborted, and returns how many there were.
     pub fn replace_aborted(&mut self) -> usize {
         let mut aborted = 0;
         for at in 0..self.processes.len() {
@@ -108,7 +108,7 @@ impl<'a> Crew<'a> {
         aborted
     }
 
-    /// The end of its input is what tells a process to stop.
+    /// Stops all processes. A process stops when its standard input ends.
     pub fn stop(mut self) {
         for mut process in std::mem::take(&mut self.processes) {
             drop(process.child.stdin.take());
@@ -121,7 +121,7 @@ impl<'a> Crew<'a> {
 impl Drop for Crew<'_> {
     fn drop(&mut self) {
         for process in &mut self.processes {
-            // The test has failed already; those that ended before need no killing.
+            // If processes are left here, the test has failed already; those that have ended need no kill.
             let _ = process.child.kill();
             let _ = process.child.wait();
         }
@@ -136,7 +136,7 @@ impl Process {
     }
 }
 
-/// One of the processes. Without its store it has nothing to do.
+/// Runs in the child processes. Does nothing in a normal test run, where the variable `STORE` is missing.
 #[test]
 fn child() {
     work(config(), handlers());

@@ -1,6 +1,6 @@
-//! A desk for tests of state: the memory store, and commits as a session makes them.
+//! A harness ("desk") for tests of state: the memory store, and commits as a session makes them.
 
-// Each test file uses its own part of it.
+// Each test file uses only some of these functions.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Desk {
         Desk { state, book: SchemaBook::default(), pending: Pending::default(), store, commits: 0 }
     }
 
-    /// Another program on the same store.
+    /// Returns another program's view of the same store.
     pub(crate) fn another(&self) -> Desk {
         Desk::on(self.store.clone())
     }
@@ -47,7 +47,7 @@ impl Desk {
         self.try_commit(&[]).unwrap()
     }
 
-    /// What a session does: admit, commit, and on a refusal look at the schemas once more.
+    /// Commits as a session does: admits the schemas, commits, and after a refusal reads the schemas and tries again.
     pub(crate) fn try_commit(&mut self, meta: &[(&str, &str)]) -> Result<Option<StateCommit>, StateError> {
         let meta: BTreeMap<String, String> =
             meta.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();

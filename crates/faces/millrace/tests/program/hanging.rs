@@ -1,5 +1,5 @@
-//! A program with a handler that never returns: everything else goes on, its event ends in a dead letter, and the session
-//! stops.
+//! A program with a handler that never returns: other handlers go on, its event ends as a dead letter, and the session
+//! can stop.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -27,13 +27,13 @@ fn limited(handler: Handler, timeout_ms: u64) -> Handler {
     handler.with_settings(settings)
 }
 
-/// Sleeps until the other end of the channel is dropped: as good as for ever.
+/// Returns a handler that blocks until the other end of the channel is dropped, which is practically for ever.
 fn sleeps_for_ever(until: Receiver<()>, calls: Sender<u32>) -> Handler {
     let (until, calls) = (Arc::new(Mutex::new(until)), Mutex::new(calls));
     Handler::from_fn::<Ping>("sleeps", move |ctx| {
         let _ = calls.lock().unwrap().send(ctx.meta().attempt);
         let _ = until.lock().map(|until| until.recv());
-        // Late, and refused.
+        // By now the run has been cut off, so its events and its commit are refused.
         ctx.emit(Fine { n: 666 })?;
         assert!(ctx.commit_with(Fine { n: 666 }).is_err());
         Ok(())
@@ -73,13 +73,13 @@ fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() 
     session.publish(Ping { n: 1 }).unwrap();
     let handlers = vec![limited(sleeps_for_ever(asleep, called), 60), fine(&told)];
     let running = session.spawn(handlers, vec![]).unwrap();
-    // One place, and it is replaced each time: three calls that never return.
+    // There is one place for runs, and each timeout replaces the hanging run: three calls that never return.
     assert_eq!([1, 2, 3].map(|_| calls.recv().unwrap()), [1, 2, 3]);
     let dead = until(|| session.dead_letters().unwrap().pop());
     assert_eq!((dead.attempts, dead.error.as_str()), (3, "no answer within 60 ms"));
     session.publish(Fine { n: 7 }).unwrap();
     assert_eq!(handled.recv().unwrap(), 7, "the others go on");
-    // Everybody can see which handler hangs.
+    // Other processes can see which handler hangs.
     let store = Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
     let admin = Admin::new(store);
     let hanging = until(|| {
@@ -88,7 +88,7 @@ fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() 
     });
     assert!(hanging.iter().all(|run| run.handler.as_str() == "sleeps" && run.cut_off), "{hanging:?}");
     stop_in_time(running);
-    // They return at last, and nothing of what they do is there.
+    // When the cut-off runs return at last, nothing they did is stored.
     drop(wake);
     let (told, handled) = channel();
     let last = session.beside();
@@ -98,8 +98,8 @@ fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() 
     assert_eq!(handled.iter().collect::<Vec<_>>(), [8]);
 }
 
-/// No timeout, nothing that would ever end it: the session stops after its grace time, and another one gets the event at
-/// once and as a first try.
+/// A handler without a timeout hangs: the session stops after its grace time, and another session gets the event at
+/// once and as a first attempt.
 #[test]
 fn a_stop_leaves_a_hanging_handler_behind() {
     let place = Place::empty();

@@ -1,4 +1,4 @@
-//! The life of a whole program: it is stopped by signals, its sessions keep the store small, its types change.
+//! The life of a whole program: it is stopped by signals, its sessions trim the store, its types change.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may panic")]
 
 mod hanging;

@@ -1,5 +1,5 @@
-//! A type changes between two versions of a program: the new one is refused, looks at a plan, migrates, and goes on; the old
-//! one is refused from then on. On a file, through sessions and handlers.
+//! A type changes between two versions of a program: the new version is refused, makes a migration plan, migrates, and
+//! goes on; from then on the old version is refused. The test uses a file, sessions and handlers.
 
 use millrace::{Entity, Handler, MigrationError, Session, SessionError, StateError};
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ fn a_new_version_of_a_program_migrates_what_the_old_one_wrote() {
     assert!(is_outdated(&error), "{error}");
     assert!(error.to_string().contains("added `currency`"), "{error}");
 
-    // The dry run says what would happen, and nothing does: the old program still writes.
+    // A plan is a dry run and changes nothing: the old program can still write.
     let plan = migration(&session).plan().unwrap();
     assert_eq!((plan.types[0].from_version, plan.types[0].to_version, plan.types[0].rows), (1, 2, 1200));
     assert!(plan.types[0].failures.is_empty() && plan.types[0].missing_upgraders.is_empty());
@@ -72,7 +72,7 @@ fn a_new_version_of_a_program_migrates_what_the_old_one_wrote() {
     before.ensure(old("0000", 50)).unwrap();
     let second = before.commit().unwrap().unwrap();
 
-    // Which is why the plan that was looked at is not the one that would be carried out.
+    // The old program's write made the plan stale, so its token is refused.
     let error = session.migrate(&migration(&session), &plan.token).unwrap_err();
     assert!(
         matches!(error, SessionError::State(StateError::Migration(MigrationError::StaleToken))),
@@ -84,11 +84,11 @@ fn a_new_version_of_a_program_migrates_what_the_old_one_wrote() {
     let migrated = session.migrate(&migration(&session), &plan.token).unwrap();
     assert_eq!(migrated.rows, 1200);
     assert!(!migration(&session).plan().unwrap().has_changes());
-    // What was queued when the commit was refused is still queued.
+    // The state queued when the commit was refused is still queued.
     assert!(session.commit().unwrap().is_some());
     assert_eq!(session.query::<v2::Account>().count().unwrap(), 1201);
     assert_eq!(*session.get::<v2::Account>("0000").unwrap().unwrap(), new("0000", 50));
-    // The past stays what it was.
+    // Queries of the past return what they returned before.
     let past = session.query::<v1::Account>().as_of(millrace::StateCommit(first));
     assert_eq!(past.sum(|f| f.cents).unwrap(), (0..1200).sum());
 

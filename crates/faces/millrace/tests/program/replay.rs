@@ -1,4 +1,4 @@
-//! A dead letter is replayed while its session runs: the handler that gave up is called again, under the same id.
+//! A dead letter is replayed while its session runs: the handler that gave up is called again, with the same event id.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{Ping, Place};
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// Notes the id of each call; the first one fails if it is to.
+/// Returns a handler that records the event id of each call. Its first call fails if `fails_once` is set.
 fn noting(name: &str, calls: &Calls, fails_once: bool) -> Handler {
     let calls = calls.clone();
     Handler::from_fn::<Ping>(name, move |ctx| {
@@ -51,7 +51,7 @@ fn a_replay_calls_the_handler_that_gave_up_and_no_other() {
     assert!(session.dead_letters().unwrap().is_empty());
 }
 
-/// While no session runs the handler, the replayed letter is shown to nobody and given up to nobody.
+/// While no session runs the handler, a replayed letter is not listed, and cannot be replayed or deleted again.
 #[test]
 fn a_letter_that_is_being_replayed_is_hidden_and_comes_back_if_its_handler_is_forgotten() {
     let place = Place::empty();

@@ -1,4 +1,5 @@
-//! Retention as sessions do it beside their work: what all handlers have finished goes when it is old, and nothing else.
+//! Retention, which sessions run in the background: events that are old and finished by all handlers are removed, and
+//! nothing else.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +19,7 @@ struct Order {
     n: u64,
 }
 
-/// What is still there for a handler that comes late and begins with everything that is retained.
+/// Returns the events that a new handler still receives when it starts from the earliest retained event.
 fn retained<E: Event>(
     sim: &Simulation,
     id: &str,
@@ -47,7 +48,7 @@ fn what_is_old_and_finished_goes_and_what_is_open_stays() {
     };
     let sim = Session::open_simulated(3).config(config);
     let pings = Handler::from_fn::<Ping>("pings", |_| Ok(()));
-    // The third order never succeeds.
+    // The handler never succeeds with the third order.
     let orders = Handler::from_fn::<Order>("orders", |ctx| match ctx.event.n {
         3 => Err("not today".into()),
         _ => Ok(()),
@@ -70,7 +71,7 @@ fn what_is_old_and_finished_goes_and_what_is_open_stays() {
     sim.publish(Ping { n: 5 }).unwrap();
     sim.run_until_idle().unwrap();
     assert_eq!(retained::<Ping>(&sim, "late", |ping| ping.n), [5]);
-    // Everything from the first open one on: a log has no holes for retention.
+    // Retention keeps everything from the first unfinished event on, because it trims only the beginning of a log.
     assert_eq!(retained::<Order>(&sim, "later", |order| order.n), [3, 4]);
     let alive: Vec<_> = sim.sessions().unwrap().into_iter().map(|(id, _)| id).collect();
     assert!(alive.contains(sim.id()), "it is alive");
@@ -84,7 +85,7 @@ fn a_session_on_a_file_trims_beside_its_work() {
         event_retention_ms: 1,
         retention_interval_ms: 10,
         clock_settle_ms: 0,
-        // Many slices.
+        // A small limit, so that trimming takes many slices.
         retention_rows_max: 7,
         ..Config::default()
     };
@@ -99,7 +100,7 @@ fn a_session_on_a_file_trims_beside_its_work() {
     let running = session.spawn(vec![handler], vec![]).unwrap();
     for round in 0..4 {
         session.publish_all((0..50).map(|n| Ping { n: round * 50 + n })).unwrap();
-        // Each round is published while the one before is still being trimmed, or has been.
+        // Each round is published while retention is still trimming the round before, or has just finished.
         while handled.lock().unwrap().len() < (round as usize + 1) * 50 {
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -1,5 +1,5 @@
-//! `Session::run` in a process of its own, and real signals: the first one stops it gracefully, what it had claimed and not
-//! started is given back at once and without an attempt; the second one ends it.
+//! `Session::run` in a process of its own, with real signals. The first signal stops it gracefully: events that were
+//! claimed but not started are given back at once and without costing an attempt. The second signal ends the process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -16,10 +16,10 @@ use crate::{Ping, Place};
 const STORE: &str = "MILLRACE_TEST_SIGNALS_STORE";
 const GRACE: &str = "MILLRACE_TEST_SIGNALS_GRACE_MS";
 const HANDLER: &str = "pings";
-/// Long enough that nobody gets an event because a lease ran out.
+/// Long enough that no event is redelivered because a lease expired.
 const LEASE_MS: u64 = 24 * 3600 * 1000;
 
-/// As long that no handler is cut off by a stop, unless the test wants it.
+/// So long that a stop cuts off no handler, unless a test sets a shorter time.
 const GRACE_MS: u64 = LEASE_MS;
 
 fn config() -> Config {
@@ -28,10 +28,10 @@ fn config() -> Config {
     Config { event_claim_lease_ms: LEASE_MS, stop_grace_ms, ..Config::default() }
 }
 
-/// The program, in the middle of the first of three events, the other two claimed.
+/// A child process that is handling the first of three events and has claimed the other two.
 struct Program {
     child: Child,
-    /// Kept open: it says more when it ends.
+    /// Kept open, because the process prints more when it ends.
     said: BufReader<ChildStdout>,
     store: SqliteStore,
 }
@@ -64,7 +64,7 @@ impl Program {
         program
     }
 
-    /// Its open claims, the first event's first.
+    /// Returns the open claims, beginning with that of the event being handled.
     fn claims(&self) -> Vec<ClaimRow> {
         let rows = self.store.scan(Space::Claims, &KeyRange::all(), 100).unwrap();
         let mut rows: Vec<_> =
@@ -78,7 +78,8 @@ impl Program {
         assert!(sent.success());
     }
 
-    /// Waits until the signal has arrived, which shows in what it gives back while the first event is still handled.
+    /// Waits until the signal has taken effect: the process gives back two claims while the first event is still
+    /// handled.
     fn gives_back(&mut self) {
         while self.claims().iter().filter(|row| row.session.is_none()).count() < 2 {
             assert_eq!(self.child.try_wait().unwrap(), None, "it ended in the middle of an event");
@@ -97,13 +98,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Nothing is left of it if the test went well.
+        // Fails if the process has ended, as it has when the test passes.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Who comes next gets the other two, each for the first time.
+/// Checks that the next session gets the other two events, each as a first attempt.
 fn the_rest_is_handled_next(place: &Place) {
     let session = Session::open(&place.url()).unwrap().config(config());
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -122,7 +123,7 @@ fn stops_gracefully(signal: &str) {
     let mut program = Program::start(&place);
     program.signal(signal);
     program.gives_back();
-    // Its handler is waited for: the end of its input is what the handler waits for.
+    // The stopping program waits for its handler, which returns at the end of its standard input.
     drop(program.child.stdin.take());
     let status = program.ends();
     assert!(status.success(), "{status}");
@@ -160,12 +161,12 @@ fn a_second_signal_ends_a_program_that_waits_for_its_handler() {
     a_second_one_ends_it("-TERM", 143);
 }
 
-/// Nothing ends the handler here: the program ends without it, and all three events are there for others at once.
+/// The handler never returns here: the program ends without it, and all three events are available to others at once.
 #[test]
 fn sigterm_ends_a_program_whose_handler_never_returns() {
     let place = Place::empty();
     let mut program = Program::start_with_grace(&place, 50);
-    // Waiting for a child closes its input, and then the handler would return.
+    // Waiting for a child closes its standard input, and then the handler would return.
     let _open = program.child.stdin.take();
     program.signal("-TERM");
     let status = program.ends();
@@ -179,7 +180,8 @@ fn sigterm_ends_a_program_whose_handler_never_returns() {
     assert_eq!(left.hanging.iter().map(|run| run.handler.as_str()).collect::<Vec<_>>(), [HANDLER]);
 }
 
-/// The program. Without its store it has nothing to do.
+/// The program in the child process. Returns at once without the variable `STORE`, so it does nothing in a normal test
+/// run.
 #[test]
 fn child() {
     let Ok(url) = std::env::var(STORE) else { return };

@@ -1,4 +1,4 @@
-//! What is asked for beyond the 17 points.
+//! Requirements beyond the 17 points of the source document.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn too_many_intents_are_refused_whole_and_kept() {
         );
         assert_eq!(session.query::<Payment>().count().unwrap(), 0);
     }
-    // One fewer: two of them become one.
+    // Declaring an identity again replaces the queued intent. The count stays 10,001, so the commit is refused again.
     session.ensure(paid(0)).unwrap();
     assert!(session.commit().is_err());
     let roomy = session.config(Config { max_batch_size: 10_001, ..Config::default() });
@@ -45,7 +45,8 @@ fn a_handler_may_split_what_was_too_much() {
     let handler = on::<Ping>("splits", |ctx| {
         ctx.ensure((0..4).map(paid))?;
         assert!(matches!(ctx.commit(), Err(SessionError::BatchSizeExceeded { count: 4, limit: 3 })));
-        // Still there: taking one back leaves three changes and one that changes nothing.
+        // The refused intents are still queued. Retracting one leaves three changes and one that changes nothing, but
+        // four identities.
         ctx.retract::<Payment>(3_u64)?;
         assert!(ctx.commit().is_err());
         Err("four identities are four".into())
@@ -69,8 +70,8 @@ fn what_is_retracted_is_gone_and_its_history_stays() {
     assert_eq!(sim.commit().unwrap(), None, "there is nothing to take away");
 }
 
-/// The same session begins again with the same id while an old call of its handler still hangs: the old one cannot
-/// write, whatever the new one does.
+/// A session starts again with the same id while an old call of its handler still hangs: the old call cannot write,
+/// whatever the new one does.
 #[test]
 fn a_worker_that_reuses_an_id_is_somebody_else() {
     let sim = simulation();
@@ -101,20 +102,20 @@ fn a_worker_that_reuses_an_id_is_somebody_else() {
     assert_eq!(sim.get::<Payment>(1_u64).unwrap().unwrap().status, "new");
 }
 
-/// How one call of the handler below ended.
+/// How a call of the handler below ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Call {
     Fails,
     Panics,
-    /// Succeeds, but its session is gone before it could be acknowledged.
+    /// The handler succeeds, but its session crashes before the acknowledgement.
     Crashes,
     Succeeds,
 }
 
-/// Failures of all kinds, at random moments, over many sessions that come and go: in the end every event was handled and
-/// acknowledged once, and nothing was tried again without a reason. In a simulation an acknowledgement is durable before
-/// the next handler is called, so a crash takes only that of the call it falls into; with real time those of the last
-/// `ack_linger_ms` may go with it.
+/// Failures of all kinds, at random moments, over many sessions that come and go: in the end every event was handled
+/// and acknowledged once, and no event was retried without a reason. In a simulation an acknowledgement is durable
+/// before the next handler is called, so a crash loses only the acknowledgement of the call that it interrupts; in real
+/// time a crash may lose those of the last `ack_linger_ms`.
 #[test]
 fn a_retryable_failure_is_never_stranded() {
     const EVENTS: u64 = 50;
@@ -150,7 +151,7 @@ fn a_retryable_failure_is_never_stranded() {
     }
     let last = sim.beside();
     last.start(vec![handler(&last, |_| Call::Succeeds, 0)], vec![]).unwrap();
-    // What is acknowledged never comes again: a day is longer than every lease and every pause.
+    // An acknowledged event never comes again: a day is longer than every lease and every backoff.
     last.advance(Duration::from_secs(24 * 3600)).unwrap();
     let calls = calls.lock().unwrap();
     let crashes = calls.iter().flatten().filter(|(_, call)| *call == Call::Crashes).count();
@@ -159,10 +160,10 @@ fn a_retryable_failure_is_never_stranded() {
         let successes = calls.iter().filter(|(_, call)| *call == Call::Succeeds).count();
         let ended = calls.last().map(|(_, call)| *call);
         assert_eq!((successes, ended), (1, Some(Call::Succeeds)), "event {n}: {calls:?}");
-        // A crash may come before it is written down that the run had started: then it is not counted.
+        // A crash before the start of the run is recorded does not count as an attempt.
         let follows = |a: &(u32, Call), b: &(u32, Call)| a.0 < b.0 || (a.0 == b.0 && a.1 == Call::Crashes);
         assert!(calls.is_sorted_by(follows), "event {n}: an attempt counts once: {calls:?}");
-        // What was only queued in a session that crashed has cost nothing.
+        // Events that were only queued in a session that crashed lose no attempt.
         let (runs, attempts) = (calls.len(), calls.last().map_or(0, |(attempt, _)| *attempt as usize));
         assert!(attempts <= runs, "event {n}: {calls:?}");
     }
@@ -218,7 +219,7 @@ fn a_new_handler_may_begin_with_what_comes() {
 
 #[test]
 fn lease_renewal_lets_slow_handlers_finish() {
-    // Real time: only a thread of its own can renew while the handler is busy.
+    // This test uses real time: only a separate thread can renew the lease while the handler is busy.
     let config = Config { event_claim_lease_ms: 200, lease_renewal: true, ..Config::default() };
     let session = Session::open("memory:").unwrap().config(config);
     session.publish(OrderPlaced { order: 1 }).unwrap();

@@ -1,4 +1,4 @@
-//! On real files and real time: threads, processes, a store shared by many.
+//! Tests on real files and in real time: threads, processes, a shared store.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn a_chain_runs_through_threads_and_commits_once() {
 #[test]
 fn commits_of_this_process_and_of_others_wake_a_waiting_session() {
     let file = File::new();
-    // An hour between polls: only a wake-up can be this fast.
+    // With an hour between polls, only a wake-up can be this fast.
     let config = Config { event_poll_interval_ms: 3_600_000, ..Config::default() };
     let session = Session::open(&file.url()).unwrap().config(config);
     let (sender, handled) = std::sync::mpsc::channel();
@@ -71,7 +71,7 @@ fn commits_of_this_process_and_of_others_wake_a_waiting_session() {
     assert_eq!(handled.recv().unwrap(), 0);
     session.publish(Ping { n: 1 }).unwrap();
     assert_eq!(handled.recv().unwrap(), 1);
-    // Another handle on the file knows nothing of this one, as another process would.
+    // A second handle on the file knows nothing of the first, like another process.
     let other = Session::open(&file.url()).unwrap();
     other.publish(Ping { n: 2 }).unwrap();
     assert_eq!(handled.recv().unwrap(), 2);
@@ -80,13 +80,13 @@ fn commits_of_this_process_and_of_others_wake_a_waiting_session() {
     assert!(stopped[0].1.stopped.is_some());
 }
 
-/// Commits that append nothing have their place among those a session looks through: an event behind more of them than are
-/// looked at in one go is not for later.
+/// A session that catches up reads the commits of others in limited steps, and commits without events count too. An
+/// event behind more such commits than one step reads must still be found at once.
 #[test]
 fn an_event_behind_many_commits_without_events_is_seen() {
     const TRIMS: u64 = 1100;
     let file = File::new();
-    // Nothing but the commits of this process makes the session look.
+    // The session is woken only by commits of this process.
     let config = Config { wake_poll_ms: 3_600_000, event_poll_interval_ms: 3_600_000, ..Config::default() };
     let session = Session::open(&file.url()).unwrap().config(config);
     session.publish_all((0..TRIMS).map(|order| OrderPlaced { order })).unwrap();
@@ -165,7 +165,7 @@ const CHILD_STORE: &str = "MILLRACE_TEST_CHILD_STORE";
 const CHILDREN: u64 = 8;
 const EACH: u64 = 40;
 
-/// Eight processes publish, handle and commit on one file, all at once. None of them ever sees the database locked.
+/// Eight processes publish, handle and commit on one file at the same time. None of them ever sees a locked database.
 #[test]
 fn eight_processes_share_a_file() {
     let file = File::new();
@@ -203,8 +203,8 @@ fn pays() -> millrace::Handler {
     })
 }
 
-/// One of the processes of `eight_processes_share_a_file`, which runs this test by name. Without its store it has nothing
-/// to do.
+/// Runs in the child processes of `eight_processes_share_a_file`. Returns at once without the variable `CHILD_STORE`,
+/// so it does nothing in a normal test run.
 #[test]
 fn child() {
     let Ok(given) = std::env::var(CHILD_STORE) else { return };

@@ -1,5 +1,5 @@
-//! Beyond the source document: limits of single handlers and what handlers may say, through macro, configuration and
-//! session, on virtual time.
+//! Beyond the source document: limits of single handlers and the outcomes that handlers may return, through macro,
+//! configuration and session, on virtual time.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -47,7 +47,7 @@ fn the_macro_writes_the_settings_down() {
     assert_eq!(handlers[0].settings, expected);
 }
 
-/// Paused by the macro; the configuration lets it go.
+/// The macro pauses the handler; the configuration resumes it.
 #[test]
 fn the_configuration_wins_over_the_macro() {
     let sim = simulation();
@@ -67,7 +67,7 @@ fn the_configuration_wins_over_the_macro() {
     assert_eq!((counts(sim.id()), counts(going.id())), (0, 1));
 }
 
-/// A run that takes too long has failed, whatever it says afterwards, and cannot commit.
+/// A run that exceeds its timeout has failed, whatever it returns afterwards, and cannot commit.
 #[test]
 fn a_handler_that_is_too_late_writes_nothing_and_is_tried_again() {
     let sim = simulation();
@@ -95,7 +95,7 @@ fn a_handler_that_is_too_late_writes_nothing_and_is_tried_again() {
     assert_eq!(sim.get::<Payment>(1_u64).unwrap().unwrap().status, "try 2");
 }
 
-/// An async handler is dropped where it waits: what it would have done after that never happens.
+/// At its timeout an async handler is dropped at the `await` where it waits: the code after that never runs.
 #[test]
 fn an_async_handler_is_cut_off_where_it_waits() {
     #[on_event(Ping, id = "waits", timeout_ms = 20, max_attempts = 2)]
@@ -116,7 +116,7 @@ fn an_async_handler_is_cut_off_where_it_waits() {
 
 #[test]
 fn handlers_say_what_becomes_of_their_event() {
-    /// As `thiserror` would write it, with `#[from]` and `#[source]`.
+    /// Written as `thiserror` would generate it, with `#[from]` and `#[source]`.
     #[derive(Debug)]
     enum Failure {
         Bank(HandlerOutcome),
@@ -146,7 +146,7 @@ fn handlers_say_what_becomes_of_their_event() {
         }
     }
 
-    /// Through an error of its own.
+    /// Returns the outcome inside an error type of its own.
     #[on_event(Ping, id = "own")]
     fn own(ctx: &mut HandlerContext<Ping>) -> Result<(), Failure> {
         ctx.emit(PaymentDone { order: ctx.event.n })?;
@@ -154,7 +154,7 @@ fn handlers_say_what_becomes_of_their_event() {
         Ok(closed?)
     }
 
-    /// As values.
+    /// Returns the outcome as a value.
     #[on_event(Ping, id = "value")]
     async fn value(ctx: &mut HandlerContext<Ping>) -> Result<HandlerOutcome, std::num::ParseIntError> {
         Ok(if ctx.meta().attempt > 2 {
@@ -164,7 +164,7 @@ fn handlers_say_what_becomes_of_their_event() {
         })
     }
 
-    /// By the word behind a result.
+    /// Returns the outcome by `or_give_up` on a result.
     #[on_event(Ping, id = "word")]
     fn word(_ctx: &mut HandlerContext<Ping>) -> HandlerResult {
         let _: u64 = "seven".parse().or_give_up()?;

@@ -1,5 +1,5 @@
-//! The 17 points of coverage that the source document of durable handlers asks for, one file each, and what we ask for
-//! beyond it. Mostly on virtual time; what is about files and processes uses real ones.
+//! Tests of the 17 points that the source document of durable handlers requires, one file each, and of our requirements
+//! beyond it. Most tests run on virtual time; tests of files and processes use real ones.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test may panic")]
 
 mod words;

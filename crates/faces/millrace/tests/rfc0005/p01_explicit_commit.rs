@@ -1,4 +1,4 @@
-//! 1. Nothing is committed that was not committed explicitly.
+//! 1. State is committed only by an explicit commit.
 
 use crate::words::*;
 
@@ -20,7 +20,7 @@ fn a_handler_that_does_not_commit_leaves_nothing() {
     assert_eq!(seen.all(), ["ran"]);
     assert_eq!(sim.get::<Payment>(1_u64).unwrap(), None);
     assert_eq!(sim.state().list_commits(10, millrace::StateCommit(0)).unwrap().len(), 0);
-    // Nor does it leak into what the session itself commits next.
+    // The handler's uncommitted state does not leak into the session's next commit either.
     assert_eq!(sim.commit().unwrap(), None);
 }
 
@@ -30,7 +30,7 @@ fn each_commit_of_a_handler_is_a_commit() {
     let handler = on::<OrderPlaced>("twice", |ctx| {
         ctx.ensure(Payment { order: ctx.event.order, status: "begun".to_owned() })?;
         assert_eq!(ctx.commit()?, Some(1));
-        // Nothing new: no commit.
+        // Without new changes there is no commit.
         assert_eq!(ctx.commit()?, None);
         ctx.ensure(paid(ctx.event.order))?;
         ctx.add_commit_meta("why", "charged");

@@ -1,4 +1,4 @@
-//! 2. A commit sends an event only if it is told to, and exactly that one.
+//! 2. A commit sends an event only if told to, and exactly that event.
 
 use millrace::Event as _;
 

@@ -1,4 +1,4 @@
-//! 3. Higher priority first, then older first; and handlers of one type by their own priority.
+//! 3. Events of higher priority come first, then older events; handlers of one event type run by their own priority.
 
 use millrace::Event as _;
 

@@ -1,4 +1,4 @@
-//! 4. Each handler acknowledges for itself.
+//! 4. Each handler acknowledges an event for itself.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn handlers_finish_the_same_event_independently_and_once() {
     assert_eq!(seen.take(), ["failing 1", r#"fine {"n":1}"#]);
     sim.advance(Duration::from_secs(3600)).unwrap();
     assert_eq!(seen.take(), ["failing 2", "failing 3"]);
-    // Acknowledged is acknowledged, for a later session too.
+    // An acknowledgement also holds for a later session.
     sim.stop().unwrap();
     let later = sim.beside();
     later.start(vec![noting::<Ping>("fine", &seen), noting::<Ping>("new", &seen)], vec![]).unwrap();

@@ -1,4 +1,4 @@
-//! 5. A crash without an acknowledgement: the lease runs out, somebody else takes over, the try is counted.
+//! 5. After a crash without an acknowledgement the lease expires and another session takes over; a started run counts.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ fn a_crashed_handlers_event_is_claimed_again_after_its_lease() {
     other.advance(Duration::from_millis(1_001)).unwrap();
     let seen = seen.take();
     assert_eq!(seen.len(), 1, "{seen:?}");
-    // Its claim was to start it at once: that the handler was called was not written down within its first second.
+    // The crash cost no attempt: the claim only said that the run would start at once, and the session died before it
+    // could record the start (decision 0034).
     assert!(seen[0].starts_with("try 1 at 2026-01-01T00:00:3"), "{seen:?}");
 }
 
@@ -52,7 +53,7 @@ fn a_crash_loop_ends_in_a_dead_letter() {
         session.advance(Duration::from_secs(40)).unwrap();
         session.crash();
     }
-    // The first crash costs no attempt: nobody knows whether its handler was called.
+    // The first crash costs no attempt, because it is unknown whether the handler was called.
     assert_eq!(seen.all(), ["1", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
     let dead = sim.dead_letters().unwrap();
     assert_eq!(dead.len(), 1);

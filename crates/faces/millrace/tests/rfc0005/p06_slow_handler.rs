@@ -1,4 +1,4 @@
-//! 6. A handler that is slower than its lease gets nothing written.
+//! 6. A handler that runs longer than its lease writes nothing.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn a_commit_after_the_lease_is_refused_and_the_handler_is_tried_again() {
             ctx.commit()?;
         }
         notes.add(format!("slow {attempt}"));
-        // The refusal is swallowed: the try has failed all the same.
+        // The handler ignores that its commit was refused: the attempt has failed anyway.
         Ok(())
     });
     sim.publish(OrderPlaced { order: 1 }).unwrap();
@@ -41,7 +41,7 @@ fn a_commit_after_the_lease_is_refused_and_the_handler_is_tried_again() {
     assert_eq!(seen.all().iter().filter(|line| line.starts_with("count")).count(), 1, "emitted once");
 }
 
-/// The last millisecond of a lease is still good, the next one is not.
+/// A commit in the last millisecond of a lease succeeds; one millisecond later it is refused.
 #[test]
 fn the_lease_ends_exactly_when_it_says() {
     for (used, refused) in [(29_999, false), (30_000, true)] {
@@ -64,7 +64,8 @@ fn the_lease_ends_exactly_when_it_says() {
     }
 }
 
-/// While the slow one sleeps, another session takes over and finishes; whatever the slow one does then changes nothing.
+/// While the slow handler sleeps, another session takes over and finishes; whatever the slow handler does then changes
+/// nothing.
 #[test]
 fn late_commits_acks_and_failures_of_a_lost_lease_change_nothing() {
     for ending in ["commits", "succeeds", "fails"] {

@@ -1,4 +1,4 @@
-//! 7. Emitted events come out when the handler succeeds, and not otherwise.
+//! 7. Emitted events are published when the handler succeeds, and not otherwise.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use millrace::{Handler, HandlerContext, HandlerResult};
 
 use crate::words::*;
 
-/// What becomes of events that the handler emits at its first try and only then.
+/// Returns how many of the events are published that the handler emits at its first attempt, which ends by `ending`.
 fn emitted(
     ending: impl Fn(&mut HandlerContext<OrderPlaced>) -> HandlerResult + Send + Sync + 'static,
 ) -> usize {

@@ -1,4 +1,4 @@
-//! 8. A commit that fails fails the try; the handler begins again from its beginning and doubles nothing.
+//! 8. A commit that fails fails the attempt; the handler runs again from its beginning and duplicates nothing.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::*;
 
-/// Stored as another type of the same name: every commit of it is refused, as a violated constraint would be.
+/// Has the name of another stored type: every commit of it is refused, as a violated constraint would be.
 #[derive(Entity, Serialize, Deserialize)]
 #[entity(name = "Payment")]
 struct Drifted {

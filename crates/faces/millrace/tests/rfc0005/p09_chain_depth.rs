@@ -1,4 +1,4 @@
-//! 9. A chain of events has an end.
+//! 9. The depth of a chain of events is limited.
 
 use std::time::Duration;
 

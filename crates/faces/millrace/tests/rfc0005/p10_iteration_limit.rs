@@ -1,4 +1,4 @@
-//! 10. An iteration handles so many events, then the poll interval passes, and so on for ever.
+//! 10. An iteration handles a limited number of events, then the poll interval passes, and so on for ever.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn the_budget_of_an_iteration_is_kept_and_comes_back() {
     assert_eq!(seen.len(), 10);
     sim.advance(Duration::from_secs(2)).unwrap();
     assert_eq!(seen.len(), 12);
-    // It has not ended.
+    // The loop still runs.
     sim.publish(Ping { n: 12 }).unwrap();
     sim.advance(Duration::from_secs(2)).unwrap();
     assert_eq!(seen.len(), 13);

@@ -1,4 +1,4 @@
-//! 11. Failed events wait longer and longer, up to a bound, each a little differently.
+//! 11. Failed events wait longer after each failure, up to a bound, with jitter.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! 12. Too many failures: the event is set aside for that handler, and somebody is told.
+//! 12. After too many failures the event becomes a dead letter of that handler, and an event announces this.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! 13. Schedules send their event when the time has come.
+//! 13. Schedules publish their event at its time.
 
 use std::time::Duration;
 

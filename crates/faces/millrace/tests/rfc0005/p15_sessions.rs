@@ -1,4 +1,4 @@
-//! 15. Sessions coordinate by leases and are seen by their heartbeats.
+//! 15. Sessions coordinate by leases and show that they are alive by heartbeats.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn what_was_not_started_is_given_back_without_counting_a_try() {
     let (stopping, notes) = (sim.clone(), seen.clone());
     let handler = on::<Ping>("worker", move |ctx| {
         notes.add(format!("first {} try {}", ctx.event.n, ctx.meta().attempt));
-        // Comes as a signal would: while this one runs, nine are claimed and not started.
+        // The request to stop arrives as a signal would: during this run, with nine events claimed and not started.
         stopping.ask_to_stop();
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! 16. Without a namespace the configured default counts.
+//! 16. A session without a namespace uses the configured default.
 
 use millrace::{Config, Namespace, Session};
 

@@ -1,4 +1,4 @@
-//! 17. Handlers get their own type of event. That wrong types do not compile is shown in `tests/compile_fail.rs`.
+//! 17. Handlers receive their own event type. `tests/compile_fail.rs` shows that wrong types do not compile.
 
 use millrace::{Event, HandlerContext, Result, handlers, on_event};
 use serde::{Deserialize, Serialize};

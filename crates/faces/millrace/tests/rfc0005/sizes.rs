@@ -1,4 +1,4 @@
-//! Large events and settings: whoever sends too much is told, and nobody else is harmed.
+//! Large events and settings: the sender of too much gets an error, and nothing else is affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,8 @@ fn giving_up() -> Config {
     Config { event_max_attempts: 1, ..Config::default() }
 }
 
-/// A letter with the payload as text in JSON would be twice as large, and more than any store takes.
+/// The dead letter must not hold the payload as a string in JSON: with its quotes escaped it would be twice as large,
+/// more than any store accepts.
 #[test]
 fn a_large_event_full_of_quotes_ends_as_a_dead_letter() {
     let session = Session::open("memory:").unwrap().config(giving_up());
@@ -91,7 +92,7 @@ fn an_event_that_is_too_large_is_refused_where_it_is_sent() {
     assert!(dead.len() == 1 && dead[0].error.contains("bytes"), "{dead:?}");
 }
 
-/// Older versions let events through that leave no room for a letter's copy.
+/// Older versions accepted events so large that a dead letter cannot hold a copy of the payload.
 #[test]
 fn an_event_too_large_for_a_letter_is_replayed_from_the_log() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Events and entities that the tests share, and a notebook that handlers write into.
+//! Events and entities that the tests share, and notes (`Seen`) that handlers write.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ pub fn paid(order: u64) -> Payment {
     Payment { order, status: "completed".to_owned() }
 }
 
-/// What handlers saw, in order.
+/// Notes of what handlers saw, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -60,7 +60,7 @@ pub fn on<E: Event>(
     Handler::from_fn(id, function)
 }
 
-/// A handler that only remembers what it was given.
+/// Returns a handler that only notes the event it was given.
 pub fn noting<E: Event + Serialize>(id: &'static str, seen: &Seen) -> Handler {
     let seen = seen.clone();
     on::<E>(id, move |ctx| {

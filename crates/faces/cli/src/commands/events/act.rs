@@ -1,4 +1,4 @@
-//! The commands that change something.
+//! The `millrace events` commands that change something.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 
@@ -55,7 +55,7 @@ impl Call {
         self.resent(&namespace, &resent, line, row)
     }
 
-    /// Says what was sent again; fails with the reasons if some of it was not.
+    /// Prints what was sent again. Fails with the reasons if some of it was refused.
     fn resent<T>(
         mut self,
         namespace: &Namespace,
@@ -166,7 +166,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// A person at a terminal is asked; a script is taken at its word.
+/// Asks for confirmation if a person is at a terminal; a script needs none.
 fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
     if yes || !stdin().is_terminal() || !stderr().is_terminal() {
         return Ok(());

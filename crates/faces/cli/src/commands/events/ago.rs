@@ -1,11 +1,11 @@
-//! Ages: as people write them, and as they read them.
+//! Ages and numbers: parsing what people write, and formatting for people.
 
 use crate::failure::Failure;
 
 const UNITS: [(char, &str, u64); 4] =
     [('d', "day", 86_400_000), ('h', "hour", 3_600_000), ('m', "minute", 60_000), ('s', "second", 1000)];
 
-/// `7d` is seven days, in milliseconds and in words.
+/// Parses an age: `7d` is seven days, returned in milliseconds and in words.
 pub(super) fn age(text: &str) -> Result<(u64, String), Failure> {
     let wrong =
         || Failure::Usage(format!("--before is {text:?}: it must be a number and d, h, m or s, as in 7d"));
@@ -17,14 +17,14 @@ pub(super) fn age(text: &str) -> Result<(u64, String), Failure> {
     Ok((ms, format!("{number} {name}{plural}")))
 }
 
-/// `2s ago`, `10m ago`.
+/// Formats an age, such as `2s ago` or `10m ago`.
 pub(super) fn ago(ms: u64) -> String {
     let (letter, _, unit_ms) =
         UNITS.into_iter().find(|(_, _, unit_ms)| ms >= *unit_ms).unwrap_or(('s', "second", 1000));
     format!("{}{letter} ago", ms / unit_ms)
 }
 
-/// `1,234`
+/// Formats a number with separators, such as `1,234`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -37,7 +37,7 @@ pub(super) fn grouped(number: u64) -> String {
     out
 }
 
-/// `2026-02-11 10:00:00`, UTC.
+/// Formats a time in UTC to the second, such as `2026-02-11 10:00:00`.
 pub(super) fn second(at: millrace_model::Timestamp) -> String {
     at.to_string().get(..19).unwrap_or_default().replace('T', " ")
 }

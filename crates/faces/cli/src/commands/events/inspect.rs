@@ -1,4 +1,4 @@
-//! One event in full.
+//! `millrace events inspect`: one event in full.
 
 use millrace_model::{EventId, Timestamp};
 use millrace_session::admin::{ClaimView, EventView};
@@ -45,7 +45,7 @@ fn document(view: &EventView) -> Value {
     })
 }
 
-/// Only what there is to say.
+/// Returns a claim as JSON, without the fields that have no value.
 pub(super) fn claim(claim: &ClaimView) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, value: Option<Value>| {

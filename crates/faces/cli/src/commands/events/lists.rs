@@ -1,4 +1,4 @@
-//! The listings: namespaces, sessions, handlers, schedules, events, dead letters.
+//! The listings of `millrace events`: namespaces, sessions, handlers, schedules, events, dead letters.
 
 use millrace_model::HangingRow;
 use millrace_session::admin::{EventView, Liveness, Status};
@@ -182,7 +182,8 @@ impl Call {
                     "root_event_id": letter.root.as_ref().unwrap_or(&letter.event_id),
                     "chain_depth": letter.depth,
                 });
-                // Without a copy there is nothing to show, and `null` is a payload: `events inspect` has the event.
+                // A letter without a copy of the payload has no `payload` field, because `null` would be a payload;
+                // `events inspect` shows the event.
                 if let Some(payload) = &letter.payload {
                     shown["payload"] = serde_json::from_str(payload).unwrap_or(Value::Null);
                 }
@@ -219,12 +220,12 @@ impl Call {
     }
 }
 
-/// What handlers and programs wrote must stay text on a terminal.
+/// Escapes text that handlers and programs wrote, so that it cannot control the terminal.
 fn shown(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// A run that takes longer than it may.
+/// Returns a hanging run, one that has exceeded its time, as JSON.
 fn hanging(run: &HangingRow) -> Value {
     json!({
         "handler_id": run.handler,
@@ -234,7 +235,7 @@ fn hanging(run: &HangingRow) -> Value {
     })
 }
 
-/// Which handlers have not finished the event, and how often each has tried.
+/// Returns which handlers have not finished the event, and how many attempts of each have failed.
 fn owed_by(view: &EventView) -> String {
     if view.claims.is_empty() {
         return "no handler yet".to_owned();

@@ -1,5 +1,5 @@
-//! `millrace events ...`: the work of durable handlers, looked at and mended by hand. Works on the store itself, beside
-//! whoever has it open, and never makes one.
+//! `millrace events ...`: shows and repairs the work of durable handlers. These commands open the store itself, beside
+//! other processes that have it open, and never create a store.
 
 mod act;
 mod ago;
@@ -19,7 +19,7 @@ use crate::log;
 use crate::output::Output;
 use crate::settings::{Config, Scope, args, resolve};
 
-/// A session that was silent for longer counts as dead; the default of `session_ttl_ms`.
+/// A session that was silent for longer counts as dead. This is the default of `session_ttl_ms`.
 pub(super) const SESSION_TTL_MS: u64 = 60_000;
 
 pub(super) fn command() -> Command {
@@ -206,7 +206,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// One command, its store open.
+/// A running command with its open store.
 struct Call {
     admin: Admin,
     namespace: Option<Namespace>,
@@ -221,7 +221,7 @@ impl Call {
     }
 }
 
-/// The store the settings name, if it is there.
+/// Opens the store that the settings name, if it exists.
 pub(super) fn open_existing(config: &Config) -> Result<millrace_stores::OpenedStore, Failure> {
     let path = find_store(&store_file(config)?)?;
     open_shared(&StoreUrl::Sqlite(path), config.sqlite.clone())

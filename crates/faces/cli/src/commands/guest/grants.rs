@@ -1,4 +1,4 @@
-//! What the flags of `millrace guest` grant.
+//! The capabilities that the flags of `millrace guest` grant.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::failure::Failure;
 /// The id of the flag `--allow`.
 pub(super) const ALLOW: &str = "guest-allow";
 
-/// Granted without a flag: they reach nothing outside the guest but clocks, facts about the machine, and the words of
-/// the command line that are meant for the guest.
+/// Granted without a flag: these capabilities reach nothing outside the guest except clocks, facts about the machine,
+/// and the arguments on the command line that are meant for the guest.
 const ALWAYS: [Capability; 4] =
     [Capability::AsyncDefault, Capability::ProcArgv, Capability::SysInfo, Capability::SysLoop];
 
@@ -28,7 +28,7 @@ pub(super) fn wanted(matches: &ArgMatches) -> Result<BTreeSet<Capability>, Failu
     Ok(allowed(matches)?.difference(&denied).copied().collect())
 }
 
-/// `bus` is behind `event/bus`, if that is wanted.
+/// Returns the grants for the wanted capabilities. `bus` serves `event/bus`, if that is wanted.
 pub(super) fn granted(
     matches: &ArgMatches,
     wanted: &BTreeSet<Capability>,
@@ -53,7 +53,7 @@ pub(super) fn granted(
     Ok(grants)
 }
 
-/// Returns what is granted always, by `--allow`, or by a flag of its own.
+/// Returns the capabilities that are granted always, by `--allow`, or by a flag of their own.
 fn allowed(matches: &ArgMatches) -> Result<BTreeSet<Capability>, Failure> {
     let mut wanted = BTreeSet::from(ALWAYS);
     for text in items(matches, ALLOW) {
@@ -87,7 +87,7 @@ fn variables(matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     variables.collect()
 }
 
-/// The guest's arguments: the module, then what stands after `--`.
+/// Returns the guest's arguments: the module, then everything after `--`.
 fn words(matches: &ArgMatches) -> Vec<String> {
     let args = matches.get_many::<String>("args").into_iter().flatten().cloned();
     text(matches, "module").map(str::to_owned).into_iter().chain(args).collect()
@@ -97,7 +97,7 @@ fn folder(path: &str) -> Result<FileRoot, Failure> {
     FileRoot::open(path).map_err(|error| Failure::Usage(format!("--dir: {error}")))
 }
 
-/// The flag that grants a capability together with what it needs to know, and how it is used.
+/// Returns the flag that grants a capability together with its parameters, and how to use that flag.
 fn own_flag(capability: Capability) -> Option<(&'static str, &'static str)> {
     match capability {
         Capability::FileAio => Some(("dir", "--dir DIR")),
@@ -107,7 +107,7 @@ fn own_flag(capability: Capability) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The items of a flag that may be given several times, each with commas.
+/// Returns the items of a flag that may be given several times, each time with items separated by commas.
 fn items<'a>(matches: &'a ArgMatches, flag: &str) -> impl Iterator<Item = &'a str> {
     let texts = matches.get_many::<String>(flag).into_iter().flatten();
     texts.flat_map(|text| text.split(',')).map(str::trim)

@@ -1,5 +1,5 @@
 //! `millrace guest`: runs a wasm32 module against zABI 2.5, with the capabilities that the command line grants. The
-//! guest's standard streams are those of the command, and so is its exit code.
+//! guest uses the command's standard streams, and the guest's exit code becomes the command's.
 
 mod grants;
 mod server_bus;
@@ -27,11 +27,11 @@ use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Config, Effective, Scope, Source, args, resolve};
 
-/// A guest that was told to stop has this long to give back what it holds. It takes longer only while it blocks in a
-/// standard stream; the end of this process ends it then.
+/// How long a guest that was told to stop may take to release its resources. A guest takes longer only while it blocks
+/// in a standard stream; then the end of this process ends it.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// The exit code for a result of `main` that is no exit code.
+/// The exit code if `main` returns a number that is no exit code.
 const CODE_MAX: u8 = u8::MAX;
 
 const EXIT_CODES: &str = "\
@@ -77,7 +77,7 @@ pub(super) fn command() -> Command {
         .after_help(EXIT_CODES)
 }
 
-/// The flags that may be given several times.
+/// Returns the flags that may be given several times.
 fn lists() -> [Arg; 4] {
     let list = |id: &'static str, flag: &'static str, value: &'static str| {
         Arg::new(id).long(flag).value_name(value).action(ArgAction::Append)
@@ -89,7 +89,7 @@ fn lists() -> [Arg; 4] {
         ),
         list("env", "env", "NAME=VALUE")
             .help("Grant proc/env: a variable that the guest sees; the host's own are not passed on"),
-        // `allow` is the name of a setting of `millrace run`.
+        // The id differs from the flag, because `allow` is the name of a setting of `millrace run`.
         list(grants::ALLOW, "allow", "CAPABILITY,...").help(format!(
             "Grant further capabilities, each as KIND/NAME: event/bus [always granted: {always}]"
         )),
@@ -100,9 +100,9 @@ fn lists() -> [Arg; 4] {
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
-    // What guests say by `zi_telemetry` is wanted.
+    // The default filter shows what guests log by `zi_telemetry`.
     log::start(&effective.config, "warn,millrace::guest=info");
-    // Each socket of the guest takes one.
+    // Each socket of the guest takes a file descriptor.
     descriptors::raise_to_hard();
     let wanted = grants::wanted(matches)?;
     let server = Server::named(matches, &effective, wanted.contains(&Capability::EventBus))?;
@@ -134,14 +134,14 @@ fn cannot_start(error: &io::Error) -> Failure {
     Failure::Failed(format!("cannot start: {error}"))
 }
 
-/// The server whose bus the guest is to use, and as which group.
+/// The server whose bus the guest uses, and the group it joins there.
 struct Server<'a> {
     config: &'a Config,
     group: Option<Group>,
 }
 
 impl Server<'_> {
-    /// `None` if no server is named, or the guest may not use its bus.
+    /// Returns `None` if no server is named, or if the guest may not use its bus.
     fn named<'a>(
         matches: &ArgMatches,
         effective: &'a Effective,
@@ -162,12 +162,12 @@ impl Server<'_> {
     }
 }
 
-/// Starts the guest and waits for its end, or for the signal that ends it.
+/// Starts the guest and waits until it ends, or until a signal stops it.
 async fn run_to_end(
     server: Option<Server<'_>>,
     start: impl FnOnce(&Arc<dyn BusPort>) -> Result<GuestProcess, Failure>,
 ) -> Result<(), Failure> {
-    // Signals are caught from here on, so that none ends the command while the guest is running.
+    // From here on a signal is caught, so that it cannot end the command while the guest is running.
     let mut interrupted = pin!(interrupted());
     file_size::refuse_instead_of_ending();
     let linked = tokio::select! {
@@ -188,13 +188,14 @@ async fn run_to_end(
         }
         () = &mut interrupted => {
             stopper.stop();
-            // Ended or not: the answer is the same, and so is what is left of the guest after it.
+            // The result is the same whether or not the guest ends in time.
             let _ = timeout(STOP_MAX, outcome).await;
             Err(Failure::Interrupted(None))
         }
     };
     if let Some(bus) = linked {
-        // A server that does not answer is left without a word; it notices the end of the connection.
+        // If the server does not answer in time, leave without an answer; the server notices that the connection is
+        // closed.
         if timeout(STOP_MAX, bus.close()).await.is_err() {
             tracing::warn!("the server did not answer in time: groups of the guest may be left there");
         }
@@ -216,7 +217,7 @@ fn report(outcome: GuestOutcome) -> Result<(), Failure> {
             Ok(code) => Failure::ExitCode(code, None),
             Err(_) => Failure::ExitCode(CODE_MAX, Some(format!("the guest's main returned {code}"))),
         }),
-        // Only the signal above stops a guest without a failure of its own.
+        // Only the signal handler in `run_to_end` stops a guest that has not failed.
         GuestOutcome::Stopped => Err(Failure::Interrupted(None)),
         GuestOutcome::Failed(failure) => Err(Failure::Failed(failure.to_string())),
     }
@@ -227,7 +228,7 @@ fn load(path: &Path) -> Result<GuestModule, Failure> {
     let unreadable = |error: io::Error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
-    // Reads a byte more than allowed, so that the compiler sees that there is too much.
+    // Reads one byte more than allowed, so that the compiler can detect a module that is too long.
     file.take(MODULE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     let compiler = GuestCompiler::new().map_err(|error| broken(&error))?;
     compiler.load(&bytes).map_err(|error| broken(&error))

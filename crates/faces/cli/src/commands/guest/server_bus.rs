@@ -1,5 +1,5 @@
-//! `event/bus` of a guest beside a Millrace server: what the guest publishes is stored there before it is answered, and what
-//! others publish reaches the guest.
+//! `event/bus` of a guest beside a Millrace server: the server stores what the guest publishes before the guest gets
+//! its answer, and the guest receives what others publish.
 
 mod event_data;
 mod topic_link;
@@ -22,24 +22,26 @@ use crate::failure::Failure;
 use crate::http::Http;
 use crate::settings::Config;
 
-/// Events of one topic that the guest holds and has not read: the server keeps the others.
+/// The most events of one topic that the guest may hold unread; the server keeps the rest.
 const INFLIGHT_MAX: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct ServerBus {
     shared: Arc<Shared>,
-    /// Where the client lives: the guest waits on a thread of its own.
+    /// The runtime of the client; the guest waits on another thread.
     runtime: Handle,
     last_id: AtomicU32,
 }
 
-/// One subscription at the server for each topic, whatever number of handles subscribe to it: all of them get every event.
+/// The state shared with the tasks. Each topic has one subscription at the server, however many handles of the guest
+/// subscribe to it: every handle gets every event.
 struct Shared {
     client: Client,
-    /// The group whose places survive the guest. Without it each topic has a group of its own, deleted with the link.
+    /// The group whose position outlives the guest. Without it each topic has a group of its own, which is deleted when
+    /// the link is closed.
     group: Option<Group>,
     http: Http,
-    /// Held while a link is opened or closed, so that a topic never has two.
+    /// Locked while a link is opened or closed, so that a topic never has two links.
     opening: tokio::sync::Mutex<()>,
     links: Mutex<Links>,
 }
@@ -48,7 +50,7 @@ struct Shared {
 struct Links {
     by_topic: BTreeMap<TopicName, Arc<TopicLink>>,
     by_subscription: BTreeMap<SubscriptionId, Arc<TopicLink>>,
-    /// One for each link, those that are being closed included.
+    /// The tasks of all links, including links that are being closed.
     tasks: JoinSet<()>,
 }
 
@@ -61,7 +63,7 @@ impl ServerBus {
         Ok(ServerBus { shared, runtime: Handle::current(), last_id: AtomicU32::new(0) })
     }
 
-    /// Leaves all groups, after what the guest has read was acknowledged.
+    /// Leaves all groups, after acknowledging what the guest has read.
     pub(super) async fn close(&self) {
         let mut links = std::mem::take(&mut *self.shared.links());
         links.by_topic.into_values().for_each(|link| link.leave_all());
@@ -119,7 +121,7 @@ impl BusPort for ServerBus {
                 }
             }));
         })?;
-        // Whoever subscribes gets it: the server has it.
+        // Returns 1 as the number of receivers: the server has stored the event for every subscriber.
         published.map(|_| 1).map_err(|error| bus_error(&error))
     }
 }
@@ -141,7 +143,7 @@ impl Shared {
         drop(opening);
         let link = opened.as_ref().ok().cloned();
         if !answer.send(opened.map(drop)) {
-            // The guest has been told that there is no answer, so it is not subscribed.
+            // The guest has already been told that there was no answer, so the subscription is undone.
             self.links().by_subscription.remove(&subscription);
             if let Some(link) = link {
                 link.leave(subscription);
@@ -149,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// Returns the link of a topic, which is opened if there is none.
+    /// Returns the link of a topic, and opens one if there is none.
     async fn link(self: &Arc<Shared>, topic: &TopicName) -> Result<Arc<TopicLink>, ClientError> {
         if let Some(link) = self.links().by_topic.get(topic) {
             return Ok(Arc::clone(link));
@@ -158,7 +160,7 @@ impl Shared {
         let group = self.group.as_ref().map_or(own_group.as_str(), Group::as_str);
         let options = SubscribeOptions {
             max_inflight: INFLIGHT_MAX,
-            // Several handles may read the same events at different speeds.
+            // Acknowledge single events, because several handles may read the same events at different speeds.
             ack_mode: Some(AckMode::Individual),
             ..SubscribeOptions::new(topic.as_str(), group)?
         };
@@ -166,14 +168,14 @@ impl Shared {
         let subscription = self.client.subscribe(options).await?;
         let link = Arc::new(TopicLink::new(topic.clone(), group));
         let mut links = self.links();
-        // Those that have ended are forgotten.
+        // Remove the tasks that have ended.
         while links.tasks.try_join_next().is_some() {}
         links.tasks.spawn(Arc::clone(&link).run(Arc::clone(self), subscription));
         links.by_topic.insert(topic.clone(), Arc::clone(&link));
         Ok(link)
     }
 
-    /// Forgets a link that has ended.
+    /// Removes a link that has ended.
     fn forget(&self, link: &Arc<TopicLink>) {
         let mut links = self.links();
         if links.by_topic.get(link.topic()).is_some_and(|other| Arc::ptr_eq(other, link)) {
@@ -182,7 +184,7 @@ impl Shared {
         links.by_subscription.retain(|_, other| !Arc::ptr_eq(other, link));
     }
 
-    /// Deletes a group that nobody will join again.
+    /// Deletes a group that only this guest has used.
     async fn delete_own_group(self: &Arc<Shared>, topic: &TopicName, group: &Group) {
         if self.group.is_some() {
             return;
@@ -198,7 +200,7 @@ impl Shared {
     }
 
     fn links(&self) -> MutexGuard<'_, Links> {
-        // No code under this lock panics.
+        // No code panics while holding this lock.
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! The way of events from the host's thread to the thread that writes them (`report.rs`).
+//! The queue of events from the host's thread to the thread that writes them (`report.rs`).
 //!
-//! The queue is bounded by events and by bytes. While it is full, because nobody reads the trace, the host waits with all
-//! its runs: no event is lost, and a program cannot fill the memory with events.
+//! The queue is bounded by events and by bytes. While it is full, because nobody reads the trace, the host and all its
+//! runs wait: no event is lost, and a program cannot fill the memory with events.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,17 +10,17 @@ use millrace_wasm::TrapReport;
 use millrace_wasm::replay::ReplayEnd;
 use millrace_wasm::trace::TraceEvent;
 
-/// Events that wait to be written: one more holds up the host.
+/// The most events that wait to be written; the host waits before it adds another.
 const QUEUE_EVENTS_MAX: usize = 1_024;
-/// Bytes of the events that wait to be written. An event that is larger waits until it is alone.
+/// The most bytes of the events that wait to be written. A larger event waits until the queue is empty.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
 /// A message to the report. Messages keep their order.
 #[derive(Debug)]
 pub(super) enum ReportMessage {
-    /// With the report of the trap if a run ended by one.
+    /// An event, with the report of the trap if a run ended by one.
     Event { event: TraceEvent, trap: Option<TrapReport> },
-    /// A replay is over.
+    /// A replay has ended.
     ReplayEnded(ReplayEnd),
 }
 
@@ -59,7 +59,7 @@ pub(super) fn event_queue() -> (EventSender, EventReceiver) {
 }
 
 impl EventSender {
-    /// Waits until there is room. Drops the message if the report has ended.
+    /// Sends a message, waiting until there is room. Drops the message if the report has ended.
     pub(super) fn send(&self, told: ReportMessage) {
         let bytes = told.size_bytes();
         let full = |state: &mut QueueState| {
@@ -122,14 +122,14 @@ mod tests {
         ReportMessage::Event { event: TraceEvent { run: number.to_string(), what }, trap: None }
     }
 
-    /// Sends events of this size from another thread and receives them as late as possible. Returns the most that ever
-    /// waited.
+    /// Sends events of this size from another thread and receives them as late as possible. Returns the largest number
+    /// that ever waited.
     fn most_waiting(count: usize, bytes: usize) -> usize {
         let (sender, receiver) = event_queue();
         let sending = thread::spawn(move || (0..count).for_each(|number| sender.send(event(number, bytes))));
         let (mut most, mut next) = (0, 0);
         while next < count {
-            // The sender is done, or it waits for room.
+            // Wait until the sender has finished or waits for room.
             let mut before = usize::MAX;
             loop {
                 let waiting = receiver.0.state.lock().unwrap().waiting.len();

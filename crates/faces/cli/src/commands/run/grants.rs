@@ -1,4 +1,4 @@
-//! What `--allow` grants.
+//! The capabilities that `--allow` grants to a module.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::commands::run::guest_bus::GuestBus;
 use crate::failure::Failure;
 use crate::settings::Config;
 
-/// Settings of ours in the environment, tokens among them: never granted by a plain `env`.
+/// Prefixes of Millrace's own settings in the environment, which include tokens: a plain `env` never grants these
+/// variables.
 const OWN_VARIABLES: [&str; 3] = ["MILLRACE_", "BUS_", "MONGO_"];
 
 #[derive(Default)]
 pub(super) struct Granted {
     pub(super) grants: Grants,
-    /// Whether the module's last word on stdout was no end of a line.
+    /// Whether the module's last output on stdout did not end with a newline.
     pub(super) line_is_open: Arc<AtomicBool>,
 }
 
@@ -58,14 +59,14 @@ impl Granted {
                 grants.bus(Arc::new(GuestBus::new(client, Handle::current())))
             }
             Allow::Plain(Grant::Store) => grants.store(Arc::new(store(config)?)),
-            // Its folder is part of it.
+            // Granted by the item that names its folder.
             Allow::Plain(Grant::Fs) => grants,
         };
         Ok(())
     }
 }
 
-/// The variables that are named, or all but our own.
+/// Returns the variables that are named, or all except Millrace's own.
 fn environment(all: &[Allow]) -> Environment {
     let everything = all.contains(&Allow::Plain(Grant::Env));
     let named = |name: &str| all.contains(&Allow::EnvName(name.to_owned()));
@@ -73,7 +74,8 @@ fn environment(all: &[Allow]) -> Environment {
     Environment::of_process(|name| named(name) || (everything && !own(name)))
 }
 
-/// Without a seed a virtual clock has one of its own: there, everything is to come out the same every time.
+/// Returns the source of random numbers. Without a seed, runs with a virtual clock use seed 0, because they must be
+/// reproducible.
 fn random(config: &Config) -> RandomSource {
     match (config.run.seed.parse(), config.run.clock.as_str()) {
         (Ok(seed), _) => RandomSource::seeded(seed),
@@ -90,7 +92,7 @@ fn store(config: &Config) -> Result<SessionPort, Failure> {
     SessionPort::new(session).map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))
 }
 
-/// The process's stdout, which the results need at the start of a line.
+/// The process's stdout. Notes whether a line is open, because results must begin at the start of a line.
 struct Stdout {
     line_is_open: Arc<AtomicBool>,
 }
@@ -99,7 +101,7 @@ impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut out = io::stdout().lock();
         let written = out.write(bytes)?;
-        // Nothing is left in the buffer of stdout: the end of the process would wait for somebody to read it.
+        // Nothing may stay in the buffer of stdout: at exit the process would wait until it is read.
         out.flush()?;
         if let Some(last) = bytes[..written].last() {
             self.line_is_open.store(*last != b'\n', Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! `millrace.bus` for modules, by way of a server: what they publish is confirmed, what they receive is leased until they
-//! acknowledge it or their run ends.
+//! `millrace.bus` for modules, through a server: what they publish is confirmed, and what they receive is leased until
+//! they acknowledge it or their run ends.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,12 +17,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Topics that one run may receive from; one more is refused.
+/// The most topics that one run may receive from; further ones are refused.
 const SUBSCRIPTIONS_MAX: usize = 16;
 
 pub(super) struct GuestBus {
     client: Client,
-    /// Where the client lives: modules wait on another thread.
+    /// The runtime of the client; modules wait on another thread.
     runtime: Handle,
     members: Arc<Mutex<BTreeMap<RunNumber, Members>>>,
 }
@@ -32,7 +32,7 @@ type Members = BTreeMap<(String, String), Member>;
 
 struct Member {
     subscription: Subscription,
-    /// Received and not acknowledged, by partition and offset. The server sends no more than fit its window.
+    /// Events received and not acknowledged, by partition and offset. The server's window bounds their number.
     held: BTreeMap<(u32, u64), Delivery>,
 }
 
@@ -76,7 +76,7 @@ impl BusPort for GuestBus {
     fn receive(&self, run: RunNumber, request: GuestReceive) -> PortFuture<Option<GuestReceived>> {
         let (client, members) = (self.client.clone(), self.members.clone());
         self.on_runtime(async move {
-            // Taken out while it waits: other runs must be able to go on.
+            // The member is taken out of the map while it waits, so that the lock is free for other runs.
             let place = (request.topic.clone(), request.group.clone());
             let taken = members.lock().await.entry(run).or_default().remove(&place);
             let mut member = match taken {
@@ -89,7 +89,7 @@ impl BusPort for GuestBus {
                 Err(_) => member.subscription.try_next().map_err(|error| port_error(&error))?,
             };
             let received = delivery.map(|delivery| member.hold(delivery));
-            // A run that has ended meanwhile was released: its membership ends here.
+            // If the run has ended in the meantime, it was released, and dropping the member leaves the group.
             if let Some(members) = members.lock().await.get_mut(&run) {
                 members.insert(place, member);
             }
@@ -136,7 +136,7 @@ async fn subscribe(
     }
     let options =
         SubscribeOptions::new(&request.topic, &request.group).map_err(|error| port_error(&error))?;
-    // A program that asks for events wants those that are there, too.
+    // A program that asks for events also wants those that were published before.
     let options = options.from(StartFrom::Earliest);
     let subscription = client.subscribe(options).await.map_err(|error| port_error(&error))?;
     Ok(Member { subscription, held: BTreeMap::new() })

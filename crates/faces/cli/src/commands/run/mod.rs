@@ -1,5 +1,5 @@
-//! `millrace run`: runs exports of a WebAssembly module that asks for effects, answered by a script, by granted capabilities
-//! or by a recording. Results go to stdout, one JSON line per run; the trace goes to stderr.
+//! `millrace run`: runs exports of a WebAssembly module that asks for effects, which are answered by a script, by
+//! granted capabilities or by a recording. Results go to stdout, one JSON line per run; the trace goes to stderr.
 
 mod events;
 mod grants;
@@ -79,15 +79,15 @@ pub(super) fn command() -> Command {
         )
         .arg(json_flag().help("Print JSON, which results always are"))
         .args(args(&[Scope::Run, Scope::Client, Scope::Store]))
-        // Elsewhere the short name is that of the CQRS loop's Memory.
+        // The short name is added here only: for other commands it is a setting of the CQRS loop's Memory.
         .mut_arg("run-memory-bytes-max", |arg| arg.visible_alias("memory-bytes-max"))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
-    // Programs may log by a grant, and then their lines are wanted.
+    // Programs with a grant may log; the default filter shows their lines.
     log::start(&effective.config, "warn,millrace::guest=info");
-    // Before anything is read: a module may come from a pipe that stays silent.
+    // Before reading any file: a module may come from a pipe that stays silent.
     let mut signals = Signals::listen()?;
     let plan = Plan::of(matches, &effective)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -105,7 +105,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     ended
 }
 
-/// This function must not block its thread, which also waits for signals: other threads compile modules and write events.
+/// Runs the plan. Must not block its thread, which also waits for signals: other threads compile modules and write
+/// events.
 async fn run_all(plan: Plan, config: &Config) -> Result<(), Failure> {
     // A replay needs no grants: everything is answered from the file.
     let granted = match plan.answers {
@@ -120,9 +121,9 @@ async fn run_all(plan: Plan, config: &Config) -> Result<(), Failure> {
     })
 }
 
-/// Runs that are under way.
+/// Runs that are in progress.
 struct Running {
-    /// Dropping them would cancel the runs.
+    /// Kept, because dropping the host or the instance would cancel the runs.
     _host: Host,
     _instance: Instance,
     ended: oneshot::Receiver<Result<(), Failure>>,
@@ -171,7 +172,7 @@ fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
             granted.grants.offer_to(&mut handlers);
             let instance = host.instantiate(&module, handlers, &settings.instance);
             let instance = instance.map_err(|error| broken(&error))?;
-            // The module is known to be good by now: opening the file loses an older recording.
+            // Open the file only now that the module is known to be good: opening it erases an older recording.
             if let Some(record) = &record {
                 let inputs: Vec<&Path> =
                     std::iter::once(path.as_path()).chain(script_path.as_deref()).collect();
@@ -190,7 +191,7 @@ fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
                 tracing::warn!("the recording is of another module: it may differ from this one's replay");
             }
             let replayer = Replayer::new(recording, replay_sink(events));
-            // Time is not replayed: nothing ever waits for this clock.
+            // Time is not replayed: no run ever waits for this clock.
             let host = host(Clock::Virtual { system_start_ms: 0 }, replayer.observer())?;
             let module = host.load(&bytes).map_err(|error| broken(&error))?;
             let mut handlers = module.handlers();
@@ -216,8 +217,8 @@ fn recorder(
     recorder.map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Sends the host's events to the report: all of them, or outcomes alone. `args` are the arguments of the runs in the order
-/// of their start, which the host's events do not have.
+/// Returns an observer that sends the host's events to the report: all of them, or only outcomes. `args` are the
+/// arguments of the runs in the order of their start, which the host's events do not contain.
 fn observer(events: EventSender, tells_all: bool, args: Vec<Vec<Value>>, grants: Grants) -> Observer {
     let mut args = args.into_iter();
     Box::new(move |event: RunEvent<'_>| {

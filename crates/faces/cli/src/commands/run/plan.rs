@@ -1,4 +1,4 @@
-//! What the command line of `millrace run` asks for: files read, arguments parsed, settings that belong to the runs.
+//! The plan of `millrace run` from its command line: files read, arguments parsed, settings of the runs.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::commands::text;
 use crate::failure::Failure;
 use crate::settings::{Config, Effective, Source};
 
-/// A script of more bytes is refused.
+/// The largest script in bytes; a larger one is refused.
 const SCRIPT_BYTES_MAX: usize = 64 << 20;
 
 pub(super) struct Plan {
@@ -29,9 +29,10 @@ pub(super) struct Plan {
     pub(super) record: Option<PathBuf>,
 }
 
-/// Where the answers come from.
+/// The source of the answers to effects.
 pub(super) enum Answers {
-    /// A script, if there is one, and what is granted. With the exports to start and their arguments, in order.
+    /// A script, if there is one, and the granted capabilities; with the exports to start and their arguments, in
+    /// order.
     Handlers {
         script: Option<Script>,
         starts: Vec<(String, Vec<Value>)>,
@@ -97,8 +98,8 @@ fn settings(config: &Config) -> RecordingSettings {
     }
 }
 
-/// The settings of a replay: those of the recording. A flag that says something else is refused, as it would change
-/// nothing. Recordings of the first version have none, and take those of the command.
+/// Returns the settings of a replay, which are those of the recording. A flag with another value is refused, because it
+/// would have no effect. Recordings of the first version contain no settings; their replay uses those of the command.
 fn settings_of(
     recording: &Recording,
     given: RecordingSettings,
@@ -150,7 +151,7 @@ fn read_text(path: &Path, bytes_max: usize) -> Result<String, Failure> {
         .map_err(|_| Failure::Usage(format!("{} must be UTF-8", path.display())))
 }
 
-/// The whole file. A module that is too long is left to the host, which says so.
+/// Reads the whole file. Files of more than `bytes_max` bytes are refused.
 fn read(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     let unreadable =
         |error: std::io::Error| Failure::Usage(format!("cannot read {}: {error}", path.display()));

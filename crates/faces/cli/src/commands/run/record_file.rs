@@ -1,4 +1,4 @@
-//! The file of `--record`. Only files that are recordings, or empty, are written over.
+//! The file of `--record`. Only a recording or an empty file is overwritten.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek};
@@ -9,17 +9,18 @@ use millrace_wasm::record::is_recording_head;
 
 use crate::failure::Failure;
 
-/// Bytes of a first line that are read to find out whether a file is a recording: its head is shorter.
+/// How many bytes of the first line are read to find out whether a file is a recording; the head of a recording is
+/// shorter.
 const HEAD_BYTES_MAX: u64 = 4_096;
 
 /// Opens the file for a new recording. `inputs` are the files that the command reads.
 pub(super) fn create(path: &Path, inputs: &[&Path]) -> Result<File, Failure> {
     let unwritable = |error: io::Error| Failure::Usage(format!("cannot write {}: {error}", path.display()));
     if path.metadata().is_ok_and(|found| !found.is_file()) {
-        // A pipe or a device has nothing that could be lost.
+        // A pipe or a device holds nothing that could be lost.
         return File::create(path).map_err(unwritable);
     }
-    // The checks below are of the opened file: the name may belong to another file by now.
+    // The checks below use the opened file, because the name may refer to another file by now.
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     let mut file = file.map_err(unwritable)?;
     let found = file.metadata().map_err(unwritable)?;

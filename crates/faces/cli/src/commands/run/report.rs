@@ -1,4 +1,4 @@
-//! The output of `millrace run`: results on stdout, the trace on stderr, the recording in its file. A thread of its own
+//! The output of `millrace run`: results on stdout, the trace on stderr, the recording in its file. A separate thread
 //! writes them, so that only this thread waits for slow readers.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,9 +22,9 @@ use crate::failure::Failure;
 pub(super) struct Report {
     pub(super) trace: bool,
     pub(super) recorder: Option<Recorder<BufWriter<File>>>,
-    /// Whether the program's last word on stdout was no end of a line.
+    /// Whether the program's last output on stdout did not end with a newline.
     pub(super) line_is_open: Arc<AtomicBool>,
-    /// Runs that have not ended; `None` for a replay, which says itself that it is over.
+    /// How many runs have not ended; `None` for a replay, which sends a message when it is over.
     pub(super) runs_left: Option<usize>,
     pub(super) results: Results,
 }
@@ -32,10 +32,10 @@ pub(super) struct Report {
 /// The results, which are printed in the order of the runs.
 #[derive(Default)]
 pub(super) struct Results {
-    /// Results that wait for those of runs before them, by the number of the run.
+    /// Results that wait for the results of earlier runs, by the number of the run.
     waiting: BTreeMap<u64, ResultLine>,
     printed: u64,
-    /// Some run has failed or was cancelled.
+    /// Whether a run has failed or was cancelled.
     has_failed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Report {
         let (done, ended) = oneshot::channel();
         let write = move || {
             let written = self.write_all(&events);
-            // Nobody waits for it any more if the command was interrupted.
+            // Fails if the command was interrupted and no longer waits, which is fine.
             let _ = done.send(written);
         };
         let started = thread::Builder::new().name("millrace-report".into()).spawn(write);
@@ -71,8 +71,8 @@ impl Report {
         self.results.failure()
     }
 
-    /// Writes these events. The recording comes first: it must have every event that a user has seen, even after a crash.
-    /// Returns how the replay ended, if it did.
+    /// Writes these events. The recording is written first: it must contain every event that a user has seen, even
+    /// after a crash. Returns how the replay ended, if it did.
     fn write(&mut self, told: VecDeque<ReportMessage>) -> Result<Option<ReplayEnd>, Failure> {
         if let Some(recorder) = &mut self.recorder {
             let unwritten =
@@ -125,16 +125,16 @@ impl Report {
 /// Prints and empties the text.
 fn print_trace(trace: &mut String) {
     if trace.is_empty() {
-        // Without a trace, results must not wait for stderr, which a program's own lines may have blocked.
+        // Without a trace, results must not wait for stderr, which the program's own output may have blocked.
         return;
     }
-    // The results tell it too, should nobody be able to read this.
+    // A failed write is ignored, because the results tell the outcome too.
     let _ = std::io::stderr().write_all(trace.as_bytes());
     trace.clear();
 }
 
 impl Results {
-    /// Prints the results in the order of the runs, each as soon as those before it are there.
+    /// Prints the results in the order of the runs, each as soon as all earlier ones are printed.
     fn print(&mut self, result: ResultLine, line_is_open: &AtomicBool) -> Result<(), Failure> {
         self.has_failed |= result.kind != "value";
         let number = result.run.strip_prefix("run_").and_then(|number| number.parse().ok()).unwrap_or(0);
@@ -143,7 +143,7 @@ impl Results {
             self.printed += 1;
             let text = serde_json::to_string(&result).map_err(|error| Failure::Failed(error.to_string()))?;
             let before = if line_is_open.swap(false, Ordering::SeqCst) { "\n" } else { "" };
-            // The lock is not kept: modules write to stdout, too.
+            // The lock is released after each line, because modules write to stdout too.
             let mut out = std::io::stdout().lock();
             let written = writeln!(out, "{before}{text}").and_then(|()| out.flush());
             written.map_err(|error| Failure::output(&error))?;
@@ -156,7 +156,7 @@ impl Results {
     }
 }
 
-/// A result as the contract writes it, its fields in this order.
+/// A result in the documented format, with its fields in this order.
 #[derive(Serialize)]
 struct ResultLine {
     run: String,
@@ -170,7 +170,7 @@ struct ResultLine {
 }
 
 impl ResultLine {
-    /// The result of the run that this event ends, if it does.
+    /// Returns the result of the run that this event ends, or `None` if it ends none.
     fn of(event: TraceEvent, trap: Option<TrapReport>) -> Option<ResultLine> {
         let TraceKind::Outcome { kind, value: told, .. } = event.what else { return None };
         let (mut value, mut error, mut reason) = (None, None, None);

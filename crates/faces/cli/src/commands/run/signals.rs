@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM, on a thread of their own: a signal ends the command even if its other threads wait, for a reader of
-//! stdout or for a module to be compiled.
+//! Handles SIGINT and SIGTERM on a separate thread: a signal ends the command even if its other threads are blocked, by
+//! a reader of stdout or by the compilation of a module.
 
 use std::io;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 
-/// The first signal is passed on to the command, which ends by itself. The second signal ends the process at once, and so
-/// does the first if the command does not listen: not yet, or no longer.
+/// The first signal is passed on to the command, which ends by itself. The second signal ends the process at once. So
+/// does the first signal if the command is not listening yet, or no longer.
 pub(super) struct Signals {
     first: oneshot::Receiver<()>,
     is_heard: Arc<AtomicBool>,
 }
 
 impl Signals {
-    /// Signals that come from now on are heard.
+    /// Starts listening: signals from now on are handled.
     pub(super) fn listen() -> Result<Signals, Failure> {
         let (told, first) = oneshot::channel();
         let is_heard = Arc::new(AtomicBool::new(false));
@@ -32,7 +32,7 @@ impl Signals {
     pub(super) async fn interrupted(&mut self) {
         self.is_heard.store(true, Ordering::SeqCst);
         if (&mut self.first).await.is_err() {
-            // The thread of the signals never ends before it has told.
+            // Not reached in practice: the signal thread sends before it ends.
             std::future::pending::<()>().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Bounds of the edges: connections, frames, bodies, pages, rates, what is told about the server.
+//! Bounds of the server's edges: connections, frames, bodies, pages, rates, labels of metrics, audit records.
 
 use crate::settings::bounds::{bound, largest};
 use crate::settings::{Kind, Scope, Setting, Value};

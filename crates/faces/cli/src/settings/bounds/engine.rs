@@ -47,7 +47,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         scope: Scope::Bound,
         also: &[],
         get: |config| Value::Number(config.limits.dedupe_window_ms_max),
-        // Engine and store must agree: what the engine lets in, the store must not cut.
+        // Engine and store must agree: the store must not shorten a window that the engine has accepted.
         set: |config, value| {
             if let Value::Number(number) = value {
                 config.limits.dedupe_window_ms_max = number;

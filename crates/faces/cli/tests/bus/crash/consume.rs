@@ -1,4 +1,4 @@
-//! Consumers that leave things lying or refuse them, and somebody who watches the commits.
+//! Consumers that leave events unanswered or refuse them, and an observer that watches the commits.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub fn subscribe(topic: &str) -> Value {
            "from": {"kind": "earliest"}, "max_inflight": 128})
 }
 
-/// Until the connection breaks.
+/// Consumes until the connection breaks.
 pub fn consume(run: &Run, topic: &'static str, who: u64) {
     let Ok((mut socket, _)) = connect(&run.ws) else { return };
     let mut dice = run.dice(who);
@@ -32,8 +32,8 @@ pub fn consume(run: &Run, topic: &'static str, who: u64) {
     }
 }
 
-/// What a consumer says to a frame. One with dice leaves some events lying, but only the first time, so that kills find
-/// work in flight and the commit goes on all the same.
+/// Returns a consumer's answer to a frame. A consumer with dice leaves some events unanswered, but only at their first
+/// delivery, so that kills find events in flight and the commit still advances.
 pub fn answer(run: &Run, topic: &'static str, frame: &Value, dice: Option<&mut Dice>) -> Option<Value> {
     let mut ledger = run.ledger();
     if frame["type"] == "OK" {
@@ -66,7 +66,7 @@ pub fn answer(run: &Run, topic: &'static str, frame: &Value, dice: Option<&mut D
     Some(answer)
 }
 
-/// Every `committed` that anybody could have seen counts.
+/// Records every `committed` that a client could have seen.
 pub fn watch(run: &Run) {
     loop {
         for topic in TOPICS {

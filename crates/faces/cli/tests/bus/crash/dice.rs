@@ -1,10 +1,10 @@
-//! Everything the crash test leaves to chance comes out of one number, so that a run can be had again.
+//! All random choices of the crash test derive from one seed, so that a run can be repeated.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const VARIABLE: &str = "MILLRACE_CRASH_SEED";
 
-/// The asked-for seed, or one from the clock.
+/// Returns the seed from the environment, or one from the clock.
 pub fn seed() -> u64 {
     match std::env::var(VARIABLE) {
         Ok(text) => {
@@ -14,11 +14,12 @@ pub fn seed() -> u64 {
     }
 }
 
-/// SplitMix64: short, and good enough to pick moments.
+/// A random generator (SplitMix64): short, and good enough to pick moments.
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice of their own for every thread of every round: what one draws does not depend on the others' pace.
+    /// Returns separate dice for every thread of every round: the draws of one thread do not depend on the pace of the
+    /// others.
     pub fn of(seed: u64, round: u64, who: u64) -> Dice {
         let mut dice = Dice(seed ^ (round << 32) ^ (who << 48));
         dice.below(1);

@@ -1,4 +1,4 @@
-//! What was promised and seen, and what must be true of it.
+//! Records what the server confirmed and delivered, and checks the invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ pub type Place = (&'static str, u64, u64);
 
 #[derive(Default)]
 pub struct Ledger {
-    /// Payloads by the place a PUBLISHED named.
+    /// Payloads by the place that a PUBLISHED frame named.
     pub confirmed: BTreeMap<Place, String>,
-    /// Payloads of confirmed delayed events, with the time they wait for.
+    /// Payloads of confirmed delayed events, with the time when they are due.
     pub delayed: BTreeMap<String, u64>,
     /// Frames with ids that were sent and not answered, by publisher.
     pub unanswered: BTreeMap<usize, Value>,
@@ -23,11 +23,11 @@ pub struct Ledger {
     pub redelivered: u64,
     pub attempts_max: u64,
     acks_sent: BTreeSet<Place>,
-    /// Acks that were answered OK: done for good.
+    /// Acks that were answered OK: these events must never be delivered again.
     acks_confirmed: BTreeSet<Place>,
-    /// Places of events whose dead letter was seen: done for good too.
+    /// Places of events whose dead letter was seen: these must never be delivered again either.
     pub letters: BTreeSet<Place>,
-    /// The highest `committed` that was shown, per topic and partition.
+    /// The highest `committed` that the server has shown, per topic and partition.
     shown: BTreeMap<(&'static str, u64), u64>,
 }
 
@@ -57,13 +57,13 @@ impl Ledger {
         assert!(before.is_none_or(|before| before == payload), "{place:?} was confirmed for two events");
     }
 
-    /// Whether it is the first delivery that was seen of this event.
+    /// Records a delivery. Returns whether it is the first delivery of this event that was seen.
     pub fn delivered(&mut self, topic: &'static str, frame: &Value, round: u64) -> bool {
         let place = (topic, number(&frame["partition"]), number(&frame["offset"]));
         let attempts = frame["envelope"]["attempts"].as_u64().unwrap_or(1);
         assert!(!self.acks_confirmed.contains(&place), "{place:?} was acked, confirmed and delivered again");
         assert!(!self.letters.contains(&place), "{place:?} has its dead letter and was delivered again");
-        // Nothing times out here and orders are never refused: a round delivers an order once at most.
+        // Nothing times out here and orders are never refused: a round delivers an order at most once.
         let attempts_max = if topic == ORDERS { round + 1 } else { MAX_ATTEMPTS };
         assert!(attempts <= attempts_max, "{place:?} says {attempts} attempts in round {round}");
         self.redelivered += u64::from(attempts > 1);
@@ -86,7 +86,7 @@ impl Ledger {
         self.acks_confirmed.insert(place);
     }
 
-    /// Takes note of every `committed` that is shown: it never falls.
+    /// Records every `committed` that the server shows, and checks that it never falls.
     pub fn committed(&mut self, topic: &'static str, offsets: &Value) {
         for row in offsets["partitions"].as_array().expect("partitions") {
             let partition = number(&row["partition"]);
@@ -96,8 +96,8 @@ impl Ledger {
         }
     }
 
-    /// When nothing is in flight: what is shown covers every confirmed ack below the first gap, and passes nothing that
-    /// is not done.
+    /// Checks, when nothing is in flight, that the commit covers every confirmed ack below the first gap, and no event
+    /// that is not done.
     pub fn check_commits(&self) {
         for ((topic, partition), committed) in &self.shown {
             let place = |offset| (*topic, *partition, offset);

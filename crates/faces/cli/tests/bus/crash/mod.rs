@@ -1,7 +1,8 @@
-//! SIGKILL at random moments under load: nothing confirmed is lost or doubled, no offset is given twice, no commit
-//! moves back, what was acked stays acked, dead letters are written once, delayed events come once and not early.
+//! SIGKILL at random moments under load: nothing confirmed is lost or duplicated, no offset is given twice, no commit
+//! moves back, acked events stay acked, dead letters are written once, delayed events come once and not early.
 //!
-//! `MILLRACE_CRASH_SEED` has the moments of an earlier run again; what happens at them is the machine's.
+//! `MILLRACE_CRASH_SEED` repeats the moments of an earlier run; what the server is doing at these moments depends on
+//! the machine.
 
 mod consume;
 mod dice;
@@ -23,7 +24,7 @@ use publish::{DELAY_MS_MAX, PUBLISHERS};
 const KILLS: u64 = 30;
 /// Read by two members that ack, and published to by all kinds of publishers.
 const ORDERS: &str = "orders";
-/// Read by one member that refuses what is poison.
+/// Read by one member that refuses events with a poison payload.
 const FRAGILE: &str = "fragile";
 const TOPICS: [&str; 2] = [ORDERS, FRAGILE];
 const PARTITIONS: u64 = 3;
@@ -33,7 +34,7 @@ fn group_of(topic: &str) -> &'static str {
     if topic == ORDERS { "workers" } else { "refusers" }
 }
 
-/// What the threads of one round share.
+/// Data shared by the threads of one round.
 struct Run {
     ws: String,
     http: String,
@@ -61,7 +62,7 @@ fn thirty_kills_lose_nothing_that_was_confirmed() {
     let seed = dice::seed();
     println!("MILLRACE_CRASH_SEED={seed}");
     let mut server = Server::start();
-    // Attempts enough that no order becomes a dead letter only because we kill so often.
+    // So many attempts that no order becomes a dead letter only because of the kills.
     for (topic, attempts) in [(ORDERS, 100), (FRAGILE, MAX_ATTEMPTS)] {
         let config = json!({"topic": topic, "partitions": PARTITIONS, "maxAttempts": attempts});
         assert_eq!(server.post("/topics", &config).0, 201);
@@ -118,7 +119,7 @@ fn spawn(run: &Arc<Run>) -> Vec<thread::JoinHandle<()>> {
     workers
 }
 
-/// What a restarted server shows must agree with what was promised before.
+/// Checks that a restarted server agrees with what was promised before.
 fn look(server: &Server, ledger: &mut Ledger) {
     stored::check_letters(server, ledger);
     for topic in TOPICS {
@@ -127,8 +128,8 @@ fn look(server: &Server, ledger: &mut Ledger) {
     ledger.check_commits();
 }
 
-/// Sends again what was never answered, and waits until every delayed event is there: one that is due after all of
-/// them tells.
+/// Sends again what was never answered, and waits until every delayed event is stored, which is certain once an event
+/// that is due after all of them arrives.
 fn settle(server: &Server, run: &Run) {
     let mut socket = server.socket();
     let unanswered: Vec<_> = std::mem::take(&mut run.ledger().unanswered).into_values().collect();
@@ -144,7 +145,7 @@ fn settle(server: &Server, run: &Run) {
     reader.message();
 }
 
-/// A consumer that leaves nothing lying takes the group to its end.
+/// Brings the group to its end with a consumer that answers everything.
 fn finish(server: &Server, run: &Run, topic: &'static str) {
     let mut socket = server.socket();
     socket.send(&consume::subscribe(topic));

@@ -1,4 +1,4 @@
-//! Eight publishers with different habits. A broken connection just ends one; the next round starts it again.
+//! Eight publishers of different kinds. A publisher ends when its connection breaks; the next round starts it again.
 
 use serde_json::{Value, json};
 use tungstenite::{Message, connect};
@@ -7,7 +7,7 @@ use super::dice::Dice;
 use super::{FRAGILE, ORDERS, Run};
 
 pub const PUBLISHERS: usize = 8;
-/// Longer than a round now and then: some of what waits must outlive a kill.
+/// Sometimes longer than a round, so that some delayed events outlive a kill.
 pub const DELAY_MS_MAX: u64 = 300;
 
 pub fn publish(run: &Run, who: usize) {
@@ -30,13 +30,14 @@ pub fn publish(run: &Run, who: usize) {
     }
 }
 
-/// These send what was not answered again after the restart; the others cannot know whether it was stored.
+/// Returns whether the publisher sets event ids. Only such a publisher can send unanswered events again after a
+/// restart; the others cannot know whether they were stored.
 fn brings_ids(who: usize) -> bool {
     who >= 6
 }
 
-/// Every payload is one of its kind and tells what it must come to: `poison` is never acked, `batch` is there whole or
-/// not at all.
+/// Returns a frame. Every payload is unique and says what must become of it: `poison` is never acked, `batch` is stored
+/// whole or not at all.
 fn compose(dice: &mut Dice, round: u64, who: usize, n: u64) -> Value {
     let name = format!("{round}-{who}-{n}");
     match who {

@@ -1,4 +1,4 @@
-//! What is in the log after it all, against what was promised.
+//! Compares the stored log with what was promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::ledger::{Ledger, Place, number, payload_of};
 use super::{FRAGILE, MAX_ATTEMPTS, TOPICS, group_of};
 use crate::server::Server;
 
-/// Every event of a topic by partition and offset; nothing if there is no such topic.
+/// Returns every event of a topic by partition and offset; none if there is no such topic.
 pub fn read(server: &Server, topic: &str) -> BTreeMap<(u64, u64), Value> {
     let (status, offsets) = server.get(&format!("/topics/{topic}/offsets"));
     let mut stored = BTreeMap::new();
@@ -36,7 +36,7 @@ pub fn read(server: &Server, topic: &str) -> BTreeMap<(u64, u64), Value> {
     stored
 }
 
-/// Reads the dead letters: one per event at most, each a true copy, and none that was seen before is gone.
+/// Checks the dead letters: at most one per event, each a true copy, and none that was seen before is missing.
 pub fn check_letters(server: &Server, ledger: &mut Ledger) {
     let originals = read(server, FRAGILE);
     let mut letters: BTreeSet<Place> = BTreeSet::new();
@@ -57,7 +57,7 @@ pub fn check_letters(server: &Server, ledger: &mut Ledger) {
     ledger.letters = letters;
 }
 
-/// At the end, when every consumer is done. Answers how many events there are.
+/// Checks the log at the end, when every consumer is done. Returns the number of events.
 pub fn check_all(server: &Server, ledger: &Ledger) -> usize {
     let mut payloads: BTreeMap<String, (Place, Value)> = BTreeMap::new();
     for topic in TOPICS {

@@ -1,4 +1,4 @@
-//! A library that makes a process's disk misbehave on command, compiled from `faults.c` by the test itself.
+//! A library that makes the disk of a process misbehave on command. The test compiles it from `faults.c`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Without a C compiler the test fails: what it shows can be shown in no other way.
+    /// Compiles the library. Without a C compiler the test fails, because nothing else can show this behaviour.
     pub fn new() -> Faults {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let library = folder.path().join("libfaults.so");
@@ -28,7 +28,7 @@ impl Faults {
         Faults { folder, library }
     }
 
-    /// What a process must have in its environment.
+    /// Returns the environment variables that the process needs.
     pub fn env(&self) -> [(&'static str, &Path); 2] {
         [("LD_PRELOAD", &self.library), ("FAULTS_FOLDER", self.folder.path())]
     }
@@ -41,7 +41,7 @@ impl Faults {
         std::fs::remove_file(self.folder.path().join(fault)).expect("the fault had begun");
     }
 
-    /// Until a sync of the process hangs.
+    /// Waits until a sync of the process hangs.
     #[track_caller]
     pub fn hangs(&self) {
         eventually("a sync hangs", || self.folder.path().join("hanging").exists());

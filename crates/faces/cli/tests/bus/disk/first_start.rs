@@ -1,4 +1,4 @@
-//! The very first start is cut short: the next one makes the store.
+//! The very first start is interrupted: the next start completes the store.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::disk::faults::Faults;
 use crate::server::Server;
 
-/// A first start syncs the journal, the first page and the log before it is ready, and that a few times.
+/// A first start syncs the journal, the first page and the log before it is ready, several times.
 const SYNCS_MIN: u32 = 3;
 const SIGKILL: i32 = 9;
 
@@ -30,7 +30,7 @@ fn a_first_start_that_is_killed_at_any_sync_is_made_good_by_the_next() {
         let mut ready = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut ready).expect("a pipe");
         if !ready.is_empty() {
-            // It came up before this sync.
+            // The server became ready before this sync.
             child.kill().expect("the child can be killed");
             child.wait().expect("the child can be waited for");
             assert!(sync > SYNCS_MIN, "a start has only {} syncs", sync - 1);

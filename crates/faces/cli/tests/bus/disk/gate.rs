@@ -1,4 +1,5 @@
-//! A process that stands in the gate and does not go on: whoever waits behind it says its name, and no other.
+//! A process is stopped while it holds the store's gate lock: processes that wait for the lock name this process, and
+//! no other.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::FileExt;
@@ -15,12 +16,12 @@ fn lock_file(server: &Server, name: &str) -> File {
     File::options().read(true).write(true).open(path).expect("a lock file")
 }
 
-/// What a process writes into a lock file that it has locked.
+/// Writes into a lock file what a process that has locked it writes.
 fn sign(lock: &File, pid: u32) {
     lock.write_all_at(format!("{pid:<15}\n").as_bytes(), 0).expect("a disk with room");
 }
 
-/// The process in the gate.
+/// Returns the process that holds the gate lock, if any.
 fn in_gate(server: &Server) -> Option<u32> {
     let gate = lock_file(server, "gate");
     if !matches!(gate.try_lock_shared(), Err(TryLockError::WouldBlock)) {
@@ -31,14 +32,15 @@ fn in_gate(server: &Server) -> Option<u32> {
 
 #[test]
 fn a_process_that_is_stopped_in_the_gate_is_named_and_not_the_last_one_that_wrote() {
-    // Without housekeeping of its own the server does not stand in the gate itself.
+    // The server's own maintenance is switched off, so that it does not take the gate itself.
     let flags =
         ["--commit-stall-ms-max", "300", "--metrics-interval-ms", "0", "--maintain-interval-ms", "3600000"];
     let server = Server::with_log_and_env(&flags, &[]);
     let mut socket = server.socket();
     publish(&mut socket, 1);
     socket.expect("PUBLISHED");
-    // This process has the turn, so the neighbour waits for it in the gate; then it gives the turn back.
+    // This process holds the writer lock, so the neighbour waits for that lock while holding the gate. Then this
+    // process releases the writer lock.
     let innocent = std::process::id();
     let writer = lock_file(&server, "writer");
     writer.lock().expect("the turn");
@@ -51,7 +53,7 @@ fn a_process_that_is_stopped_in_the_gate_is_named_and_not_the_last_one_that_wrot
         if in_gate(&server) == Some(neighbour.pid()) {
             break;
         }
-        // It was only opening the store.
+        // The neighbour held the gate only for opening the store: let it continue.
         neighbour.signal("CONT");
     }
     drop(writer);
@@ -69,7 +71,7 @@ fn a_process_that_is_stopped_in_the_gate_is_named_and_not_the_last_one_that_wrot
     assert_eq!(stored(&server, "t").len(), 2);
 }
 
-/// The exit code of a server that is asked to stop once its log says all of `words`.
+/// Starts a server, asks it to stop once its log contains all of `words`, and returns its exit code.
 fn stopped_while_opening(server: &Server, log: &Path, words: &[&str]) -> Option<i32> {
     let store = server.store_url();
     let mut child = Command::new(env!("CARGO_BIN_EXE_millrace"))
@@ -96,7 +98,7 @@ fn a_start_behind_a_stuck_gate_says_who_is_in_it_and_can_be_stopped() {
     let told = ["WARN", "the store cannot be opened yet", "a program that holds a lock"];
     let gate = lock_file(&server, "gate");
     gate.lock().expect("the gate");
-    // Left by a process that has ended: it is not the one.
+    // A process that has ended left its id in the file: it must not be named.
     sign(&gate, server.pid());
     assert_eq!(stopped_while_opening(&server, &log, &told), Some(0));
     let pid = format!("process {}", std::process::id());

@@ -1,5 +1,5 @@
-//! Files of a store that are moved or removed while a server has them open: it stops at once, says what to do, and nothing
-//! that it confirmed is lost.
+//! Files of a store are moved or removed while a server has them open: the server stops at once, says what to do, and
+//! loses nothing that it confirmed.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::disk::{logged, not_ready, stored};
 use crate::server::Server;
 
 const CONFIRMED: usize = 20;
-/// Not to judge speed, but to say what never came.
+/// The limit is no judgement of speed: the test fails instead of waiting for ever.
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
 fn millrace(folder: &Path, args: &[&str]) -> Output {
@@ -20,7 +20,7 @@ fn millrace(folder: &Path, args: &[&str]) -> Output {
     command.args(args).current_dir(folder).env("RUST_LOG", "warn").output().expect("the binary runs")
 }
 
-/// A start that is refused, and what it says.
+/// Starts a server, checks that the start is refused, and returns its message.
 #[track_caller]
 fn refused(server: &Server) -> String {
     let args = ["serve", "--listen", "127.0.0.1:0", "--socket", "none", "--store", "sqlite:///test.db"];
@@ -39,7 +39,8 @@ fn with_events() -> Server {
     server
 }
 
-/// How many publishes were confirmed until the server stopped taking them, and that it ended with 1 and said all of `words`.
+/// Returns how many publishes were confirmed until the server stopped accepting them. Checks that it ended with exit
+/// code 1 and logged all of `words`.
 #[track_caller]
 fn ends(server: &mut Server, words: &[&str]) -> usize {
     let body = json!({"payload": "late"}).to_string();
@@ -65,7 +66,7 @@ fn a_store_that_is_moved_stops_its_server_and_is_whole_under_the_new_name() {
     let mut server = with_events();
     fs::rename(path(&server, "test.db"), path(&server, "moved.db")).expect("a file");
     let late = ends(&mut server, &["moved.db", "give it its name back"]);
-    // A supervisor starts it again: it must not begin with an empty store.
+    // A supervisor restarts the server: it must not begin with an empty store.
     let said = refused(&server);
     assert!(said.contains("moved.db") && said.contains("Put the file back"), "{said}");
     assert!(!path(&server, "test.db").exists());
@@ -95,7 +96,7 @@ fn a_store_that_is_removed_is_saved_before_its_server_ends() {
     server.socket().publish("t", &json!("on"));
 }
 
-/// Asked to stop before it has noticed.
+/// The server is asked to stop before it has noticed.
 #[test]
 fn a_stop_saves_a_store_that_was_removed() {
     let mut server = Server::with_log_and_env(&["--disk-interval-ms", "3600000"], &[]);
@@ -137,7 +138,8 @@ fn a_lock_that_is_removed_stops_its_server() {
     }
 }
 
-/// The first server does not look at its names within this test: the second one must be refused by the file itself.
+/// The first server does not check its file names during this test: the lock on the database file itself must refuse
+/// the second one.
 #[test]
 fn a_server_whose_lock_was_removed_keeps_a_second_one_out() {
     let server = Server::with_log_and_env(&["--disk-interval-ms", "3600000"], &[]);
@@ -149,11 +151,11 @@ fn a_server_whose_lock_was_removed_keeps_a_second_one_out() {
     assert_eq!(stored(&server, "t").len(), 2);
 }
 
-/// The folder is gone as well: what the store holds cannot be saved there, and is not given up.
+/// A copy of the store cannot be written in its folder: the server keeps the store open instead of giving it up.
 #[test]
 fn what_cannot_be_saved_is_kept_open_and_the_server_is_not_ready() {
     let server = with_events();
-    // Where the copy would grow, somebody else's file lies in the way.
+    // A folder of another owner is in the way where the copy would be written.
     fs::create_dir(path(&server, "test.db-rescued.partial")).expect("a folder");
     fs::remove_file(path(&server, "test.db")).expect("a file");
     not_ready(&server, "lost its place");

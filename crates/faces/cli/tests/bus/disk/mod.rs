@@ -1,5 +1,5 @@
-//! A disk that is full, stuck or broken, and a neighbour that holds up everybody: what the outside sees of it, and what is
-//! there afterwards.
+//! A disk that is full, hangs or is broken, and another process that blocks every writer: what clients see, and what is
+//! stored afterwards.
 
 mod faults;
 mod first_start;
@@ -18,7 +18,7 @@ fn publish(socket: &mut Socket, n: u64) {
     socket.send(&json!({"type": "PUBLISH", "topic": "t", "payload": n, "rid": n}));
 }
 
-/// The value of a gauge or counter without labels.
+/// Returns the value of a gauge or counter without labels.
 #[track_caller]
 fn metric(server: &Server, name: &str) -> f64 {
     let (status, page) = server.request("GET", "/metrics", None);
@@ -27,7 +27,7 @@ fn metric(server: &Server, name: &str) -> f64 {
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {page}"))
 }
 
-/// Until the server says that it is not ready, and why.
+/// Waits until the server reports that it is not ready, for this reason.
 #[track_caller]
 fn not_ready(server: &Server, why: &str) {
     let mut last = Value::Null;
@@ -74,8 +74,8 @@ fn a_full_disk_is_waited_out_without_a_restart_and_loses_nothing() {
     not_ready(&server, "disk of the store is full");
     eventually("it is tried again and again", || metric(&server, "commits_retried_total") > 2.0);
     assert!(metric(&server, "commit_age_seconds") > 0.0);
-    // What comes now is refused and not queued up; what is stored can be read. Before the engine knows, a publish would
-    // be let in and wait like the first one.
+    // Wait until the engine knows: before, a publish would be accepted and wait like the first one. From now on
+    // publishes are refused and not queued; stored events can be read.
     logged(&server, &["WARN", "publishes are refused"]);
     let (status, problem) = server.post("/topics/t/events", &json!({"payload": 0}));
     assert_eq!((status, &problem["code"]), (507, &json!("storage_failed")), "{problem}");
@@ -151,7 +151,7 @@ fn a_failed_sync_is_answered_and_ends_the_server_with_what_was_confirmed() {
     let (mut socket, mut other) = (server.socket(), server.socket());
     publish(&mut socket, 1);
     socket.expect("PUBLISHED");
-    // Both wait for a commit when the disk breaks.
+    // Both publishes wait for a commit when the disk breaks.
     faults.begin("hang");
     publish(&mut socket, 2);
     faults.hangs();
@@ -172,7 +172,7 @@ fn a_failed_sync_is_answered_and_ends_the_server_with_what_was_confirmed() {
     server.restart();
     let stored = stored(&server, "t");
     assert!(stored.starts_with(&[json!(1)]), "{stored:?}");
-    // Those that were answered with an error may be there or not, each once.
+    // Events that were answered with an error may be stored or not, each at most once.
     assert!(stored.len() <= 3, "{stored:?}");
     assert_eq!(server.socket().publish("t", &json!(4)), stored.len() as u64 + 1);
 }
@@ -220,7 +220,7 @@ fn a_session_that_is_stopped_inside_its_turn_is_named_and_holds_up_nobody_for_go
         faults.begin("hang");
         Neighbour::start(&server.store_url(), &faults)
     };
-    // Its sync hangs, so it has the turn; then nothing of it runs any more.
+    // The neighbour's sync hangs, so it holds the writer lock; then the whole process is stopped.
     faults.hangs();
     neighbour.stop();
     faults.end("hang");
@@ -241,7 +241,7 @@ fn a_session_that_is_stopped_inside_its_turn_is_named_and_holds_up_nobody_for_go
 
 #[test]
 fn a_strangers_transaction_is_waited_out() {
-    // Each attempt takes longer than it takes until a commit is warned of.
+    // Each attempt to commit takes longer than the time after which the server warns.
     let flags = ["--commit-stall-ms-max", "300", "--store-busy-timeout-ms", "1500"];
     let server = Server::with_log_and_env(&flags, &[]);
     let mut socket = server.socket();
@@ -251,7 +251,7 @@ fn a_strangers_transaction_is_waited_out() {
     stranger.execute_batch("BEGIN IMMEDIATE").expect("a lock");
     publish(&mut socket, 2);
     not_ready(&server, "another program has locked the store");
-    // The first attempt has failed, and the commit is as old as that attempt.
+    // The first attempt has failed, and the age of the commit includes that attempt.
     assert!(metric(&server, "commit_age_seconds") >= 1.5);
     let (mut age, mut fell) = (0.0, false);
     eventually("the lock is tried for again", || {
@@ -298,7 +298,7 @@ fn a_reader_that_keeps_the_log_from_starting_over_is_told_of() {
     assert!(told_now <= told + 2, "{}", server.log());
 }
 
-/// Room until the mark, as the server saw it when it looked.
+/// Returns the free bytes above the minimum, as measured at the server's last check.
 fn room(server: &Server) -> f64 {
     metric(server, "disk_free_bytes") - metric(server, "disk_free_bytes_min")
 }
@@ -308,7 +308,7 @@ fn a_fast_publisher_does_not_run_through_the_mark_between_two_looks() {
     const MARGIN: u64 = 32 << 20;
     let probe = Server::start();
     eventually("the disk is looked at", || metric(&probe, "disk_free_bytes") > 0.0);
-    // Others use the disk as well: once more, should the room not be about what it was.
+    // Other processes use the disk too: retry if the room is not about what was intended.
     let server = loop {
         eventually("the disk is looked at again", || metric(&probe, "disk_free_bytes") > 0.0);
         let mark = (metric(&probe, "disk_free_bytes") as u64 - MARGIN).to_string();
@@ -343,7 +343,7 @@ fn a_stop_that_cannot_write_ends_with_one_when_the_grace_is_over() {
     assert_eq!(server.terminate(), Some(1), "{}", server.log());
     let log = server.log();
     let last = log.lines().last().unwrap_or_default();
-    // The publish, and the row that a stop itself writes: what ages are counted from.
+    // The two batches are the publish, and the row that a stop writes: the time that ages are counted from.
     assert!(last.contains("2 batches wait") && last.contains("nothing confirmed is lost"), "{log}");
     drop(writer);
     server.restart();

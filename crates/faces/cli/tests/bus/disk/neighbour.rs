@@ -1,4 +1,4 @@
-//! A second process on the store: this test binary once more, with an embedded session that publishes one event.
+//! A second process on the store: this test binary again, with an embedded session that publishes one event.
 
 use std::process::{Child, Command, Stdio};
 
@@ -17,7 +17,7 @@ struct Said {
     text: String,
 }
 
-/// A process of its own when told so; among the other tests it does nothing.
+/// Runs in the second process. Does nothing in a normal test run, where the variable `STORE` is missing.
 #[test]
 fn process() {
     let Some(url) = std::env::var_os(STORE) else { return };
@@ -48,7 +48,7 @@ impl Neighbour {
         assert!(kill.expect("kill runs").success());
     }
 
-    /// SIGSTOP, and until none of its threads runs any more: a signal is not there at once.
+    /// Sends SIGSTOP and waits until no thread of the process runs any more, because a signal takes a moment.
     #[track_caller]
     pub fn stop(&self) {
         self.signal("STOP");
@@ -70,7 +70,7 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        // Gone already is fine too.
+        // Fails if the process has ended already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

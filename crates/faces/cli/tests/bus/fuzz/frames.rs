@@ -1,4 +1,4 @@
-//! The WebSocket: frames of every type with something wrong in them, text and binary, whole and in pieces.
+//! Fuzzing the WebSocket: frames of every type with errors in them, text and binary, whole and in pieces.
 
 use serde_json::{Value, json};
 
@@ -11,11 +11,11 @@ use crate::socket::Socket;
 #[derive(Default)]
 pub struct Frames {
     pub sent: u64,
-    /// Sockets the server closed because of what it was sent.
+    /// Sockets that the server closed because of what was sent.
     pub closed: u64,
 }
 
-/// One right frame of every type. What it names is there or not, as it comes.
+/// Returns a valid frame of a random type. The topics and groups that it names may or may not exist.
 fn right(dice: &mut Dice) -> Value {
     let topic = pick(dice, &["fuzz.a", "fuzz.b", "fuzz.c", "fuzz.a.DLQ"]);
     let group = pick(dice, &["g", "h"]);
@@ -45,7 +45,7 @@ fn right(dice: &mut Dice) -> Value {
 }
 
 impl Frames {
-    /// Until so many frames are sent; a socket that the server closes is followed by another.
+    /// Sends so many frames; a socket that the server closes is replaced.
     pub fn slice(&mut self, server: &Server, dice: &mut Dice, frames: u64) {
         let mut socket = server.socket();
         for _ in 0..frames {
@@ -55,13 +55,13 @@ impl Frames {
                 socket = server.socket();
             }
         }
-        // Whatever it answered, it goes on answering, or has closed.
+        // Whatever the server answered, it must still answer, or have closed the socket.
         if !raw::answers_or_closes(&mut socket) {
             self.closed += 1;
         }
     }
 
-    /// False if the connection is over.
+    /// Sends one frame. Returns false if the connection is over.
     fn send(&mut self, socket: &mut Socket, dice: &mut Dice) -> bool {
         let mut frame = right(dice);
         for _ in 0..dice.below(3) {
@@ -84,7 +84,7 @@ impl Frames {
                     && raw::frame(stream, CONTINUE, true, rest)
                     && std::str::from_utf8(&bytes).is_ok()
             }
-            // Against the rules of WebSocket: closed with 1002, or not answered.
+            // Against the rules of WebSocket: the server closes with 1002, or does not answer.
             5 if dice.one_in(4) => {
                 let opcode = Opcode(dice.below(16) as u8);
                 raw::frame(stream, opcode, !dice.one_in(2), &bytes);
@@ -94,7 +94,7 @@ impl Frames {
                 raw::bytes(stream, &mutate::noise(dice, 300));
                 false
             }
-            // A length that never comes.
+            // Announces a length that never comes.
             7 if dice.one_in(4) => {
                 raw::bytes(stream, &[0x81, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4]);
                 false

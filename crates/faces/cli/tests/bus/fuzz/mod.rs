@@ -1,8 +1,8 @@
-//! A running server under nonsense: frames and requests that are almost right, torn, or bytes at random.
+//! Fuzzing a running server: frames and requests that are almost right, cut short, or random bytes.
 //!
-//! After every slice a well-behaved client publishes and consumes, the log holds no panic, and at the end the server stops
-//! as if nothing had been. `MILLRACE_FUZZ_SECONDS` makes it longer, `MILLRACE_FUZZ_SEED` has the input of an earlier run
-//! again: see docs/simulator.md.
+//! After every slice a well-behaved client publishes and consumes and the log contains no panic; at the end the server
+//! stops normally. `MILLRACE_FUZZ_SECONDS` makes a run longer, `MILLRACE_FUZZ_SEED` repeats the input of an earlier
+//! run: see docs/simulator.md.
 
 mod frames;
 mod mutate;
@@ -18,14 +18,14 @@ use crate::server::Server;
 use frames::Frames;
 use requests::Requests;
 
-/// Slices of a run in the test command; one takes about a tenth of a second.
+/// Slices of a run in the test command; a slice takes about a tenth of a second.
 const SLICES: u64 = 30;
 const FRAMES_PER_SLICE: u64 = 60;
 const REQUESTS_PER_SLICE: u64 = 25;
 const SEED: &str = "MILLRACE_FUZZ_SEED";
 const SECONDS: &str = "MILLRACE_FUZZ_SECONDS";
 
-/// In a file, because that way its log goes to one as well.
+/// The settings are in a file, because the harness then also writes the log to a file.
 const CONFIG: &str = "\
 listen = \"127.0.0.1:0\"
 store = \"sqlite:///test.db\"
@@ -64,7 +64,7 @@ fn rand_seed() -> u64 {
     now.expect("a time after 1970").as_micros() as u64
 }
 
-/// Published, delivered, acknowledged: on a topic that the nonsense cannot name.
+/// Checks that an event is published, delivered and acknowledged, on a topic that the fuzzed input cannot name.
 fn still_well(server: &Server, slice: u64) {
     let mut socket = server.socket();
     let topic = "well";

@@ -1,15 +1,15 @@
-//! From something right to something almost right.
+//! Mutations: turn valid input into almost valid input.
 
 use serde_json::{Map, Value, json};
 
 use crate::crash::Dice;
 
-/// One of them.
+/// Returns a random element.
 pub fn pick<T: Copy>(dice: &mut Dice, among: &[T]) -> T {
     among[dice.below(among.len() as u64) as usize]
 }
 
-/// Values that fields do not expect, or only just.
+/// Returns a value that fields do not expect, or that is at their limit.
 fn odd(dice: &mut Dice, depth: u64) -> Value {
     match dice.below(24) {
         0 => Value::Null,
@@ -72,7 +72,7 @@ fn name(dice: &mut Dice) -> String {
     pick(dice, &NAMES).to_owned()
 }
 
-/// Some fields, at any depth, get other values, names or company, or go.
+/// Changes, renames, adds or removes some fields, at any depth.
 pub fn value(dice: &mut Dice, value: &mut Value) {
     match value {
         Value::Object(fields) if !fields.is_empty() && !dice.one_in(12) => {
@@ -97,7 +97,7 @@ pub fn value(dice: &mut Dice, value: &mut Value) {
     }
 }
 
-/// Bytes of a text lost, changed, doubled or strewn in. Seldom valid, sometimes almost.
+/// Removes, changes, duplicates or inserts bytes of a text. The result is seldom valid, sometimes almost.
 pub fn bytes(dice: &mut Dice, bytes: &mut Vec<u8>) {
     for _ in 0..=dice.below(3) {
         let at = dice.below(bytes.len() as u64 + 1) as usize;

@@ -1,4 +1,4 @@
-//! WebSocket frames by hand: no library sends what is against the rules.
+//! Hand-made WebSocket frames: no library sends frames that break the rules.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 const KEY: [u8; 4] = [0x11, 0x22, 0x33, 0x44];
 
-/// False when the other side has gone.
+/// Sends a frame. Returns false if the server has closed the connection.
 pub fn frame(stream: &mut TcpStream, opcode: Opcode, is_final: bool, payload: &[u8]) -> bool {
     let mut out = vec![opcode.0 | if is_final { FINAL } else { 0 }];
     match payload.len() {
@@ -39,7 +39,7 @@ pub fn frame(stream: &mut TcpStream, opcode: Opcode, is_final: bool, payload: &[
     bytes(stream, &out)
 }
 
-/// Text that is none ends the connection.
+/// Sends a text frame. Returns false if the connection is over, which it also is after text that is no UTF-8.
 pub fn text(stream: &mut TcpStream, payload: &[u8]) -> bool {
     frame(stream, TEXT, true, payload) && std::str::from_utf8(payload).is_ok()
 }
@@ -48,7 +48,7 @@ pub fn bytes(stream: &mut TcpStream, bytes: &[u8]) -> bool {
     stream.write_all(bytes).and_then(|()| stream.flush()).is_ok()
 }
 
-/// Reads what was answered until a mark of ours comes back (true) or the end does.
+/// Reads answers until our marker comes back (returns true) or the connection ends (returns false).
 pub fn answers_or_closes(socket: &mut Socket) -> bool {
     let mark = json!({"type": "PING", "rid": "the end of the slice"});
     if !frame(socket.stream(), TEXT, true, mark.to_string().as_bytes()) {
@@ -56,7 +56,7 @@ pub fn answers_or_closes(socket: &mut Socket) -> bool {
     }
     loop {
         match socket.text_or_close() {
-            // Nothing of ours can have said that.
+            // No fuzzed frame contains this text.
             Ok(text) if text.contains("the end of the slice") => return true,
             Ok(text) => {
                 let grammar = serde_json::from_str::<IgnoredAny>(&text);

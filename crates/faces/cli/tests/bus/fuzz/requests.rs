@@ -1,4 +1,4 @@
-//! HTTP: right requests with mutated bodies, paths and headers, and heads that are no HTTP.
+//! Fuzzing HTTP: valid requests with mutated bodies, paths and headers, and heads that are no HTTP.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -21,7 +21,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// A right one, of every kind there is.
+/// Returns a valid request of a random kind.
 fn right(dice: &mut Dice) -> Request {
     let topic = pick(dice, &["fuzz.a", "fuzz.b", "fuzz.new", "nowhere"]);
     let (method, path, body) = match dice.below(16) {
@@ -134,7 +134,7 @@ impl Request {
             1 => {
                 let mut path = std::mem::take(&mut self.path).into_bytes();
                 mutate::bytes(dice, &mut path);
-                // Blanks and line ends would be another request; the noise below makes those.
+                // Spaces and line ends would make another request; the noise below produces those.
                 path.retain(|byte| byte.is_ascii_graphic());
                 self.path = String::from_utf8_lossy(&path).into_owned();
             }
@@ -188,18 +188,18 @@ impl Requests {
     }
 }
 
-/// Sends it, says that nothing more will come, and reads whatever comes back: an answer or the end, but not silence.
+/// Sends the bytes, closes the sending half, and reads what comes back: an answer or the end, but not silence.
 fn exchange(server: &Server, bytes: &[u8]) {
     let url = server.http_url();
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).expect("the server accepts");
-    // It may refuse before it has read everything.
+    // The server may refuse before it has read everything.
     let sent = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
     if sent.is_ok() && read.is_ok() && !answer.is_empty() {
         let status = answer.get(9..12).map(String::from_utf8_lossy).unwrap_or_default();
-        // 503 is the answer to more than it can take; a fault of its own would be a 500.
+        // 503 is the answer to overload; an internal error would be a 500.
         assert!(status != "500", "{}\n{}", String::from_utf8_lossy(bytes), String::from_utf8_lossy(&answer));
     }
 }

@@ -1,28 +1,29 @@
-//! The bytes of a guest's events as payloads of the bus, and back. Payloads are JSON, data of guests is any bytes; between
-//! guests every byte arrives as it was sent.
+//! Converts the bytes of a guest's events to payloads of the bus, and back. Payloads are JSON, guests send any bytes;
+//! between guests every byte arrives as it was sent.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millrace_client::{Delivery, JsonText, NewMessage};
 
-/// The header that tells what a payload, which is a JSON string then, stands for.
+/// The header that says how the data was encoded; the payload is a JSON string then.
 const FORM: &str = "guest-data";
 const TEXT: &str = "text";
 const BASE64: &str = "base64";
 
-/// JSON on one line is a payload as it stands. Other text becomes a JSON string, other bytes one in base64.
+/// Encodes a guest's data. JSON on one line becomes the payload as it is. Other text becomes a JSON string, other bytes
+/// a JSON string in base64.
 pub(super) fn to_message(data: &[u8]) -> NewMessage {
     let Ok(text) = std::str::from_utf8(data) else {
         return NewMessage::new(string(&BASE64_STANDARD.encode(data))).header(FORM, BASE64);
     };
     match JsonText::parse(text) {
-        // The bus keeps no white space around a payload, and no ends of lines in it.
+        // The bus removes white space around a payload and line ends inside it, so the text must equal its normal form.
         Ok(json) if json.as_str() == text => NewMessage::new(json),
         _ => NewMessage::new(string(text)).header(FORM, TEXT),
     }
 }
 
-/// Returns the bytes that a guest gets. A header that does not fit the payload is ignored.
+/// Returns the bytes that a guest receives. A header that does not fit the payload is ignored.
 pub(super) fn of_delivery(delivery: &Delivery) -> Vec<u8> {
     let form = delivery.message.envelope.headers.as_ref().and_then(|headers| headers.get(FORM));
     from_payload(form.as_deref(), delivery.payload())

@@ -1,4 +1,4 @@
-//! The events of one topic on their way from the server to the handles of a guest.
+//! Passes the events of one topic from the server to the handles of a guest.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +11,26 @@ use tokio::sync::Notify;
 
 use super::{Shared, event_data};
 
-/// An event is acknowledged when every handle that got it has read it. A handle that is closed before does not count; if
-/// none has read it, the server gives it to the next member of the group.
+/// The link of one topic. An event is acknowledged when every handle that got it has read it. A handle that is closed
+/// before reading does not count; if no handle has read the event, the server gives it to the next member of the group.
 #[derive(Debug)]
 pub(super) struct TopicLink {
     topic: TopicName,
     group: Group,
     state: Mutex<LinkState>,
-    /// Something in `state` has changed, or a handle has room again. One task listens.
+    /// Notified when something in `state` has changed, or when a handle has room again. Only the task in `run` listens.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct LinkState {
     subscribers: BTreeMap<SubscriptionId, Arc<dyn BusSubscriber>>,
-    /// Read, and to be acknowledged: fewer than the server has sent and was not told about.
+    /// Deliveries that were read and must be acknowledged. Bounded by the number of unacknowledged deliveries that the
+    /// server sends.
     read: Vec<Delivery>,
 }
 
-/// Held by each handle that has the event and has not read it.
+/// Shared by the handles that have the event and have not read it.
 #[derive(Debug)]
 struct Receipt {
     delivery: Option<Delivery>,
@@ -50,7 +51,7 @@ impl TopicLink {
         self.state().subscribers.insert(subscription, subscriber);
     }
 
-    /// The link is closed when nobody is left.
+    /// Removes a subscriber. The link is closed when none is left.
     pub(super) fn leave(&self, subscription: SubscriptionId) {
         self.state().subscribers.remove(&subscription);
         self.changed.notify_one();
@@ -65,12 +66,12 @@ impl TopicLink {
         self.changed.notify_one();
     }
 
-    /// Passes events on until nobody wants them or the subscription is lost.
+    /// Passes events on until there is no subscriber or the subscription is lost.
     pub(super) async fn run(self: Arc<TopicLink>, shared: Arc<Shared>, mut subscription: Subscription) {
         loop {
             self.acknowledge().await;
             let next = tokio::select! {
-                // The subscriber that the link was opened for joins before this task runs or tells it.
+                // The first subscriber joins before this task runs; a subscriber that leaves notifies this task.
                 () = self.changed.notified() => None,
                 next = subscription.next() => Some(next),
             };
@@ -81,7 +82,7 @@ impl TopicLink {
             }
             if self.is_empty() {
                 let opening = shared.opening.lock().await;
-                // Somebody may have joined meanwhile.
+                // A subscriber may have joined in the meantime.
                 if self.is_empty() {
                     self.close(&shared, subscription).await;
                     drop(opening);
@@ -106,7 +107,7 @@ impl TopicLink {
         let mut offered_to: Vec<SubscriptionId> = self.state().subscribers.keys().copied().collect();
         loop {
             offered_to.retain(|id| {
-                // Not under the lock: reading takes it too.
+                // The lock is not held while offering: a handle that reads the event takes it too.
                 let subscriber = self.state().subscribers.get(id).cloned();
                 let offered = subscriber.map(|to| to.offer(*id, &event, Some(Arc::clone(&receipt))));
                 offered == Some(Offered::NoRoom)
@@ -119,7 +120,8 @@ impl TopicLink {
         }
     }
 
-    /// No guest can take the event. The bus tries again as often as it does, then makes it a dead letter.
+    /// Refuses an event that is too long for any guest. The bus retries as often as configured, then makes it a dead
+    /// letter.
     async fn refuse(&self, delivery: &Delivery, bytes: usize) {
         let (topic, offset) = (&self.topic, delivery.offset().0);
         tracing::warn!(%topic, offset, bytes, "an event is too long for a frame of event/bus: it was given back");
@@ -128,7 +130,7 @@ impl TopicLink {
         }
     }
 
-    /// Tells the server what was read. What it does not hear comes again.
+    /// Acknowledges what was read. An event whose acknowledgement fails is delivered again.
     async fn acknowledge(&self) {
         let read = std::mem::take(&mut self.state().read);
         for delivery in read {
@@ -147,7 +149,7 @@ impl TopicLink {
         }
     }
 
-    /// The server or the connection to it is gone for good, or the server took the subscription back.
+    /// Ends the link: the server or the connection to it is gone for good, or the server cancelled the subscription.
     fn lose(self: &Arc<TopicLink>, shared: &Shared, error: &ClientError) {
         shared.forget(self);
         let subscribers = std::mem::take(&mut self.state().subscribers);
@@ -162,7 +164,7 @@ impl TopicLink {
     }
 
     fn state(&self) -> MutexGuard<'_, LinkState> {
-        // No code under this lock panics.
+        // No code panics while holding this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -174,7 +176,7 @@ impl BusReceipt for Receipt {
 }
 
 impl Drop for Receipt {
-    /// The last handle has read the event, or was closed.
+    /// Runs when the last handle has read the event or was closed.
     fn drop(&mut self) {
         let read = self.delivery.take().filter(|_| self.was_read.load(Ordering::SeqCst));
         if let (Some(delivery), Some(link)) = (read, self.link.upgrade()) {
