@@ -1,4 +1,4 @@
-//! Pages of events and ranges of rows: the words of reading, which the store port and the engine `resolve` share.
+//! Pages of events and ranges of rows: values that the store port and the engine `resolve` share.
 
 use std::sync::Arc;
 
