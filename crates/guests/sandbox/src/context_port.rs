@@ -1,4 +1,5 @@
-//! Runs inside durable handlers: what a program ensures and emits goes into the handler's context, and so into its commit.
+//! Runs of programs inside durable handlers: state that a program ensures and events that it emits go into the
+//! handler's context, and so into its commit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +20,8 @@ use crate::guest_value::GuestValue;
 use crate::request::{Request, answer, ask, guest_value, outgoing, port_error};
 use crate::session_port::unsupported;
 
-/// Connects the runs of a host with the contexts of the handlers that started them. Grant it as bus and store, then start
-/// runs through [`ContextPort::run`].
+/// Connects the runs of a host with the contexts of the handlers that started them. Grant it as bus and store, then
+/// start runs through [`ContextPort::run`].
 ///
 /// ```no_run
 /// # use millrace_sandbox::ContextPort;
@@ -42,8 +43,8 @@ impl ContextPort {
         ContextPort::default()
     }
 
-    /// Starts a run and waits for its end, on this thread. Meanwhile what the program asks of store and bus is done with
-    /// this context: `get` counts as read, `ensure` and `emit` belong to the next commit, `commit` is
+    /// Starts a run and waits for its end, on this thread. Meanwhile the program's requests to store and bus are served
+    /// with this context: `get` counts as read, `ensure` and `emit` belong to the next commit, `commit` is
     /// [`HandlerContext::commit`].
     ///
     /// # Errors
@@ -54,9 +55,9 @@ impl ContextPort {
         context: &mut HandlerContext<E>,
         start: impl FnOnce() -> Result<RunHandle, X>,
     ) -> Result<EffectOutcome, X> {
-        // One run sends here, and it has one request under way at a time.
+        // Unbounded, but only this run sends, with one request under way at a time.
         let (requests, mut inbox) = mpsc::unbounded_channel();
-        // Held until the run is known, so that its first request finds its context.
+        // Held until the run is registered, so that its first request finds its context.
         let mut contexts = self.lock();
         let run = start()?;
         contexts.insert(run.id(), requests);
@@ -67,7 +68,7 @@ impl ContextPort {
         Ok(outcome)
     }
 
-    /// Whole after every statement, so a panic elsewhere does not spoil it.
+    /// The map is consistent after every statement, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<RunNumber, mpsc::UnboundedSender<Request>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,7 +86,7 @@ impl ContextPort {
     }
 }
 
-/// A run in the list of contexts: taken out of it however the wait ends.
+/// A run in the map of contexts: removed from it however the wait ends.
 struct ContextRun<'a> {
     port: &'a ContextPort,
     run: RunNumber,
@@ -148,7 +149,7 @@ fn serve<E: Event>(context: &mut HandlerContext<E>, request: Request) {
             let reason = "inside a durable handler events go with its commit: use emit";
             answer(reply, Err(PortError::Unsupported(reason.to_owned())));
         }
-        // The entry goes when the wait is over.
+        // Nothing to do: [`ContextRun`] removes the run when the wait is over.
         Request::Release { .. } => {}
     }
 }

@@ -4,10 +4,11 @@ use millrace_model::{Identity, StateKind};
 use millrace_session::{Entity, Schema, SchemaField, Stateful};
 use serde::{Deserialize, Serialize};
 
-/// A value of `millrace.store`: any JSON under a key. Read and written like every entity, so handlers in Rust see what
+/// A value of `millrace.store`: any JSON under a key. Stored like every entity, so handlers in Rust can read what
 /// programs wrote, with its history.
 ///
-/// The type is written out by hand: the derive stands below this crate.
+/// The implementation is written by hand, because this crate may not use the derive macro: `millrace-macros` is on the
+/// floor `faces`, further down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestValue {
     pub key: String,

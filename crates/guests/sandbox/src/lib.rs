@@ -1,10 +1,10 @@
-//! Sandboxed programs beside durable state: the ports of `millrace_wasm::capability` over a session.
+//! Sandboxed programs with durable state: implements the ports of `millrace_wasm::capability` with a session.
 //!
 //! [`SessionPort`] gives programs the store of a session: each run reads and commits in a transaction of its own.
-//! [`ContextPort`] lets a run take part in the commit of a durable handler: what the program ensures and emits goes into
-//! that handler's [`HandlerContext`](millrace_session::HandlerContext).
+//! [`ContextPort`] lets a run take part in the commit of a durable handler: state that the program ensures and events
+//! that it emits go into that handler's [`HandlerContext`](millrace_session::HandlerContext).
 //!
-//! This crate runs no programs, which `millrace-wasm` does, and stores nothing itself. Start with [`ContextPort`].
+//! This crate runs no programs (`millrace-wasm` does) and stores nothing itself. Start with [`ContextPort`].
 
 mod context_port;
 mod guest_value;

@@ -1,4 +1,4 @@
-//! Requests of programs on their way to the thread that may touch a transaction or a handler's context, and the answers.
+//! Requests of programs to the thread that may touch a transaction or a handler's context, and their answers.
 
 use millrace_model::{DeliverAt, EventId, JsonText, Priority, TopicName};
 use millrace_session::{Event, EventName, Outgoing, SessionError};
@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::guest_value::GuestValue;
 
-/// A request with the place for its answer. A run has at most one at a time, which bounds the queue.
+/// A request with the sender of its answer. A run has at most one at a time, which bounds the queue.
 #[derive(Debug)]
 pub(super) enum Request {
     Get { run: RunNumber, key: String, reply: Reply<Option<String>> },
@@ -21,7 +21,7 @@ pub(super) enum Request {
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, PortError>>;
 
-/// Sends a request and gives back the future of its answer.
+/// Sends a request and returns the future of its answer.
 pub(super) fn ask<T: Send + 'static>(
     to: &mpsc::UnboundedSender<Request>,
     request: impl FnOnce(Reply<T>) -> Request,
@@ -37,7 +37,7 @@ pub(super) fn ask<T: Send + 'static>(
     })
 }
 
-/// An answer nobody waits for any more is dropped: its run has ended.
+/// Sends an answer. An error means that the run has ended and nobody waits for it.
 pub(super) fn answer<T>(reply: Reply<T>, result: Result<T, PortError>) {
     let _ = reply.send(result);
 }
@@ -48,7 +48,7 @@ pub(super) fn guest_value(key: String, value: &str) -> Result<GuestValue, PortEr
     Ok(GuestValue { key, value })
 }
 
-/// The type behind which events of programs go: their names are known only when they are sent.
+/// The type under which events of programs are sent: their names are known only at run time.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct GuestSent {}
 

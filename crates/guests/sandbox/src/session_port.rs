@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use crate::guest_value::GuestValue;
 use crate::request::{Request, answer, ask, guest_value, outgoing, port_error};
 
-/// Answers `millrace.store` and the publishing half of `millrace.bus` with a session. Each run has a transaction of its
-/// own: a commit fails with a conflict if what the run read of it has changed.
+/// Serves `millrace.store` and the publishing half of `millrace.bus` with a session. Each run has a transaction of its
+/// own: its commit fails with a conflict if values that the run read have changed.
 ///
 /// The session is used on a thread of its own, because it waits for the disk; the thread ends when the port is dropped.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl SessionPort {
 
 struct Served {
     session: Session,
-    /// By run; taken out when the run is released, so there are no more than runs.
+    /// The transaction of each run, removed when the run is released; so there are no more than runs.
     transactions: BTreeMap<RunNumber, Transaction>,
 }
 
@@ -102,7 +102,7 @@ impl StorePort for SessionPort {
     }
 
     fn release(&self, run: RunNumber) {
-        // A thread that is gone holds nothing.
+        // An error means that the thread has ended: it holds nothing.
         let _ = self.0.send(Request::Release { run });
     }
 }
@@ -129,7 +129,7 @@ impl BusPort for SessionPort {
     }
 }
 
-/// Groups belong to servers; a session hands events to handlers.
+/// The error for `receive` and `ack`: groups belong to servers; a session hands events to handlers.
 pub(super) fn unsupported<T>() -> PortFuture<T> {
     let reason = "a session has no groups: receive through a server, or let a handler start the run";
     Box::pin(async move { Err(PortError::Unsupported(reason.to_owned())) })

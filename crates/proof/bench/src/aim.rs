@@ -1,21 +1,21 @@
-//! What the figures should be where somebody has said so. A report tells met or missed; it never fails a run, because
-//! a busy machine is not a bug.
+//! The aims (wanted values) of figures that have one. A report says met or missed; a missed aim never fails a run,
+//! because a busy machine is not a bug.
 
 use std::fmt;
 
-/// The measure of one figure.
+/// The aim of one figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Aim {
     AtLeast(f64),
     AtMost(f64),
-    /// At most so many probes of the same run, plus so many milliseconds.
+    /// At most `times` probes of the same run, plus `plus_ms` milliseconds.
     Probes {
         times: f64,
         plus_ms: f64,
     },
 }
 
-/// Scenario, how the figure's name begins, aim.
+/// Scenario, beginning of the figure's name, aim.
 const AIMS: &[(&str, &str, Aim)] = &[
     ("serial", "confirmed publish p50", Aim::Probes { times: 1.5, plus_ms: 0.1 }),
     ("inflight", "256 in flight, rate", Aim::AtLeast(100_000.0)),
@@ -26,7 +26,7 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("fanout", "publish to arrival p99", Aim::AtMost(5.0)),
     ("recovery", "ready after a kill", Aim::AtMost(2000.0)),
     ("recovery", "memory", Aim::AtMost(100.0)),
-    // "Does not slow down", with room for noise: a scan of the log would be a hundred times slower.
+    // The aim is "does not slow down", with room for noise: a scan of the log would be a hundred times slower.
     ("recovery", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("reads", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("claims", LONG_TO_SHORT, Aim::AtMost(1.5)),
@@ -58,17 +58,17 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("growth", GROWN_TO_FRESH, Aim::AtMost(1.3)),
 ];
 
-/// How the names of figures begin that compare a step beside many idle runs with a step beside few.
+/// Beginning of the names of figures that compare a step beside many idle runs with a step beside few.
 pub(crate) const IDLE_RATIO: &str = "100,000 / 10 idle runs";
-/// How the names of figures begin that compare a POLL beside many idle watches with one beside few.
+/// Beginning of the names of figures that compare a POLL beside many idle watches with a POLL beside few.
 pub(crate) const WATCHES_RATIO: &str = "100,000 / 10 watches";
-/// Round trips through a guest by those through a plain server.
+/// Ratio of the round trips per second through a guest to those through a plain server.
 pub(crate) const ECHO_RATIO: &str = "guest / plain epoll";
-/// How many steps of guests without a scheduler fit into the time of a step with it.
+/// Ratio of the steps per second without a scheduler to those with it.
 pub(crate) const SCHEDULER_RATIO: &str = "bare loop / 1,000 runs";
-/// Resident memory after all requests by that after a tenth of them.
+/// Ratio of resident memory after all requests to that after a tenth of them.
 pub(crate) const MEMORY_GROWTH: &str = "memory after / before";
-/// How the names of figures begin that compare a long log with a short one.
+/// Beginning of the names of figures that compare a long log with a short one.
 pub(crate) const LONG_TO_SHORT: &str = "long / short log";
 pub(crate) const GROWN_TO_FRESH: &str = "grown / fresh";
 pub(crate) const TOPICS_RATIO: &str = "1,000 topics / 1 topic";
@@ -79,7 +79,7 @@ impl Aim {
         AIMS.iter().find(is_it).map(|(_, _, aim)| *aim)
     }
 
-    /// In words, and whether `value` meets it; nothing if it needs a probe and there is none.
+    /// Returns the aim as text, and whether `value` meets it; `None` if the aim needs a probe and there is none.
     pub(crate) fn judge(self, value: f64, probe_ms: Option<f64>) -> Option<(String, Verdict)> {
         let verdict = |met| if met { Verdict::Met } else { Verdict::Missed };
         Some(match self {
@@ -89,7 +89,8 @@ impl Aim {
                 let probe_ms = probe_ms?;
                 let most = times * probe_ms + plus_ms;
                 let words = format!("<= {times} probes + {plus_ms} = {most:.3}");
-                // It waits for a sync, so it cannot be quicker than one: the probes met a load that it did not meet.
+                // A publish waits for a sync, so it cannot be quicker than one: if it is, something slowed the probes
+                // but not the load.
                 let verdict = if value < probe_ms { Verdict::Disturbed } else { verdict(value <= most) };
                 (words, verdict)
             }

@@ -1,10 +1,10 @@
-//! Time on processors, for loads that never wait: a busy machine does not change it, as it does the wall clock.
+//! Processor time, for loads that never wait: unlike wall-clock time, it does not depend on how busy the machine is.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A stopwatch of the processor time of this process, all its threads together.
+/// A stopwatch of the processor time of this process, all threads together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuTime(Duration);
 

@@ -1,4 +1,4 @@
-//! Why a benchmark could not be run to its end.
+//! Why a benchmark could not be completed.
 
 use millrace::SessionError;
 use millrace_runs::{InputRefused, StartRefused};
@@ -30,7 +30,7 @@ pub enum BenchError {
     InputRefused(#[from] InputRefused),
     #[error("interrupted")]
     Interrupted,
-    /// Hidden behind the error it speaks of.
+    /// Replaced in the report by the error of the part that failed.
     #[error("another part of the load failed")]
     Halted,
     #[error("a load thread panicked")]

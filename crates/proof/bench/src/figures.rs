@@ -23,7 +23,7 @@ impl Latencies {
         self.0.is_empty()
     }
 
-    /// In milliseconds.
+    /// The quantile in milliseconds.
     pub fn quantile_ms(&mut self, q: f64) -> f64 {
         self.0.sort_unstable();
         let at = ((self.0.len().saturating_sub(1)) as f64 * q).round() as usize;

@@ -1,5 +1,5 @@
-//! Does a long life slow a server down? One server is filled with millions of events of a thousand topics and a hundred
-//! groups, another stays fresh, and the loads of [`bench_bus`](crate::bench_bus) meet both in turn.
+//! Does a server get slower as its store grows? A server is filled with millions of events of a thousand topics and a
+//! hundred groups, another stays fresh, and the loads of [`bench_bus`](crate::bench_bus) run on both in turn.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::error::BenchError;
 use crate::probe::Probe;
 use crate::report::{Collector, Report};
 
-/// How far the grown server has come before it is measured.
+/// The content of the grown server before it is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthOptions {
     pub events: u64,
@@ -21,7 +21,7 @@ pub struct GrowthOptions {
     pub groups: u64,
 }
 
-/// Figures that are compared, by scenario and name, and what their ratio is called.
+/// Figures that are compared: scenario, name, and name of their ratio.
 const COMPARED: &[(&str, &str, &str)] = &[
     ("serial", "confirmed publish p50", "serial p50"),
     ("inflight", "256 in flight, rate", "256 in flight"),
@@ -33,9 +33,9 @@ const COMPARED: &[(&str, &str, &str)] = &[
 
 const PER_FRAME: u64 = 500;
 const FRAMES_IN_FLIGHT: u64 = 8;
-/// Frames between two words about how far the filling is.
+/// Frames between two lines about the progress of filling.
 const FRAMES_PER_WORD: u64 = 2000;
-/// What a group reads of each of its topics.
+/// The window of a group's subscription to each of its topics; the group acknowledges the first event.
 const READ_PER_TOPIC: u32 = 50;
 
 pub fn bench_growth(
@@ -57,7 +57,7 @@ pub fn bench_growth(
             let on = |server: &mut Server, folder: &Path, out: &mut Collector| {
                 one(options, server, folder, (name, *run), &suffix, out)
             };
-            // Turned round every time: who comes second meets a disk that the first has used.
+            // The order alternates with the round: the second server finds a disk that the first has used.
             let (old, new) = match round % 2 {
                 1 => {
                     let new = on(&mut fresh, new_folder.path(), &mut out)?;
@@ -84,7 +84,7 @@ pub fn bench_growth(
     Ok(out.report(&title))
 }
 
-/// The load on one server; its figures.
+/// Runs the load on one server and returns its figures.
 fn one(
     options: &BenchOptions,
     server: &mut Server,
@@ -116,7 +116,7 @@ fn compare(grown: &Collector, fresh: &Collector, out: &mut Collector) {
     }
 }
 
-/// How many times slower the grown one is, whatever the unit.
+/// How many times slower the grown server is, for latencies and for rates.
 fn slower(unit: &str, grown: f64, fresh: f64) -> f64 {
     match unit {
         "ms" => grown / fresh,
@@ -128,7 +128,7 @@ fn topic(number: u64) -> String {
     format!("growth.{number}")
 }
 
-/// Frame by frame over all topics, so that topics lie as mixed in the log as they would after a life.
+/// Publishes frame by frame over all topics, so that topics are as mixed in the log as after a long life.
 fn fill(
     server: &Server,
     options: &BenchOptions,
@@ -136,7 +136,7 @@ fn fill(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
     let event = format!("{{\"payload\":{}}}", payload(options.payload_bytes));
-    // Every topic gets something even if there are few events.
+    // Every topic gets events even if there are few.
     let per_frame = PER_FRAME.min(growth.events / growth.topics).max(1);
     let list = vec![event.as_str(); per_frame as usize].join(",");
     let frames = growth.events.div_ceil(per_frame);
@@ -162,7 +162,7 @@ fn fill(
     Ok(())
 }
 
-/// Every group reads a little of its share of the topics and leaves; every topic has a reader.
+/// Every group reads a little of its share of the topics and leaves; the groups' shares cover all topics.
 fn groups(server: &Server, options: &BenchOptions, growth: GrowthOptions) -> Result<(), BenchError> {
     let share = growth.topics.div_ceil(growth.groups.max(1));
     for number in 0..growth.groups {

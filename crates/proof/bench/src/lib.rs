@@ -1,11 +1,13 @@
-//! Measured paths of Millrace. Every figure stands beside a raw `fdatasync` probe of the same disk in the same run:
-//! machines differ and are noisy, ratios are the result.
+//! Benchmarks of Millrace. Every figure is reported beside a raw `fdatasync` probe of the same disk in the same run:
+//! machines differ and are noisy, so the ratios are the result.
 //!
-//! What is not here: limits that fail a run. Where an aim is known the report says met or missed; tests judge.
+//! No limit here fails a run. Where there is an aim the report says met or missed; tests judge.
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
-//! alone), [`bench_handlers`] (a program that embeds the library), [`bench_router`] (the CQRS
-//! loop over its Unix socket, beside a raw echo), [`bench_runs`] (effect runs, in this process), [`bench_loop`] (`sys/loop` of zABI guests, in this process). [`bench_growth`] asks whether a long life slows a server down, [`bench_soak`] whether it stays well.
+//! alone), [`bench_handlers`] (a program that embeds the library), [`bench_router`] (the CQRS loop over its Unix
+//! socket, beside a raw echo), [`bench_runs`] (effect runs, in this process), [`bench_loop`] (`sys/loop` of zABI
+//! guests, in this process). [`bench_growth`] measures whether a server gets slower as its store grows, [`bench_soak`]
+//! whether it stays healthy over time.
 
 mod aim;
 mod bus;
@@ -40,24 +42,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What to run, how long and where.
+/// The options of a benchmark: which scenarios run, how long and where.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// Where the temporary folder goes: the disk that is measured. `None` = the system's place for such folders.
+    /// Where the temporary folder is made, which decides the disk that is measured. `None` = the system's place for
+    /// such folders.
     pub folder: Option<PathBuf>,
-    /// Every scenario is run this often, interleaved with the others; medians are reported. (`recovery` runs once.)
+    /// How often every scenario runs, interleaved with the others; medians are reported. (`recovery` runs once.)
     pub rounds: usize,
     /// How long a timed load runs.
     pub seconds: f64,
     pub payload_bytes: usize,
     /// Names out of [`BUS_SCENARIOS`], [`STORE_SCENARIOS`] or [`HANDLER_SCENARIOS`]; empty = those that run by default.
     pub scenarios: Vec<String>,
-    /// How many events `recovery` (bus), `reads` and `claims` (store) and `retained` (handlers) put into the log, and how
-    /// many requests `memory` (router) makes.
+    /// How many events `recovery` (bus), `reads` and `claims` (store) and `retained` (handlers) put into the log, and
+    /// how many requests `memory` (router) makes.
     pub log_events: u64,
     /// The program whose `serve` is measured.
     pub program: PathBuf,
-    /// Set from outside to end a run early; it cleans up after itself.
+    /// Set by another thread to end a run early; the run cleans up.
     pub stop: Arc<AtomicBool>,
 }
 

@@ -1,7 +1,7 @@
 //! The physical limit of a confirmed publish: append 256 bytes to a file and wait until they are on disk.
 //!
 //! A disk's pace changes within seconds, so probes are taken in short slices between short slices of load, and the
-//! median of the slices stands beside the load's figures.
+//! median of the slices is reported beside the load's figures.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::BenchOptions;
 use crate::error::BenchError;
 use crate::figures::{Latencies, Rounds};
 
-/// Load and probe take turns this often within a scenario.
+/// How often load and probe alternate within a scenario.
 pub(crate) const SLICES: u32 = 10;
 const SYNCS_PER_SLICE: usize = 20;
 
@@ -23,7 +23,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// In the folder that the load writes to, so that both mean the same disk.
+    /// Opens the probe's file in the folder that the load writes to, so that both use the same disk.
     pub fn open(folder: &Path) -> Result<Probe, BenchError> {
         let file = File::create(folder.join("probe")).map_err(wrong)?;
         Ok(Probe { file, slices: Rounds::default() })

@@ -1,4 +1,5 @@
-//! What is printed: a line per figure with its spread, the probe beside it, their ratio, and the aim if there is one.
+//! The printed report: for each figure a line with its spread, the probe beside it, their ratio, and the aim if there
+//! is one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +17,12 @@ pub struct Row {
     pub median: f64,
     pub min: f64,
     pub max: f64,
-    /// Median of the disk probe beside the same rounds, in milliseconds.
+    /// Median of the disk probe in the same rounds, in milliseconds.
     pub probe_ms: Option<f64>,
-    /// For latencies: how many probes one operation takes. For rates: how many operations one probe's time yields.
+    /// For latencies: how many probes one operation takes. For rates: how many operations fit into the time of one
+    /// probe.
     pub per_probe: Option<f64>,
-    /// What the median should be, in words, if somebody has said so.
+    /// The aim of the median as text, if there is one.
     pub aim: Option<String>,
     pub verdict: Option<Verdict>,
 }

@@ -1,5 +1,5 @@
-//! What the project wants of these figures, and whether this run shows it. A miss fails nothing: a busy machine is not a
-//! bug, and the report says what the disk was like.
+//! The project's aims for these figures, and whether this run meets them. A missed aim fails nothing: a busy machine is
+//! not a bug, and the report shows the disk's pace.
 
 use millrace_bench::Verdict;
 use serde::Serialize;
@@ -15,20 +15,20 @@ pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
 }
 
-/// Of a publish that waits for a sync: so many probes, plus so many milliseconds.
+/// The aim for a publish that waits for a sync: at most so many probes, plus so many milliseconds.
 const SERIAL_PROBES: f64 = 1.5;
 const SERIAL_PLUS_MS: f64 = 0.1;
 const NATS_ALWAYS_INFLIGHT_TIMES: f64 = 10.0;
 const NATS_ALWAYS_CLIENTS_TIMES: f64 = 2.5;
 
-/// Least events per second.
+/// Lowest events per second.
 const RATES: &[(&str, Load, f64)] = &[
     ("256 in flight on one connection", Load::Inflight, 100_000.0),
     ("8 clients, one at a time each", Load::Clients, 20_000.0),
     ("consume and ack from a backlog", Load::Consume, 130_000.0),
 ];
 
-/// Not behind, or ahead by a factor: load, peer, least ratio of our rate to the peer's.
+/// Not slower than a peer, or faster by a factor: load, peer, lowest ratio of our rate to the peer's.
 const RATIOS: &[(&str, Load, System, f64)] = &[
     ("one at a time, not behind Redis always", Load::Serial, System::RedisAlways, 1.0),
     ("one at a time, not behind NATS always", Load::Serial, System::NatsAlways, 1.0),
@@ -37,7 +37,7 @@ const RATIOS: &[(&str, Load, System, f64)] = &[
     ("256 in flight, synced, not behind NATS default", Load::Inflight, System::NatsDefault, 1.0),
 ];
 
-/// Aims whose figures were not measured are left out.
+/// Judges the aims whose figures were measured.
 pub(crate) fn judge(summary: &Summary) -> Vec<Judged> {
     let ours = |load| summary.cell(load, System::Millrace);
     let mut judged = Vec::new();
@@ -47,7 +47,8 @@ pub(crate) fn judge(summary: &Summary) -> Vec<Judged> {
             aim: "one at a time, p50 beside the probe",
             want: format!("<= {SERIAL_PROBES} x {:.3} + {SERIAL_PLUS_MS} = {most:.3} ms", cell.probe_ms),
             got: format!("{p50:.3} ms"),
-            // It waits for a sync, so it cannot be quicker than one: the probes met a load that it did not meet.
+            // A publish waits for a sync, so it cannot be quicker than one: if it is, something slowed the probes but
+            // not the load.
             verdict: if p50 < cell.probe_ms { Verdict::Disturbed } else { reached(p50 <= most) },
         });
     }
@@ -65,7 +66,7 @@ pub(crate) fn judge(summary: &Summary) -> Vec<Judged> {
         }
     }
     for (aim, load, peer, least) in RATIOS {
-        // How many times ours the peer's is, turned round.
+        // `to_millrace` is the peer's rate by ours; the aim is the inverse.
         if let Some(ratio) = summary.to_millrace(*load, *peer).map(|ratio| 1.0 / ratio) {
             let (want, got) = (format!(">= {least} x"), format!("{ratio:.2} x"));
             judged.push(Judged { aim, want, got, verdict: reached(ratio >= *least) });

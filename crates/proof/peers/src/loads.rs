@@ -1,4 +1,5 @@
-//! The loads, the same for every broker. Timed ones run in slices with a disk probe before each while the load rests.
+//! The loads, the same for every broker. Timed loads run in slices; before each slice, while the load rests, the disk
+//! is probed.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,13 @@ use crate::system::{Load, System};
 
 pub(crate) const PAYLOAD_BYTES: usize = 256;
 pub(crate) const IN_FLIGHT: usize = 256;
-/// Confirmations taken before the next publishes leave, as a client under load does.
+/// Confirmations read before the next publishes are sent, as a client under load does.
 pub(crate) const ANSWERS_PER_TURN: usize = 32;
 /// A consumer that gets nothing for this long is given up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const CLIENTS: usize = 8;
 const SLICES: u32 = 5;
-/// Events in the backlog per second of the asked duration.
+/// Events in the backlog for each second of the requested duration.
 const BACKLOG_PER_SECOND: f64 = 50_000.0;
 const ACK_EVERY: usize = 100;
 const CONSUMERS: usize = 10;
@@ -33,7 +34,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) probe: Probe,
 }
 
-/// What a load yields: events, the time they took, single latencies if it has any.
+/// The result of a load: events, the time they took, and single latencies if it measures any.
 struct Yield {
     events: u64,
     busy: Duration,
@@ -114,7 +115,7 @@ impl Stage<'_> {
         Ok(Yield { events: latencies.len() as u64, busy, latencies })
     }
 
-    /// In one go: what a client fetches ahead during a probe would cost no time.
+    /// Consumes in one go, without slices: events that a client prefetches during a probe would cost no time.
     async fn consume<B: LoadTarget>(&mut self, broker: &B) -> Result<Yield, PeerError> {
         let topic = Load::Consume.name();
         let backlog = (self.seconds * BACKLOG_PER_SECOND) as u64;
@@ -177,7 +178,7 @@ async fn one_at_a_time<B: LoadTarget>(broker: &B, topic: &str, end: Instant) -> 
     Ok(latencies)
 }
 
-/// One event per tick, whether or not the last one is confirmed; done when all are.
+/// Publishes one event per tick, whether or not the last one is confirmed; returns when all are confirmed.
 async fn pace<B: LoadTarget>(
     broker: &B,
     topic: &'static str,
@@ -205,17 +206,17 @@ fn stalled(consumer: &str, got: u64, wanted: u64) -> PeerError {
     PeerError::Stalled { consumer: consumer.to_owned(), got, wanted, seconds: PATIENCE.as_secs() }
 }
 
-/// A JSON string of exactly `PAYLOAD_BYTES`, quotes included: the same bytes for everyone.
+/// A JSON string of exactly `PAYLOAD_BYTES`, quotes included: the same bytes for every broker.
 pub(crate) fn payload() -> Bytes {
     format!("\"{}\"", "x".repeat(PAYLOAD_BYTES - 2)).into()
 }
 
-/// The moment of sending in nanoseconds since `epoch`, padded to the same length.
+/// A payload with the time of sending, in nanoseconds since `epoch`, padded to the same length.
 fn stamped(epoch: Instant) -> Bytes {
     format!("\"{:<width$}\"", epoch.elapsed().as_nanos(), width = PAYLOAD_BYTES - 2).into()
 }
 
-/// Unreadable is as old as can be: a broker that changes payloads must not look fast.
+/// A payload that cannot be parsed counts as sent at `epoch`: a broker that changes payloads must not look fast.
 fn age(epoch: Instant, payload: &[u8]) -> Duration {
     let text = std::str::from_utf8(payload).unwrap_or_default();
     let sent = text.trim_matches(['"', ' ']).parse().unwrap_or(0);

@@ -1,8 +1,7 @@
-//! Millrace beside NATS JetStream and Redis Streams: the same loads, in turn, on the same disk, with a disk probe beside
-//! each figure and the syncs counted. `cargo xtask peers` builds what it needs and starts it.
+//! Compares Millrace with NATS JetStream and Redis Streams: the same loads, in turn, on the same disk, with a disk
+//! probe beside each figure and a count of the syncs. `cargo xtask peers` builds the programs and starts this one.
 //!
-//! What is not here: tuning of anybody. Every server runs with its defaults except for what the comparison is about,
-//! when it syncs.
+//! No server is tuned. Every server runs with its defaults except for the subject of the comparison: when it syncs.
 
 mod aims;
 mod error;
@@ -62,7 +61,7 @@ async fn run(options: &Options) -> Result<(), PeerError> {
         let samples = plan.measure(&mut say).await?;
         Ok((samples, plan.count_syncs(&mut say).await?))
     };
-    // An end by a signal drops the work, and with it the servers and their folders.
+    // A signal drops the work, and with it the servers and their folders.
     let (samples, syncs) = tokio::select! {
         done = work => done,
         _ = tokio::signal::ctrl_c() => Err(PeerError::Interrupted),

@@ -11,7 +11,7 @@ use crate::error::PeerError;
 use crate::load_target::{Consumer, LoadTarget};
 use crate::loads::{ANSWERS_PER_TURN, PATIENCE};
 
-/// The server's largest by default is above this.
+/// Below the largest window that the server allows by default.
 const WINDOW: u32 = 1000;
 
 #[derive(Clone)]
@@ -19,11 +19,11 @@ pub(crate) struct Millrace(Client);
 
 pub(crate) struct MillraceConsumer {
     subscription: Subscription,
-    /// The connection ends with its last handle.
+    /// Keeps the connection open, which ends with the last handle.
     _client: Client,
 }
 
-/// Payloads are JSON strings of the same length: the quotes count.
+/// The payload is a JSON string of the same length, quotes included.
 fn message(payload: &Bytes) -> Result<NewMessage, PeerError> {
     let text = String::from_utf8(payload.to_vec()).map_err(PeerError::client("making a payload"))?;
     let text = JsonText::parse(&text).map_err(PeerError::client("making a payload"))?;
@@ -33,13 +33,13 @@ fn message(payload: &Bytes) -> Result<NewMessage, PeerError> {
 impl LoadTarget for Millrace {
     type Consumer = MillraceConsumer;
 
-    /// Without ids for a safe resend: the peers' publishes bring none either.
+    /// Without ids for a safe resend: the peers' publishes have none either.
     async fn connect(url: &str) -> Result<Millrace, PeerError> {
         let options = ClientOptions { reconnect: false, resend: false, ..ClientOptions::new(url) };
         Ok(Millrace(Client::connect(options).await.map_err(PeerError::client("connecting to Millrace"))?))
     }
 
-    /// Topics are made by their first event.
+    /// A topic is made by its first event.
     async fn create_topic(&self, _: &str) -> Result<(), PeerError> {
         Ok(())
     }

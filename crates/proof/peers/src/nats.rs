@@ -14,7 +14,7 @@ use crate::loads::{ANSWERS_PER_TURN, PATIENCE};
 
 /// More than any load leaves unacknowledged.
 const UNACKED_MAX: i64 = 20_000;
-/// Events asked for ahead of their use.
+/// Events requested ahead of their use.
 const PREFETCH: usize = 1000;
 
 #[derive(Clone)]

@@ -73,7 +73,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Options {
-    /// Ends the process with an explanation if the arguments make no sense.
+    /// Parses the arguments. Ends the process with an explanation if they are invalid.
     pub(crate) fn parse() -> Options {
         Options::read(&command().get_matches())
     }

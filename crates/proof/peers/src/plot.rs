@@ -1,5 +1,5 @@
-//! The report as a picture: a panel per load, a row per system, a dot at the median and a whisker from the lowest to the
-//! highest round, on a log scale. Plain SVG that follows the reader's light or dark scheme.
+//! The report as a picture: a panel per load, a row per system, a dot at the median and a whisker from the lowest to
+//! the highest round, on a log scale. Plain SVG that follows the reader's light or dark scheme.
 
 use std::fmt::{Error, Write};
 
@@ -93,7 +93,7 @@ impl Panel {
         TITLE + ROW * self.marks.len() as f64 + AXIS
     }
 
-    /// Whole decades around everything that is shown.
+    /// The smallest range of whole decades that holds every value shown.
     fn decades(&self) -> (f64, f64) {
         let positive = |value: f64| value.max(1e-6).log10();
         let low = self.marks.iter().map(|mark| positive(mark.spread.min).floor()).fold(f64::MAX, f64::min);

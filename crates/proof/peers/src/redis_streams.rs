@@ -12,7 +12,7 @@ use crate::load_target::{Consumer, LoadTarget};
 use crate::loads::PATIENCE;
 
 const FIELD: &str = "p";
-/// Publishes in flight are this many pipelines, so that one is on its way while another is worked on.
+/// Publishes in flight are split into this many pipelines, so that one is on its way while another is processed.
 const PIPELINES: usize = 2;
 
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) struct RedisConsumer {
     group: String,
 }
 
-/// Consumers block on their connection, so each has its own.
+/// Opens a connection of its own for each consumer, because consumers block on it.
 async fn open(url: &str) -> Result<MultiplexedConnection, PeerError> {
     let doing = "connecting to Redis";
     let client = redis::Client::open(url).map_err(PeerError::client(doing))?;

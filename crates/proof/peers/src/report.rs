@@ -1,4 +1,4 @@
-//! What was measured, as data, and its medians and spreads.
+//! The measurements as data, with their medians and spreads.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::aims::Judged;
 use crate::system::{Load, System};
 
-/// One load against one server in one round.
+/// The result of one load against one server in one round.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sample {
     pub(crate) round: usize,
@@ -17,14 +17,14 @@ pub(crate) struct Sample {
     pub(crate) events: u64,
     /// Events per second.
     pub(crate) rate: f64,
-    /// Of a confirmed publish, or of publish to arrival for the fan-out.
+    /// Latency of a confirmed publish, or from publish to arrival for the fan-out.
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
     /// Median of the disk probes taken between slices of this load.
     pub(crate) probe_ms: f64,
 }
 
-/// Syncs that strace saw during a load of their own.
+/// Syncs that strace counted, in a run of their own.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Syncs {
     pub(crate) system: System,
@@ -33,11 +33,11 @@ pub(crate) struct Syncs {
     pub(crate) syncs: u64,
 }
 
-/// Everything, as it is written to `peers.json`.
+/// The whole report, as it is written to `peers.json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) cores: usize,
-    /// Of one minute: a busy machine is no place to compare servers.
+    /// Load average of one minute before the run: servers should not be compared on a busy machine.
     pub(crate) load_before: String,
     pub(crate) versions: Vec<String>,
     pub(crate) rounds: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Spread {
     pub(crate) max: f64,
 }
 
-/// One load against one server over all rounds.
+/// The result of one load against one server over all rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     pub(crate) rate: Spread,
@@ -90,13 +90,13 @@ impl Summary {
         self.0.get(&(load, system))
     }
 
-    /// Those that were measured, in the order of the tables.
+    /// The systems that were measured, in the order of the tables.
     pub(crate) fn systems(&self) -> Vec<System> {
         let measured = |system: &System| self.0.keys().any(|(_, of)| of == system);
         System::ALL.into_iter().filter(measured).collect()
     }
 
-    /// How many times Millrace's rate the system's is.
+    /// The system's rate divided by Millrace's.
     pub(crate) fn to_millrace(&self, load: Load, system: System) -> Option<f64> {
         let ours = self.cell(load, System::Millrace)?.rate.median;
         Some(self.cell(load, system)?.rate.median / ours).filter(|ratio| ratio.is_finite())
@@ -117,7 +117,7 @@ fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Every system and load, three rounds; rates are made of the system's place in the list.
+    /// Samples of every system and load in three rounds; the rates follow from the system's place in the list.
     pub(crate) fn samples() -> Vec<Sample> {
         let mut samples = Vec::new();
         for round in 1..=3 {

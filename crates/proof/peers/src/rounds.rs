@@ -1,5 +1,5 @@
-//! Rounds over all systems: a fresh server each, the loads one after the other, the order turned from round to round so
-//! that nobody always comes after the same neighbour.
+//! Rounds over all systems: a fresh server each, the loads one after the other. The order is rotated from round to
+//! round, so that no server always follows the same one.
 
 use std::path::Path;
 use std::process::Command;
@@ -51,7 +51,7 @@ impl Plan<'_> {
         Ok(samples)
     }
 
-    /// In a run of its own, because tracing costs time.
+    /// Counts syncs in a separate run, because tracing costs time.
     pub(crate) async fn count_syncs(&self, say: &mut dyn FnMut(&str)) -> Result<Vec<Syncs>, PeerError> {
         let mut counted = Vec::new();
         for system in self.systems.iter().copied() {
@@ -88,15 +88,15 @@ impl Plan<'_> {
         }
     }
 
-    /// Goes away with everything in it.
+    /// A temporary folder, removed with its content when dropped.
     fn folder(&self) -> Result<tempfile::TempDir, PeerError> {
         let made = tempfile::Builder::new().prefix("run-").tempdir_in(self.scratch);
         made.map_err(PeerError::io("making a folder for a server"))
     }
 }
 
-/// What a server left to the page cache must not be written while its neighbour is measured. If there is no `sync`, the
-/// probes beside the next figures tell.
+/// Writes out what a server left in the page cache, so that this does not happen while the next server is measured. If
+/// there is no `sync`, the probes beside the next figures show the effect.
 fn settle(folder: &Path) {
     let _ = Command::new("sync").arg("-f").arg(folder).status();
 }

@@ -13,7 +13,7 @@ use crate::system::System;
 
 const START_MAX: Duration = Duration::from_secs(20);
 const START_POLL: Duration = Duration::from_millis(20);
-/// How a sync can be asked for. None of the servers opens its files with O_SYNC or O_DSYNC.
+/// The system calls that sync. None of the servers opens its files with O_SYNC or O_DSYNC.
 const SYNC_CALLS: &str = "fsync,fdatasync,sync_file_range,msync";
 
 pub(crate) struct Server {
@@ -56,7 +56,7 @@ impl Server {
             .stderr(errors)
             .spawn()
             .map_err(PeerError::io(format!("starting {}", system.label())))?;
-        // From here on an error drops the server, and that ends it.
+        // From here on an error drops `server`, which ends the process.
         let mut server = Server { child, url: String::new(), trace };
         server.url = match system {
             System::Millrace => server.ready_line(),
@@ -85,7 +85,7 @@ impl Server {
         None
     }
 
-    /// Syncs asked for so far.
+    /// Number of syncs requested so far.
     pub(crate) fn syncs(&self) -> Result<u64, PeerError> {
         let Some(trace) = &self.trace else { return Ok(0) };
         let text = std::fs::read_to_string(trace).map_err(PeerError::io("reading what strace wrote"))?;
@@ -95,14 +95,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if the process is gone already, which is what is wanted.
+        // Both fail only if the process has already ended, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The tracer is the server's grandchild (-D), so the process we started is the server and its id ends it; only the
-/// named calls stop it (--seccomp-bpf), so that counting does not change what is counted.
+/// Runs the server under strace. The tracer is the server's grandchild (-D), so the process we started is the server
+/// and its id ends it. Only the named calls stop the server (--seccomp-bpf), so that counting does not change the
+/// result.
 fn strace(programs: &Programs, trace: &Path, program: &Path) -> Command {
     let calls = format!("trace={SYNC_CALLS}");
     let mut command = Command::new(&programs.strace);
@@ -143,7 +144,7 @@ fn invocation(
     })
 }
 
-/// Another process could take it before the server does; then the server does not start, and says so.
+/// Another process could take the port before the server does; then the server does not start, and says so.
 fn free_port() -> Result<u16, PeerError> {
     let doing = "looking for a free port";
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(PeerError::io(doing))?;

@@ -1,4 +1,4 @@
-//! What is compared: five servers, five loads.
+//! The comparison: five servers, five loads.
 
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ impl System {
         }
     }
 
-    /// On the command line.
+    /// The name on the command line.
     pub(crate) fn slug(self) -> &'static str {
         match self {
             System::Millrace => "millrace",
@@ -62,7 +62,7 @@ impl Load {
     pub(crate) const ALL: [Load; 5] =
         [Load::Serial, Load::Inflight, Load::Clients, Load::Consume, Load::Fanout];
 
-    /// Also the name of the load's topic.
+    /// The name of the load, and of its topic.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Load::Serial => "serial",

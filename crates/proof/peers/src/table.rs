@@ -34,7 +34,7 @@ fn head(out: &mut String, first: &str, columns: &[&str]) -> Result {
     writeln!(out, "|---|{}", "---|".repeat(columns.len()))
 }
 
-/// A row per system, those that sync before they answer first.
+/// A row per system; systems that sync before they answer come first.
 fn rows(
     out: &mut String,
     summary: &Summary,
@@ -137,7 +137,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// With commas between thousands.
+/// A number with commas between thousands.
 pub(crate) fn count(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();

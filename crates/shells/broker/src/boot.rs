@@ -1,4 +1,4 @@
-//! What the engine needs to know before its first input, read in pages.
+//! Reads the state that the engine needs before its first input; tables are read in pages.
 
 use bytes::Bytes;
 use millrace_bus::{DelayedElsewhere, DueBy, Snapshot};
@@ -42,12 +42,13 @@ pub(crate) fn due_range(by: DueBy) -> KeyRange {
     KeyRange { from: from.to_owned(), to: to.map(str::to_owned) }
 }
 
-/// What the engine is told when somebody has delayed events.
+/// Reads the news for the engine after another process has delayed events.
 pub(crate) fn delayed(store: &dyn Store) -> Result<DelayedElsewhere, StoreError> {
     Ok(DelayedElsewhere { first_due: first_due(store)?, elapsed: row(store, Space::Kv, keys::ELAPSED)? })
 }
 
-/// A key that names no time is due now: the engine then looks at its row.
+/// The time of the first delayed event of each kind. A key without a valid time counts as due now: the engine then
+/// reads its row.
 fn first_due(store: &dyn Store) -> Result<Vec<(DueBy, Timestamp)>, StoreError> {
     let mut first = Vec::new();
     for by in DueBy::ALL {

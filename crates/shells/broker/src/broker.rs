@@ -29,10 +29,10 @@ use crate::{boot, notes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The store cannot be read: see what it says.
+    /// The store cannot be read; the text says why.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store holds something this version does not understand.
+    /// The store holds a row that this version does not understand.
     #[error(transparent)]
     Row(#[from] RowError),
     #[error("a thread could not be started: {0}")]
@@ -41,11 +41,11 @@ pub enum StartError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopOutcome {
-    /// Everything in hand was finished and is durable.
+    /// Everything begun was finished and is durable.
     Finished,
-    /// The grace ran out, or the store had failed. What was confirmed is durable all the same.
+    /// The grace ran out, or the store had failed. Events that were confirmed are durable all the same.
     CutShort,
-    /// The grace ran out, and batches wait for the disk: whoever waits for them hears nothing.
+    /// The grace ran out while batches waited for the disk: their publishers get no answer.
     Unwritten { batches: usize },
 }
 
@@ -59,14 +59,14 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Reads what the engine must know and starts. Blocks while it reads.
+    /// Reads the engine's state from the store and starts the threads. Blocks while it reads.
     pub fn start(
         settings: BrokerSettings,
         store: &Arc<dyn Store>,
         limits: BusLimits,
     ) -> Result<Broker, StartError> {
         let clock = SystemClock::start(limits.clock_settle_ms);
-        // Before the snapshot: what others commit in between is then told twice, not never.
+        // Before the snapshot: commits of other processes in between are then reported twice instead of never.
         let ms = Duration::from_millis;
         let pace = Pace::new(ms(settings.watch_interval_ms), ms(settings.watch_idle_ms_max));
         let watcher = Watcher::new(&**store, pace)?;
@@ -117,7 +117,7 @@ impl Broker {
         };
         let owner = Mutex::new(Some(Box::new(owner)));
         let crew = Arc::new(Crew { shared: self.shared.clone(), owner, writer });
-        // The first and only time.
+        // Set only here.
         let _ = self.shared.crew.set(Arc::downgrade(&crew));
         for _ in 0..crew::THREADS {
             let crew = crew.clone();
@@ -157,8 +157,8 @@ impl Broker {
         Handle::new(self.shared.clone())
     }
 
-    /// Tells the engine to stop, behind everything that was asked before, and waits until it has given everything
-    /// back. The owner goes on answering (that it is shutting down) until [`Broker::end`].
+    /// Tells the engine to stop, behind all earlier requests, and waits until it has given back all deliveries. The
+    /// owner still answers (that it is shutting down) until [`Broker::end`].
     pub async fn stop(&self, grace: Duration) -> StopOutcome {
         self.shared.health.set_stopping();
         let (stopped, has_stopped) = oneshot::channel();
@@ -174,7 +174,8 @@ impl Broker {
         }
     }
 
-    /// Ends the threads and waits for them. What the writer was handed is still committed, but nobody hears of it.
+    /// Ends the threads and waits for them. Batches that the writer already has are still committed, but nobody is
+    /// told.
     pub fn end(mut self) {
         self.finish();
         for thread in self.threads.drain(..) {

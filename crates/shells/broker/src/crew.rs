@@ -1,17 +1,18 @@
-//! The two threads that drive the engine and the writer. Both can do both jobs, each job has one thread at a time.
+//! The two threads (the crew) that drive the engine and the writer. Each thread can do both jobs; each job is done by
+//! one thread at a time.
 //!
-//! A thread that has decided something commits it itself when nobody is committing, and a thread that has committed
-//! handles the outcome itself when nobody is deciding. So a lone publish passes through one thread from request to
-//! answer: a hand-over to a sleeping thread costs more than the engine needs for it. While one thread waits for the
-//! disk, the other goes on deciding, so a slow or stuck disk holds up only what has to be durable.
+//! A thread that has decided something also commits it when no other thread is committing, and a thread that has
+//! committed also handles the outcome when no other thread is deciding. So a lone publish passes through one thread
+//! from request to answer: waking a sleeping thread costs more than the engine needs for it. While one thread waits for
+//! the disk, the other goes on deciding, so a slow or stuck disk delays only what has to be durable.
 //!
 //! ```text
 //! request -> [decide -> commit, sync -> decide] -> answer        one thread, the other sleeps
 //!                       request -> [decide]                      the other one, during the sync
 //! ```
 //!
-//! An edge that brings a request is awake as well, so it helps: a short turn that nobody else is at it does itself, and
-//! while the crew sleeps it also commits what came of it. Everything else is the crew's.
+//! The task of an edge that brings a request is awake as well, so it helps: if no thread is running the engine, it runs
+//! a short turn inline, and if both threads sleep it also commits the result. The crew does everything else.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -24,15 +25,15 @@ use crate::link::Asked;
 use crate::owner::Owner;
 use crate::writer::{Writer, Wrote};
 
-/// Enough: one waits for the disk, one decides.
+/// Two are enough: one waits for the disk, one decides.
 pub(crate) const THREADS: usize = 2;
-/// Turns an edge does one after the other: what a commit brings and others ask for meanwhile. Then its own connection
-/// must get on.
+/// Turns that an edge runs in a row, for what a commit brings and for requests that came meanwhile. Then its own
+/// connection must get on.
 const HELP_TURNS_MAX: usize = 4;
 
 pub(crate) struct Crew {
     pub(crate) shared: Arc<Shared>,
-    /// Gone while somebody decides, and for good once the runtime has ended or the engine fell over a bug.
+    /// `None` while a thread decides, and for good once the broker has ended or the engine has panicked.
     pub(crate) owner: Mutex<Option<Box<Owner>>>,
     pub(crate) writer: Writer,
 }
@@ -47,7 +48,7 @@ impl Crew {
                     match self.writer.commit_queued() {
                         Wrote::Done => inbox.wrote(),
                         Wrote::Again(at) => inbox.wrote_nothing(at),
-                        // A store that failed stays with whoever met it: nobody writes any more.
+                        // Stays marked as writing, because the store has failed: no thread writes any more.
                         Wrote::Never => {}
                     }
                 }
@@ -62,10 +63,10 @@ impl Crew {
         }
     }
 
-    /// For an edge: does the turn, and the commit of a lone publisher.
+    /// Runs the turn on the task of an edge, and the commit of a lone publisher.
     ///
-    /// The task of the edge waits for the disk meanwhile, and with it its connection; its worker is lent to another
-    /// thread, so nobody else does.
+    /// That task waits for the disk meanwhile, and so does its connection. tokio moves the worker's other tasks to
+    /// another thread (`block_in_place`), so no other connection waits.
     fn help(&self, turn: Turn, may_commit: bool) {
         let Shared { inbox, backlog, settings, .. } = &*self.shared;
         self.decide(turn);
@@ -93,7 +94,7 @@ impl Crew {
         inbox.leave(backlog, settings);
     }
 
-    /// If the engine falls over a bug, the owner is dropped on the way out and tells everybody.
+    /// If the engine panics, the owner is dropped during unwinding, which tells everybody.
     fn decide(&self, mut turn: Turn) {
         let Some(mut owner) = self.take_owner() else { return };
         let wait = owner.turn(&mut turn);
@@ -110,12 +111,12 @@ impl Crew {
     }
 }
 
-/// Only where the edge's other tasks can be handed to another thread.
+/// Whether tokio can move the other tasks of this worker to another thread.
 fn can_block() -> bool {
     Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// Hands requests over, and helps with them where that is quicker than waking somebody.
+/// Hands requests over, and runs their turn inline where that is quicker than waking a thread.
 pub(crate) fn ask(
     shared: &Shared,
     asked: impl Iterator<Item = (Asked, u32)>,
@@ -130,7 +131,8 @@ pub(crate) fn ask(
     Ok(())
 }
 
-/// The crew is let go before it is told: when it has ended, so has everything that could use the store.
+/// Drops its reference to the crew before it reports that it has finished: when the threads have ended, nothing else
+/// can use the store.
 struct Helper<'a> {
     inbox: &'a Inbox,
     crew: Option<Arc<Crew>>,

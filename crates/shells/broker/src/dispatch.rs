@@ -1,4 +1,4 @@
-//! Carries effects out: batches to the writer, reads to the readers, items to outboxes, answers to callers.
+//! Carries out effects: sends batches to the writer, reads to the readers, items to outboxes, answers to callers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::readers::{Job, Jobs};
 use crate::schemas::Schemas;
 use crate::writer::Backlog;
 
-/// The owner's side of everything effects lead to. Gathers during a turn and hands over once at its end.
+/// Collects the effects of a turn and hands them over once at its end.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     backlog: Arc<Backlog>,
@@ -28,7 +28,7 @@ pub(crate) struct Dispatch {
     has_stopped: bool,
     commits: Vec<(Token, Batch)>,
     reads: Vec<Job>,
-    /// Connections with something staged.
+    /// Connections with staged items.
     touched: Vec<ConnId>,
 }
 
@@ -38,7 +38,7 @@ struct Conn {
     staged: Vec<Item>,
 }
 
-/// What handing over brought to light: the engine must hear of it.
+/// Found while handing over; the engine must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feedback {
     Congested(ConnId),
@@ -72,12 +72,12 @@ impl Dispatch {
         self.conns.insert(conn, Conn { outbox, staged: Vec::new() });
     }
 
-    /// False if the connection was dropped before.
+    /// Returns false if the connection was dropped before.
     pub(crate) fn close(&mut self, conn: ConnId) -> bool {
         self.conns.remove(&conn).inspect(|conn| conn.outbox.close()).is_some()
     }
 
-    /// The number under which the engine is to answer a call.
+    /// Registers a call and returns where the engine is to send its answer.
     pub(crate) fn expect(&mut self, answer: oneshot::Sender<Reply>) -> ReplyTo {
         self.next_call += 1;
         self.calls.insert(self.next_call, answer);
@@ -88,13 +88,13 @@ impl Dispatch {
         self.stopped.push(stopped);
     }
 
-    /// The engine has given everything back, or cannot any more: whoever waits for that is told at the end of the
-    /// turn, when its last answers are in their outboxes.
+    /// The engine has stopped, or cannot finish because the store failed. Callers of the stop are told at the end of
+    /// the turn, when the last answers are in their outboxes.
     pub(crate) fn set_stopped(&mut self) {
         self.has_stopped = true;
     }
 
-    /// Whether a connection that reported relief is not under pressure again already.
+    /// Whether a connection that reported relief is not congested again already.
     pub(crate) fn relieved(&self, conn: ConnId) -> bool {
         self.conns.get(&conn).is_some_and(|conn| !conn.outbox.congested())
     }
@@ -131,7 +131,7 @@ impl Dispatch {
         }
     }
 
-    /// Hands everything over, the writer first: its sync takes longest.
+    /// Hands everything over, to the writer first, because its sync takes longest.
     pub(crate) fn hand_over(&mut self, feedback: &mut Vec<Feedback>) {
         self.backlog.push(&mut self.commits);
         self.jobs.push(&mut self.reads);
@@ -145,7 +145,7 @@ impl Dispatch {
         }
         if self.has_stopped {
             for stopped in self.stopped.drain(..) {
-                // Whoever asked for the stop may have lost patience.
+                // An error means that the caller of the stop no longer waits.
                 let _ = stopped.send(());
             }
         }
@@ -156,7 +156,7 @@ impl Dispatch {
             ReplyTo::Conn { conn, request } => self.stage(conn, Item::Reply { request, reply }),
             ReplyTo::Call { call } => {
                 if let Some(answer) = self.calls.remove(&call) {
-                    // The caller may have given up; then nobody wants the answer.
+                    // An error means that the caller has given up.
                     let _ = answer.send(reply);
                 }
             }

@@ -1,4 +1,4 @@
-//! The edges' way to the owner.
+//! The handle through which edges reach the owner of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -19,7 +19,7 @@ use crate::schemas::Schemas;
 use crate::settings::BrokerSettings;
 use crate::writer::Backlog;
 
-/// The runtime is gone: nothing will be answered any more.
+/// The broker has ended: nothing will be answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the runtime has ended")]
 pub struct Ended;
@@ -29,7 +29,7 @@ pub struct Ended;
 pub struct Call(oneshot::Receiver<Reply>);
 
 impl Call {
-    /// Its answer.
+    /// Waits for the answer.
     pub async fn reply(self) -> Result<Reply, Ended> {
         self.0.await.map_err(|_| Ended)
     }
@@ -38,7 +38,7 @@ impl Call {
 #[derive(Clone, Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
-    /// Whether a task that asks may be the one who commits.
+    /// Whether the calling task may commit inline, which waits for the disk.
     may_commit: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) settings: BrokerSettings,
     pub(crate) clock: SystemClock,
     pub(crate) inbox: Arc<Inbox>,
-    /// Once it is there. Whoever holds it for longer would keep the store open.
+    /// Set once at the start. Weak, because a longer-lived reference would keep the store open.
     pub(crate) crew: OnceLock<Weak<Crew>>,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) metrics: Arc<Metrics>,
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) notes: NotesEnd,
     pub(crate) schemas: Arc<Schemas>,
     pub(crate) conns: AtomicU64,
-    /// Turns true when the owner is gone.
+    /// Turns true when the owner has been dropped.
     pub(crate) ended: watch::Sender<bool>,
 }
 
@@ -64,13 +64,13 @@ impl Handle {
         Handle { shared, may_commit: true }
     }
 
-    /// For tasks that may run anywhere. Whoever asks may otherwise find itself waiting for the disk, which tokio allows
-    /// the workers of a runtime with several threads, and nobody inside a `LocalSet`: there it panics.
+    /// A handle for tasks that may run anywhere. With the original handle the calling task may commit inline and wait
+    /// for the disk. tokio allows that on the workers of a multi-threaded runtime, but panics inside a `LocalSet`.
     pub fn from_anywhere(&self) -> Handle {
         Handle { shared: self.shared.clone(), may_commit: false }
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub fn open(&self, namespace: Namespace) -> Result<Link, Ended> {
         let shared = &self.shared;
         let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
@@ -79,18 +79,19 @@ impl Handle {
         Link::open(conn, namespace, shared.clone(), outbox, self.may_commit)
     }
 
-    /// One request, one answer; waits while the owner has its hands full. Giving up on it does not undo it.
+    /// Sends a request and waits for the answer; also waits while the owner's queue is full. Dropping the future does
+    /// not undo the request.
     pub async fn call(&self, request: Request) -> Result<Reply, Ended> {
         self.call_as(None, request).await
     }
 
-    /// The same, for somebody whom access lists concern.
+    /// Like [`Handle::call`], for a caller to whom access lists apply.
     pub async fn call_as(&self, by: By, request: Request) -> Result<Reply, Ended> {
         self.hand_over(by, request).await?.reply().await
     }
 
-    /// Hands a request over, behind everything handed over before, and does not wait for its answer: for whoever
-    /// wants many under way in their order.
+    /// Hands a request over, behind everything handed over before, and does not wait for the answer: for callers that
+    /// want many requests under way in order.
     pub async fn hand_over(&self, by: By, request: Request) -> Result<Call, Ended> {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
@@ -101,18 +102,18 @@ impl Handle {
         Ok(Call(reply))
     }
 
-    /// Waits until the owner is gone: ended, or fallen over a bug.
+    /// Waits until the owner has ended, by a stop or by a panic.
     pub async fn ended(&self) {
         // The sender lives as long as this handle.
         let _ = self.shared.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// What the engine tells for logs and audits. For the first who asks; it ends with the runtime.
+    /// The engine's notes for logs and audits. Only the first call gets them; they end with the broker.
     pub fn take_notes(&self) -> Option<mpsc::Receiver<Note>> {
         self.shared.notes.take()
     }
 
-    /// The clock the engine is told the time by.
+    /// The clock that the engine's time comes from.
     pub fn clock(&self) -> &SystemClock {
         &self.shared.clock
     }

@@ -1,4 +1,5 @@
-//! What readiness probes and metrics ask about: set by the threads of the shell, read by the edges without passing any of them.
+//! State for readiness probes and metrics: set by the threads of the shell, read by the edges without waiting for any
+//! of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,9 +8,9 @@ use std::time::{Duration, Instant};
 use millrace_store::{DiskUse, StoreError};
 use tokio::sync::watch;
 
-/// Stands for "not now" where a moment is kept.
+/// Stands for "none" where a moment is stored.
 const NEVER: u64 = 0;
-/// What a commit takes on the disk beyond the bytes of its batches: some pages of its own, and a part of the bytes.
+/// Estimated disk space of a commit beyond the bytes of its batches: some pages of its own, and a part of the bytes.
 const COMMIT_OVERHEAD_BYTES: u64 = 16 << 10;
 const COMMIT_OVERHEAD_PART: u64 = 8;
 
@@ -18,36 +19,38 @@ pub struct Health {
     started: Instant,
     commit_stall_ms_max: u64,
     storage_failed: OnceLock<String>,
-    /// The store's files have lost their names. What they hold is being saved; then the store has failed.
+    /// Set when the store's files have been moved, removed or replaced. Their content is being saved; then the store
+    /// counts as failed.
     lost_names: OnceLock<String>,
     /// Turns true when everybody who waited for the failed store has been answered.
     failure_told: watch::Sender<bool>,
     stopping: AtomicBool,
-    /// When the writer entered the store call it is in.
+    /// When the writer entered its current store call.
     writing_since: AtomicU64,
-    /// Bytes that commits have taken since the monitor looked at the disk last, about; and how many they may take until the
-    /// disk is below the mark.
+    /// About how many bytes commits have taken since the monitor last checked the disk (`committed_bytes`), and how
+    /// many they may take until the disk's free space is below its minimum (`room_bytes`).
     committed_bytes: AtomicU64,
     room_bytes: AtomicU64,
-    /// When a commit was first tried that had to be tried again, and is not through yet.
+    /// When the first attempt of the commit that is being retried began.
     retrying_since: AtomicU64,
     details: Mutex<Details>,
 }
 
-/// Written seldom, by the writer and the monitor.
+/// Seldom written, by the writer and the monitor.
 #[derive(Debug, Default)]
 struct Details {
-    /// What the store said that the writer waits for.
+    /// The store's description of what the writer waits for.
     waits_for: Option<String>,
-    /// Why the last attempt to commit left nothing.
+    /// Why the last attempt to commit wrote nothing.
     retry_reason: Option<String>,
-    /// The disk is full, as a commit found out, or below the mark.
+    /// Why there is no room: the disk is full, as a commit found out (`no_space`), or its free space is below the
+    /// minimum (`low`).
     no_space: Option<String>,
     low: Option<String>,
     disk_use: Option<DiskUse>,
 }
 
-/// A commit that takes longer than it should.
+/// A commit that takes too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     pub age: Duration,
@@ -71,12 +74,13 @@ impl Health {
         }
     }
 
-    /// Why nothing is written any more, if so. The first reason stays.
+    /// Why nothing is written any more, if so. The first reason is kept.
     pub fn storage_failed(&self) -> Option<&str> {
         self.storage_failed.get().map(String::as_str)
     }
 
-    /// Which of the store's files have lost their names, if any. Such a server stops: see [`Health::storage_failed`].
+    /// Which of the store's files have been moved, removed or replaced, if any. Such a server stops: see
+    /// [`Health::storage_failed`].
     pub fn lost_names(&self) -> Option<&str> {
         self.lost_names.get().map(String::as_str)
     }
@@ -93,7 +97,7 @@ impl Health {
             && !self.is_retrying()
     }
 
-    /// How long the commit under way has taken, the attempts before it included. Zero when none is under way.
+    /// How long the commit under way has taken, including earlier attempts. Zero when none is under way.
     pub fn commit_age(&self) -> Duration {
         let since = [&self.writing_since, &self.retrying_since].map(|since| since.load(Relaxed));
         let first = since.into_iter().filter(|since| *since != NEVER).min();
@@ -109,25 +113,25 @@ impl Health {
             .then(|| Stall { age, waits_for: self.waits_for() })
     }
 
-    /// Why the last attempt to commit left nothing, while that commit is tried again.
+    /// Why the last attempt to commit wrote nothing, while that commit is retried.
     pub fn retrying(&self) -> Option<String> {
         self.details().retry_reason.clone()
     }
 
-    /// Why publishes are refused for want of room, if so.
+    /// Why publishes are refused for lack of disk space, if so.
     pub fn no_space(&self) -> Option<String> {
         let details = self.details();
         details.no_space.clone().or_else(|| details.low.clone())
     }
 
-    /// What the store and its file system took and had left when the monitor looked last.
+    /// Used and free bytes of the store and its file system when the monitor last checked.
     pub fn disk_use(&self) -> Option<DiskUse> {
         self.details().disk_use
     }
 
     /// Waits until the store has failed and everybody who waited for it was answered.
     pub async fn failure_told(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.failure_told.subscribe().wait_for(|told| *told).await;
     }
 
@@ -153,8 +157,8 @@ impl Health {
         Writing(self)
     }
 
-    /// A commit left nothing and is kept to be tried again. Inside the store call that failed ([`Health::writing`]): the wait
-    /// began with that call, and at no moment is it over.
+    /// A commit wrote nothing and will be retried. Must be called inside the store call that failed
+    /// ([`Health::writing`]): the age of the commit then counts from the beginning of that call, without a gap.
     pub(crate) fn set_retrying(&self, error: &StoreError) {
         let (reason, no_space) = (error.to_string(), matches!(error, StoreError::NoSpace(_)));
         let since = match self.writing_since.load(Relaxed) {
@@ -167,7 +171,7 @@ impl Health {
         details.retry_reason = Some(reason);
     }
 
-    /// A commit went through. Whether it was one that had been tried before.
+    /// A commit has succeeded. Returns whether it had been retried.
     pub(crate) fn set_written(&self) -> bool {
         if !self.is_retrying() {
             return false;
@@ -195,18 +199,19 @@ impl Health {
         details.disk_use = disk_use;
     }
 
-    /// How much was committed since the last look at the disk; to be given to [`Health::forget_committed`] after the next.
+    /// Bytes committed since the last check of the disk; to be passed to [`Health::forget_committed`] after the next
+    /// check.
     pub(crate) fn committed_bytes(&self) -> u64 {
         self.committed_bytes.load(Relaxed)
     }
 
-    /// The disk was looked at after so many bytes.
+    /// The disk was checked when so many bytes had been committed.
     pub(crate) fn forget_committed(&self, bytes: u64) {
         self.committed_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// A commit of so many bytes is through. Returns whether it took the disk below the mark, as far as can be told without
-    /// looking: a fast publisher must not run through the mark between two looks.
+    /// A commit of so many bytes has succeeded. Returns whether it took the free space below its minimum, as far as can
+    /// be told without checking the disk: a fast publisher must not pass the minimum between two checks.
     pub(crate) fn add_committed(&self, bytes: u64) -> bool {
         let bytes = bytes.saturating_add(bytes / COMMIT_OVERHEAD_PART).saturating_add(COMMIT_OVERHEAD_BYTES);
         let committed = self.committed_bytes.fetch_add(bytes, Relaxed).saturating_add(bytes);
@@ -220,7 +225,7 @@ impl Health {
         details.low.is_some()
     }
 
-    /// What the commit under way waits for, as far as it is known.
+    /// Describes what the commit under way waits for, as far as is known.
     pub(crate) fn waits_for(&self) -> String {
         let details = self.details();
         let known = match (&details.waits_for, &details.retry_reason) {
@@ -237,7 +242,7 @@ impl Health {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX).max(NEVER + 1)
     }
 
-    /// Consistent after every statement, so a panic elsewhere does not spoil it.
+    /// The details are consistent after every statement, so poisoning by a panic can be ignored.
     fn details(&self) -> MutexGuard<'_, Details> {
         self.details.lock().unwrap_or_else(PoisonError::into_inner)
     }

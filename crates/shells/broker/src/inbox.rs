@@ -1,9 +1,10 @@
-//! What waits for the crew, and who does what: lanes and jobs behind one lock.
+//! The queues of the crew (requests and completions, called lanes) and the choice of each thread's next job, all behind
+//! one lock.
 //!
 //! Completions come from the shell's own threads and are bounded by what the engine has asked for. Requests come from
-//! outside; each first gets its share of `room`, so their number and bytes are bounded and askers wait in fair order.
-//! One lock and one condition variable instead of channels: a turn takes everything there is at once, an edge hands
-//! over many requests at once, and nobody is woken who is awake.
+//! outside. Each request first reserves its share of `room`, so their number and bytes are bounded and callers wait in
+//! fair order. A single lock and condition variable replace channels: a turn takes everything that waits at once, an
+//! edge hands over many requests at once, and no thread that is awake is woken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,11 +20,12 @@ use crate::link::Asked;
 use crate::settings::BrokerSettings;
 use crate::writer::Backlog;
 
-/// A turn with no more inputs than this comes before a commit that waits: it is short, and what it decides joins the
-/// commit. With more the disk is set to work first, and the other thread is woken for the turn. A short one is also done
-/// by the edge that asked.
+/// Inputs of a short turn, at most. A short turn runs before a commit that waits, because its result then joins the
+/// commit. Before a longer turn the commit is started first, and the other thread is woken for the turn. A short turn
+/// may also be run by the edge that sent a request.
 const SHORT_TURN: usize = 16;
-/// Turns let in before a commit that waits, one behind the other: what comes while answers leave still joins it.
+/// Turns in a row that may run before a commit that waits: requests that come while answers are sent still join that
+/// commit.
 const PUT_OFF_MAX: u32 = 3;
 
 #[derive(Debug)]
@@ -42,39 +44,39 @@ struct Lanes {
     ended: bool,
     retired: bool,
     deciding: bool,
-    /// Stays true when the store has failed.
+    /// A thread is committing or doing chores. Stays true when the store has failed.
     writing: bool,
-    /// Turns that were let in before a commit that waits.
+    /// Turns that were run before a commit that waits.
     put_off: u32,
-    /// Not before then is anything committed: the last attempt left nothing.
+    /// The last attempt to commit wrote nothing: nothing is committed before this time.
     commit_at: Option<Instant>,
-    /// When the engine must be asked again even if nothing happens.
+    /// When the engine must run again even if nothing happens.
     decide_at: Instant,
-    /// When the writer has something to do besides commits; after a commit that comes first, or a busy writer would
-    /// never get to it.
+    /// When the writer has chores (work besides commits). After a commit, chores come before the next one
+    /// (`chores_next`), or a busy writer would never do them.
     chores_at: Instant,
     chores_next: bool,
-    /// When each thread of the crew that sleeps wakes by itself.
+    /// When each sleeping thread of the crew wakes by itself.
     sleepers: Vec<Instant>,
-    /// Edges that do a job of the crew's just now: the crew does not end before them.
+    /// Edges that are doing a job of the crew: the crew does not end before they have finished.
     helpers: usize,
-    /// An empty turn whose vectors have room already.
+    /// An empty turn that keeps the capacity of its vectors.
     spare: Turn,
 }
 
-/// What a thread is to do next.
+/// A thread's next work.
 #[derive(Debug)]
 pub(crate) enum Job {
     Decide(Turn),
     Commit,
-    /// What the writer does besides commits.
+    /// The writer's work besides commits.
     Chores,
-    /// The owner is to be dropped.
+    /// Drop the owner.
     Retire,
     End,
 }
 
-/// What one turn has to handle, in this order.
+/// The inputs of a turn, handled in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) completions: Vec<Input>,
@@ -109,19 +111,20 @@ impl Inbox {
         }
     }
 
-    /// Waits for a share of the room; hand over what it is for with [`Inbox::push`]. One request larger than
-    /// the whole room waits until it is empty; several together must fit.
+    /// Waits for a share of the room; then hand the requests over with [`Inbox::push`]. A single request larger than
+    /// the whole room waits until the room is empty; several together must fit.
     pub(crate) async fn reserve(&self, units: u32) -> Result<(), Ended> {
         self.room.acquire_many(units.min(self.room_max)).await.map_err(|_| Ended)?.forget();
         Ok(())
     }
 
-    /// For what must not wait: at most two of them per connection, and one stop.
+    /// Adds a request without reserving room: for requests that must not wait. At most two for each connection, and one
+    /// stop.
     pub(crate) fn tell(&self, asked: Asked) -> Result<(), Ended> {
         self.push(std::iter::once((asked, 0)))
     }
 
-    /// What stands beside each request is its part of the reserved share, given back when a turn takes it.
+    /// Adds requests. The number beside each is its part of the reserved share, released when a turn takes it.
     pub(crate) fn push(&self, asked: impl Iterator<Item = (Asked, u32)>) -> Result<(), Ended> {
         let mut lanes = self.lock();
         if lanes.ended {
@@ -133,8 +136,9 @@ impl Inbox {
         Ok(())
     }
 
-    /// The same, for an edge that can decide itself: it gets the turn if nobody decides and it is short. Waking a thread
-    /// of the crew would cost more than the turn. Whoever gets one must end with [`Inbox::helped`].
+    /// Like [`Inbox::push`], for an edge that can run the engine itself: returns the turn if no thread is deciding and
+    /// the turn is short. Waking a thread of the crew would cost more than the turn. A caller that gets a turn must end
+    /// with [`Inbox::helped`].
     pub(crate) fn push_or_take(
         &self,
         asked: impl Iterator<Item = (Asked, u32)>,
@@ -162,16 +166,16 @@ impl Inbox {
         (!lanes.deciding && !lanes.ended && short && requests_max > 0).then(|| self.take(lanes, requests_max))
     }
 
-    /// The next turn, for an edge that has just done one: what came meanwhile, if it is short.
+    /// The next turn for an edge that has just run one: what came meanwhile, if it is short.
     pub(crate) fn next_short(&self, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
         let mut lanes = self.lock();
         let waits = !lanes.completions.is_empty() || !lanes.requests.is_empty();
         waits.then(|| self.short_turn(&mut lanes, backlog, settings)).flatten()
     }
 
-    /// For an edge that has decided: whether it is to commit as well. Only when nobody else is awake and there is one
-    /// batch to commit: a lone publisher gets its answer without any other thread, and with more of them the crew, once
-    /// it is awake, gathers. Otherwise whoever is needed is woken.
+    /// Whether an edge that has run a turn is to commit as well. Only if no other thread is awake and there is exactly
+    /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the crew, once
+    /// awake, gathers their batches. Otherwise wakes the thread that is needed.
     pub(crate) fn commit_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> bool {
         let mut lanes = self.lock();
         let alone = lanes.sleepers.len() == crew::THREADS && lanes.helpers == 1 && !lanes.ended;
@@ -186,7 +190,7 @@ impl Inbox {
         commits
     }
 
-    /// The commit of an edge is over; with the turn it brought, unless somebody else has that.
+    /// The commit of an edge is over. Returns the turn with its outcome, unless another thread has that.
     pub(crate) fn wrote_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
         let mut lanes = self.lock();
         lanes.writing = false;
@@ -194,12 +198,12 @@ impl Inbox {
         self.short_turn(&mut lanes, backlog, settings)
     }
 
-    /// Wakes whoever is needed for what is left.
+    /// Wakes the thread that is needed for what is left.
     pub(crate) fn leave(&self, backlog: &Backlog, settings: &BrokerSettings) {
         self.share(self.lock(), backlog, settings);
     }
 
-    /// An edge does nothing of the crew's any more, however its help ended.
+    /// An edge has finished its job of the crew, with or without a panic.
     pub(crate) fn helped(&self) {
         let mut lanes = self.lock();
         lanes.helpers -= 1;
@@ -216,12 +220,12 @@ impl Inbox {
         self.wake_for_a_turn(lanes);
     }
 
-    /// From the thread that commits: it is awake and looks for its next job.
+    /// Adds completions from the thread that commits, which is awake and looks for its next job: so no thread is woken.
     pub(crate) fn complete_own(&self, inputs: impl IntoIterator<Item = Input>) {
         self.lock().completions.extend(inputs);
     }
 
-    /// Whoever is deciding looks again afterwards.
+    /// Wakes a thread for a turn, unless one is deciding, which looks again afterwards.
     fn wake_for_a_turn(&self, lanes: MutexGuard<'_, Lanes>) {
         let needed = !lanes.sleepers.is_empty() && !lanes.deciding;
         drop(lanes);
@@ -230,8 +234,8 @@ impl Inbox {
         }
     }
 
-    /// Waits for something to do. Requests are left where they are while the backlog is full; a commit that ends
-    /// brings completions, and with them another look.
+    /// Waits for the next job. Requests stay in their queue while the backlog is full; a commit that ends brings
+    /// completions, and with them another look.
     pub(crate) fn next(&self, backlog: &Backlog, settings: &BrokerSettings) -> Job {
         let mut lanes = self.lock();
         loop {
@@ -251,7 +255,7 @@ impl Inbox {
             let wait = until.saturating_duration_since(now);
             let woken = self.wake.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner);
             lanes = woken.0;
-            // Whose of two equal ones it is makes no difference.
+            // If two sleepers have the same time, it does not matter which one is removed.
             if let Some(own) = lanes.sleepers.iter().position(|sleeper| *sleeper == until) {
                 lanes.sleepers.swap_remove(own);
             }
@@ -265,7 +269,7 @@ impl Inbox {
         settings: &BrokerSettings,
         now: Instant,
     ) -> Option<Job> {
-        // At the end there is no time for another pause: one last attempt.
+        // After the end there is no pause before a retry: one last attempt is made.
         let may_commit = lanes.ended || lanes.commit_at.is_none_or(|at| now >= at);
         let can_write = !lanes.writing && backlog.is_waiting() && may_commit;
         if lanes.ended {
@@ -317,8 +321,9 @@ impl Inbox {
         turn
     }
 
-    /// Wakes a sleeper if there is a job left for it, or if it would wake too late. Whoever decides looks for chores
-    /// itself afterwards: to be woken only to set another alarm costs as much as a turn.
+    /// Wakes a sleeping thread if there is a job left for it, or if it would wake too late. Not for chores while a
+    /// thread decides, because that thread looks for chores afterwards: waking a thread only to set another alarm costs
+    /// as much as a turn.
     fn share(&self, lanes: MutexGuard<'_, Lanes>, backlog: &Backlog, settings: &BrokerSettings) {
         let asked = !lanes.requests.is_empty() && backlog.requests_max(settings) > 0;
         let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
@@ -335,7 +340,7 @@ impl Inbox {
         }
     }
 
-    /// A turn is over; `wait` is how long the engine can do without another.
+    /// A turn is over; `wait` is how long the engine can do without another one.
     pub(crate) fn decided(&self, turn: Turn, wait: Duration) {
         let mut lanes = self.lock();
         lanes.deciding = false;
@@ -351,14 +356,15 @@ impl Inbox {
         lanes.chores_next = true;
     }
 
-    /// An attempt to commit left nothing: the next one is due then. Chores go on meanwhile, they may make room.
+    /// An attempt to commit wrote nothing: the next one is due at `at`. Chores go on meanwhile, because they may free
+    /// space.
     pub(crate) fn wrote_nothing(&self, at: Instant) {
         let mut lanes = self.lock();
         lanes.writing = false;
         lanes.commit_at = Some(at);
     }
 
-    /// The chores are done until then.
+    /// The chores are done; the next are due at `until`.
     pub(crate) fn chores_done(&self, until: Instant) {
         let mut lanes = self.lock();
         lanes.writing = false;
@@ -366,7 +372,7 @@ impl Inbox {
         lanes.chores_next = false;
     }
 
-    /// Lets nobody in any more. What is still queued is dropped, so its askers learn it.
+    /// Accepts no more requests. Those still queued are dropped, which tells their callers.
     pub(crate) fn end(&self) {
         let mut lanes = self.lock();
         lanes.ended = true;
@@ -385,7 +391,7 @@ impl Inbox {
         self.requests_waiting.load(Ordering::Relaxed)
     }
 
-    /// The lanes are consistent after every statement, so a panic elsewhere does not spoil them.
+    /// The lanes are consistent after every statement, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, Lanes> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }

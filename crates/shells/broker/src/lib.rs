@@ -7,15 +7,15 @@
 //!   '----outboxes-----'  '-----pages------- readers <--reads-- owner
 //! ```
 //!
-//! The owner alone touches the engine. It takes what has happened, lets the engine decide, and carries the effects
-//! out; it never waits for a disk or a socket. Owner and writer are jobs, not threads: two threads share them, so that
-//! a lone request need not wait until a sleeping thread has woken (see `crew`), and while one waits for the disk the
-//! other can decide. A slow disk fills the writer's backlog, at whose bound the owner takes
-//! no more requests, so the edges stop reading their sockets. A slow reader fills its own outbox and nobody else's. A
-//! monitor beside them tells what a slow commit waits for, and when the disk has no room.
+//! The owner alone touches the engine. In each turn it passes the waiting inputs to the engine, lets the engine decide,
+//! and carries out the effects; it never waits for a disk or a socket. Owner and writer are jobs, not threads: two
+//! threads share them (see `crew`), so that a lone request need not wait for a sleeping thread to wake, and while one
+//! thread waits for the disk the other can decide. A slow disk fills the writer's backlog; when that is full the owner
+//! takes no more requests, so the edges stop reading their sockets. A client that reads slowly fills its own outbox and
+//! nobody else's. A monitor thread reports what a slow commit waits for, and when the disk is full.
 //!
-//! What it does not do: it parses no frames and knows no sockets (the server does), it decides nothing (the engine
-//! does), it knows no database (the store port does).
+//! This crate parses no frames and knows no sockets (the server does), decides nothing (the engine does), and knows no
+//! database (the store port does).
 //!
 //! Start with [`Broker::start`], then [`Handle`].
 

@@ -1,4 +1,4 @@
-//! A connection's end of the runtime: requests in, items out.
+//! A connection's end of the broker: requests in, items out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,10 +11,10 @@ use crate::crew;
 use crate::handle::{Ended, Shared};
 use crate::outbox::{Item, Outbox, Taken};
 
-/// Share of the owner's inbox one connection asks for at a time, so that none fills it alone.
+/// Units of the inbox's room that one connection reserves at a time, so that none fills it alone.
 const ASK_UNITS_MAX: u32 = 1024;
 
-/// Whatever edges tell the owner, in order.
+/// A message from an edge to the owner, handled in order.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Open { conn: ConnId, namespace: Namespace, outbox: Arc<Outbox> },
@@ -24,7 +24,7 @@ pub(crate) enum Asked {
     Stop { stopped: oneshot::Sender<()> },
 }
 
-/// What a request takes of the inbox's room.
+/// How many units of the inbox's room a request takes.
 pub(crate) fn units(request: &Request) -> u32 {
     const UNIT_BYTES: usize = 1024;
     let bytes = match request {
@@ -36,7 +36,7 @@ pub(crate) fn units(request: &Request) -> u32 {
     u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX)
 }
 
-/// One connection. Dropping it closes the connection for the engine, behind everything it asked for before.
+/// A connection. Dropping it closes the connection in the engine, behind all its earlier requests.
 #[derive(Debug)]
 pub struct Link {
     conn: ConnId,
@@ -63,14 +63,15 @@ impl Link {
         self.conn
     }
 
-    /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`].
-    /// Waits while the owner has its hands full; what was not handed over stays in `requests` if that is cut short.
-    /// Answers may be there when it returns: the task that asks must go on to look at [`Link::take`], nobody wakes it.
+    /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`]. Waits
+    /// while the owner's queue is full; if the future is dropped, requests that were not handed over stay in
+    /// `requests`. Answers may already be there when this returns: the calling task must then check [`Link::take`],
+    /// because nothing wakes it.
     pub async fn ask(&self, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         self.ask_as(&None, requests).await
     }
 
-    /// The same, for somebody whom access lists concern.
+    /// Like [`Link::ask`], for a caller to whom access lists apply.
     pub async fn ask_as(&self, by: &By, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         let units_max = ASK_UNITS_MAX.min(self.shared.inbox.room_max());
         while !requests.is_empty() {
@@ -82,7 +83,7 @@ impl Link {
                 }
                 (count, total) = (count + 1, sum);
             }
-            // Before the room of the inbox is taken: nobody else waits while these are checked.
+            // Checked before room in the inbox is reserved, so that no other connection waits for the check.
             let mut checked = Vec::with_capacity(count);
             for (_, request) in &requests[..count] {
                 checked.push(self.shared.schemas.check(request).await);
@@ -94,7 +95,7 @@ impl Link {
                 let to = ReplyTo::Conn { conn, request: number };
                 (Asked::Request { to, by: by.clone(), request, checked }, units)
             });
-            // What already waits to be written must not wait for a sync.
+            // If items already wait to be written, this task must not commit: they would wait for a sync.
             let attended = self.outbox.attend();
             crew::ask(&self.shared, asked, self.may_commit && attended.is_empty)?;
         }
@@ -106,25 +107,25 @@ impl Link {
         self.outbox.take(items, items_max, bytes_max).await
     }
 
-    /// Takes what is there now; `None` if there is nothing.
+    /// Takes the items that wait now; `None` if there are none.
     pub fn try_take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Option<Taken> {
         self.outbox.try_take(items, items_max, bytes_max)
     }
 
-    /// What was taken is on the socket.
+    /// So many bytes of the items taken have been written to the socket.
     pub fn written(&self, bytes: usize) {
         if self.outbox.written(bytes) {
             self.shared.inbox.complete([Input::Drained { conn: self.conn }]);
         }
     }
 
-    /// Waits while too much waits for the other side to read it.
+    /// Waits while the outbox is above its soft bound, because the other side does not read.
     pub async fn relieved(&self) {
         self.outbox.relieved().await;
     }
 
-    /// The server closes the connection, not its client: when this is dropped, what it holds is given back without an
-    /// attempt.
+    /// Marks that the server closes the connection, not its client: when the link is dropped, its events are given back
+    /// without counting an attempt.
     pub fn evict(&self) {
         self.evicted.store(true, Relaxed);
     }
@@ -137,7 +138,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.outbox.close();
-        // When the runtime has ended there is nobody left to tell.
+        // An error means that the broker has ended: nobody needs to be told.
         let evicted = self.evicted.load(Relaxed);
         let _ = self.shared.inbox.tell(Asked::Close { conn: self.conn, evicted });
     }

@@ -1,4 +1,4 @@
-//! What the shell counts: plain atomics, read on demand.
+//! The shell's counters: plain atomics, read on demand.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Upper bounds of the buckets in which commits are counted by duration, in microseconds.
 const SYNC_BUCKETS_US: &[u64] =
     &[100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
-/// And by what they hold.
+/// Upper bounds of the buckets in which commits are counted by number of batches and of events.
 const SIZE_BUCKETS: &[u64] = &[0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 
 #[derive(Debug)]
@@ -100,23 +100,23 @@ impl Histogram {
 pub struct HistogramView {
     /// The largest value of each bucket but the last, which holds everything above.
     pub bounds: &'static [u64],
-    /// Per bucket, not summed up.
+    /// Count of each bucket, not cumulative.
     pub counts: Vec<u64>,
     pub sum: u64,
 }
 
-/// The shell at one moment: counters since start, depths as of now.
+/// A snapshot of the shell: counters since the start, and current queue lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellView {
     pub uptime_ms: u64,
-    /// Rounds of the owner.
+    /// Turns of the owner.
     pub turns: u64,
     pub commits: u64,
-    /// Attempts that left nothing, after which the same commit was tried again.
+    /// Attempts that wrote nothing, after which the same commit was retried.
     pub commits_retried: u64,
     pub commit_batches: u64,
     pub commit_events: u64,
-    /// In microseconds.
+    /// Durations of commits, in microseconds.
     pub sync: HistogramView,
     pub batches_per_commit: HistogramView,
     pub events_per_commit: HistogramView,
@@ -127,15 +127,15 @@ pub struct ShellView {
     pub reads: u64,
     pub reads_failed: u64,
     pub reads_waiting: u64,
-    /// Events that failed their checksum or vanished, as often as they were met.
+    /// Events that failed their checksum or were missing, counted at every read.
     pub damaged: u64,
     /// Connections dropped because they did not read.
     pub dropped_slow: u64,
     /// Steps of the wall clock by more than a minute.
     pub clock_steps: u64,
-    /// What the log and the audit missed because they could not keep up.
+    /// Notes dropped because the log and the audit could not keep up.
     pub notes_dropped: u64,
-    /// Waiting to be written to connections, all together.
+    /// Bytes that wait to be written, over all connections.
     pub outbound_bytes: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The thread that looks after the writer: it says what a slow commit waits for, and how much room the disk has.
+//! The thread that watches the writer: it reports what a slow commit waits for, and how much room the disk has.
 //!
-//! It passes neither the engine nor the writer, so it tells of both when they hang. Whatever it finds out, edges read
+//! The monitor waits for neither the engine nor the writer, so it can report when they hang. Edges read its findings
 //! from [`Health`]; the age of a commit is computed there and needs no thread at all.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,9 +12,10 @@ use millrace_store::{DiskUse, Store};
 use crate::health::Health;
 use crate::inbox::Inbox;
 
-/// How often the commit under way is looked at.
+/// How often the commit under way is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// A commit that takes this long is warned of, and again whenever it has taken twice as long, up to `WARN_PAUSE_MAX`.
+/// A commit that takes this long causes a warning, and another one whenever its age has doubled, at the latest after
+/// `WARN_PAUSE_MAX`.
 const WARN_AFTER: Duration = Duration::from_secs(1);
 const WARN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -26,7 +27,7 @@ pub(crate) struct Monitor {
     pub(crate) disk_interval: Duration,
 }
 
-/// Wakes the thread before its next look, or ends it.
+/// Wakes the thread before its next check, or ends it.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     told: Mutex<Told>,
@@ -44,7 +45,7 @@ impl Control {
         self.tell(|told| told.end = true);
     }
 
-    /// Something has changed that the engine must hear of now.
+    /// The engine must be told of a change now: wakes the thread for a check.
     pub(crate) fn look(&self) {
         self.tell(|told| told.look = true);
     }
@@ -54,7 +55,7 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Waits for the next look. Returns whether the end came.
+    /// Waits for the next check. Returns true at the end.
     fn wait(&self, wait: Duration) -> bool {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(told, wait, |told| !told.look && !told.end);
@@ -71,7 +72,7 @@ impl Monitor {
         let mut attempts = 0;
         loop {
             self.look_at_commit(&mut warnings);
-            // Not while a commit hangs: a file system that hangs would keep this thread, too.
+            // Not while a commit hangs: a file system that hangs would block this thread, too.
             let hangs = self.health.commit_age() >= WARN_AFTER && !self.health.is_retrying();
             if Instant::now() >= disk_at && !hangs {
                 let committed = self.health.committed_bytes();
@@ -106,8 +107,8 @@ impl Monitor {
         }
     }
 
-    /// A store whose files have lost their names is given up: whoever opens it by name would not see what this process
-    /// confirms.
+    /// Gives up a store whose files have been moved, removed or replaced: a process that opens it by name would not see
+    /// what this process confirms.
     fn look_at_names(&self, attempts: &mut u32) {
         if self.health.storage_failed().is_some() {
             return;
@@ -126,7 +127,8 @@ impl Monitor {
         }
     }
 
-    /// A stop closes the files, and one without a name would be gone. Nobody waits for an answer any more.
+    /// The last check, at a stop: closing a file without a name would lose its content. Nobody waits for an answer any
+    /// more.
     fn look_at_names_last(&self) {
         if self.health.storage_failed().is_none() && self.has_lost_names() {
             let reason = self.store.retire().unwrap_or_else(|error| error.to_string());
@@ -138,20 +140,20 @@ impl Monitor {
         if self.health.lost_names().is_none() {
             let Some(what) = self.store.lost_names() else { return false };
             tracing::error!(target: "millrace::store", what, "the store has lost its place: this server stops");
-            // At once: saving what the files hold may take a while.
+            // Set at once, because saving the content of the files may take a while.
             self.health.set_lost_names(what);
         }
         true
     }
 
-    /// Whether publishes are to be refused, if that has changed.
+    /// Tells the engine whether publishes are to be refused, if that has changed.
     fn tell_engine(&self, refused: &mut Option<String>) {
         let reason = self.health.no_space();
         if refused.is_some() == reason.is_some() {
             return;
         }
         refused.clone_from(&reason);
-        // Before the line of the log: a request that comes after the line is behind this.
+        // Before the log line, so that a request sent after the line is handled after this.
         self.inbox.complete([Input::NoSpace { reason: reason.clone() }]);
         match reason {
             Some(reason) => {
@@ -162,7 +164,7 @@ impl Monitor {
     }
 }
 
-/// When a log that cannot start over is to be warned of: once, and whenever it has doubled.
+/// Decides when to warn of a write-ahead log that cannot start over: once, and whenever it has doubled.
 #[derive(Debug, Default)]
 struct WalWarnings {
     warned_bytes: Option<u64>,
@@ -181,7 +183,7 @@ impl WalWarnings {
         }
     }
 
-    /// Whether to warn now.
+    /// Returns whether to warn now.
     fn after(&mut self, disk_use: DiskUse) -> bool {
         if !disk_use.wal_stuck {
             self.warned_bytes = None;
@@ -195,7 +197,7 @@ impl WalWarnings {
     }
 }
 
-/// When a commit under way is to be warned of.
+/// Decides when to warn of the commit under way.
 #[derive(Debug, Default)]
 struct Warnings {
     /// The age at the last warning about this commit.
@@ -206,12 +208,12 @@ struct Warnings {
 enum Warning {
     None,
     Slow,
-    /// The commit that was warned of is through; this is how long it had taken when it was last seen.
+    /// A commit that was warned of has ended. Has its age at the last warning.
     Over(Duration),
 }
 
 impl Warnings {
-    /// Told how long the commit under way has taken by now.
+    /// `age` is how long the commit under way has taken so far.
     fn after(&mut self, age: Duration) -> Warning {
         match self.warned {
             Some(warned) if age < warned => {

@@ -1,5 +1,5 @@
-//! What the engine tells for logs and audits, on its way to whoever writes it down. Bounded: the owner never waits for
-//! a log, so what finds no room is dropped and counted.
+//! The bounded queue of the engine's notes for logs and audits. The owner never waits for a log: a note that finds the
+//! queue full is dropped and counted.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 
 use crate::metrics::Metrics;
 
-/// The owner's end.
+/// The owner's end of the queue.
 #[derive(Debug)]
 pub(crate) struct Notes {
     sender: mpsc::Sender<Note>,
     metrics: Arc<Metrics>,
 }
 
-/// The other end, until somebody takes it.
+/// The receiving end, until it is taken.
 #[derive(Debug)]
 pub(crate) struct NotesEnd(Mutex<Option<mpsc::Receiver<Note>>>);
 

@@ -1,7 +1,7 @@
-//! What waits for one connection: filled by the owner, emptied by the connection's task.
+//! The items that wait for one connection (`Outbox`): added by the owner, taken by the connection's task.
 //!
-//! Items are typed; the connection's task serialises them, so the owner does not. Bytes count until they are written
-//! to the socket, not until they are taken, or a slow socket would hide behind its own buffer.
+//! Items are typed; the connection's task serialises them, so the owner need not. Bytes count until they are written to
+//! the socket, not until they are taken; otherwise a slow socket would be hidden by its own buffer.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// The answer to the request the connection gave this number.
+    /// The answer to the request that the connection gave this number.
     Reply {
         request: u64,
         reply: Reply,
@@ -28,7 +28,7 @@ pub enum Item {
         event: Arc<Event>,
         attempts: u32,
     },
-    /// Something the connection did not ask about.
+    /// An error that answers no request of the connection.
     Notice {
         error: BusError,
         group: Option<Group>,
@@ -36,7 +36,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// An upper estimate of the frame it becomes.
+    /// An upper estimate of the size of the resulting frame.
     fn bytes(&self) -> usize {
         const FRAME: usize = 512;
         match self {
@@ -48,16 +48,16 @@ impl Item {
     }
 }
 
-/// What a connection's task got hold of.
+/// The result of taking items from an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// Bytes to give back to [`crate::Link::written`] once they are on the socket.
+    /// Pass `bytes` to [`crate::Link::written`] once they are on the socket.
     Items { bytes: usize },
-    /// The outbox is closed, nothing more will come: the reader was too slow or the runtime has ended.
+    /// The outbox is closed and nothing more will come: the reader was too slow or the broker has ended.
     Closed,
 }
 
-/// What the owner learns when it puts something in.
+/// The state of the outbox after the owner has added items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
     Fine,
@@ -74,7 +74,7 @@ pub(crate) struct Outbox {
     relieved: Notify,
     soft_bytes: usize,
     hard_bytes: usize,
-    /// For the sum over all connections.
+    /// Counts the bytes of all connections together.
     metrics: Arc<Metrics>,
 }
 
@@ -84,7 +84,7 @@ struct State {
     bytes: usize,
     congested: bool,
     closed: bool,
-    /// The connection's task is awake and looks when it is done.
+    /// The connection's task is awake and checks the outbox before it waits: it need not be woken.
     attended: bool,
 }
 
@@ -100,8 +100,8 @@ impl Outbox {
         }
     }
 
-    /// Moves the items of one owner turn in and wakes the connection once. A turn's deliveries may pass the hard
-    /// bound: the engine emitted them before it could be told, and they are shared with its own buffers.
+    /// Adds the items of one turn and wakes the connection once. The deliveries of a turn may pass the hard bound: the
+    /// engine emitted them before it could be told, and their events are shared with its own buffers.
     pub(crate) fn fill(&self, items: &mut Vec<Item>) -> Pressure {
         let added: usize = items.iter().map(Item::bytes).sum();
         let mut state = self.lock();
@@ -126,7 +126,7 @@ impl Outbox {
         pressure
     }
 
-    /// Nobody needs to be woken for what is put in meanwhile.
+    /// Until the guard is dropped, adding items does not wake the connection's task.
     pub(crate) fn attend(&self) -> Attended<'_> {
         let mut state = self.lock();
         state.attended = true;
@@ -137,7 +137,7 @@ impl Outbox {
         self.lock().congested
     }
 
-    /// Drops what is queued and tells the connection's task that nothing more will come.
+    /// Drops the queued items and tells the connection's task that nothing more will come.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -153,7 +153,7 @@ impl Outbox {
     pub(crate) async fn take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
         loop {
             let mut filled = pin!(self.filled.notified());
-            // It looks at every poll: who puts something in while the task is awake does not wake it.
+            // Checks at every poll, because items added while the task is awake (`attended`) do not wake it.
             let look = poll_fn(|cx| match self.try_take(items, items_max, bytes_max) {
                 Some(taken) => Poll::Ready(Some(taken)),
                 None => filled.as_mut().poll(cx).map(|()| None),
@@ -183,10 +183,10 @@ impl Outbox {
         (bytes > 0).then_some(Taken::Items { bytes })
     }
 
-    /// True when the connection had been held back and may now go on: the owner must be told.
+    /// Returns true if the connection had been held back and may go on: the owner must be told.
     pub(crate) fn written(&self, bytes: usize) -> bool {
         let mut state = self.lock();
-        // Once closed it holds nothing, whatever is still written.
+        // A closed outbox counts no bytes, whatever is still written.
         let gone = bytes.min(state.bytes);
         state.bytes -= gone;
         self.metrics.outbound_bytes.fetch_sub(gone as u64, Relaxed);
@@ -201,7 +201,7 @@ impl Outbox {
     /// Waits while the outbox is above its soft bound.
     pub(crate) async fn relieved(&self) {
         loop {
-            // Registered before the look, or a relief between the two would be missed.
+            // Registered before the check, or a relief between the two would be missed.
             let relieved = self.relieved.notified();
             if !self.congested() {
                 return;
@@ -210,17 +210,17 @@ impl Outbox {
         }
     }
 
-    /// Every section below leaves the state consistent, so a panic elsewhere does not spoil it.
+    /// The state is consistent whenever the lock is released, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Until it is dropped, the connection's task is awake.
+/// While this guard lives, the connection's task is awake.
 #[derive(Debug)]
 pub(crate) struct Attended<'a> {
     outbox: &'a Outbox,
-    /// Nothing waited to be written when it began.
+    /// The outbox was empty when the guard was made.
     pub(crate) is_empty: bool,
 }
 

@@ -1,8 +1,8 @@
-//! The owner: the only one who touches the engine. One thread of the crew at a time is it.
+//! The owner: the only part that touches the engine, run by one thread at a time (see `crew.rs`).
 //!
-//! One turn: take what has happened, hand it to the engine, settle once, carry the effects out. Completions come
-//! first, because they free what requests need. While the writer's backlog is over its bounds requests stay in the
-//! inbox, whose room then runs out, so the edges stop reading.
+//! A turn passes the waiting inputs to the engine, settles once, and carries out the effects. Completions come first,
+//! because they free what requests need. While the writer's backlog is full, requests stay in the inbox; its room then
+//! runs out, so the edges stop reading.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use crate::inbox::Turn;
 use crate::link::Asked;
 
 pub(crate) struct Owner {
-    /// Nobody may wait for an owner that is gone, however it went. First, so that it is dropped first.
+    /// Tells everybody when the owner is dropped, also by a panic. The first field, so that it is dropped first.
     _ended: EndInbox,
     shared: Arc<Shared>,
     bus: Bus,
@@ -31,7 +31,7 @@ impl Owner {
         Owner { _ended: ended, shared, bus, dispatch, feedback: Vec::new() }
     }
 
-    /// Leaves `turn` empty. Answers with how long the engine can do without another one.
+    /// Handles the inputs of `turn` and leaves it empty. Returns how long the engine can do without another turn.
     pub(crate) fn turn(&mut self, turn: &mut Turn) -> Duration {
         let now = self.shared.clock.now();
         self.shared.metrics.turns.fetch_add(1, Relaxed);
@@ -65,7 +65,7 @@ impl Owner {
 
     fn completion(&mut self, now: Now, input: Input) {
         match &input {
-            // Relief that pressure has overtaken: the connection will report again.
+            // The connection is congested again since it reported relief: it will report again.
             Input::Drained { conn } if !self.dispatch.relieved(*conn) => return,
             Input::StorageFailed { reason } => {
                 self.shared.health.set_storage_failed(reason.clone());

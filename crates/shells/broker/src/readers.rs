@@ -1,7 +1,7 @@
-//! The reader threads: whatever the engine needs from the store to go on.
+//! The reader threads: read whatever the engine needs from the store.
 //!
 //! The queue needs no bound of its own: the engine has at most one page and a few single events under way per group and
-//! partition, one retention look per partition, one scan of delayed events and one check of a new schema per topic.
+//! partition, one retention check per partition, one scan of delayed events and one check of a new schema per topic.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ impl Jobs {
         self.wake.notify_all();
     }
 
-    /// Queued jobs are dropped: whoever ends the readers no longer needs their answers.
+    /// Drops the queued jobs: nobody needs their answers once the readers end.
     pub(crate) fn end(&self) {
         let mut queue = self.lock();
         queue.ended = true;
@@ -66,7 +66,7 @@ impl Jobs {
         job
     }
 
-    /// Every section leaves the queue consistent, so a panic elsewhere does not spoil it.
+    /// The queue is consistent whenever the lock is released, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +138,7 @@ impl Reader {
         let outcome = check.run(read, scan);
         match (outcome, failed.into_inner()) {
             (_, Some(error)) => Err(error),
-            // Without a failed read there is an outcome.
+            // If no read failed there is an outcome.
             (outcome, None) => Ok(outcome.unwrap_or(RetainedOutcome::Match(Compared::default()))),
         }
     }
@@ -157,8 +157,8 @@ impl Reader {
         Ok(Some(StoredTopic { row: row.value, reaches: streams.map(watcher::reach).collect() }))
     }
 
-    /// `None` when the store cannot be read just now. A panic counts as that: the engine waits for every answer it
-    /// asked for, and a reader that vanished would leave a group waiting for ever.
+    /// Returns `None` when the store cannot be read just now. A panic counts as that: the engine waits for every answer
+    /// it asked for, and if a reader vanished a group would wait for ever.
     fn answer<T>(&self, what: &dyn Display, read: impl FnOnce() -> Result<T, StoreError>) -> Option<T> {
         let reason = match catch_unwind(AssertUnwindSafe(read)) {
             Ok(Ok(value)) => return Some(value),

@@ -1,8 +1,8 @@
-//! The schemas in force, for the edges: they check what they bring before they hand it over, each on its own thread, so
+//! The schemas in force, for the edges. Each edge checks its events on its own thread before it hands them over, so
 //! that the one thread that decides does not read payloads.
 //!
-//! The engine decides all the same: it takes a verdict only if the schema is still the one in force, and otherwise checks
-//! itself.
+//! The engine still decides: it accepts a verdict only if the schema is still the one in force, and otherwise checks
+//! the events itself.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,15 +14,15 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 /// Bytes of payloads, and bytes times values of the schema, that are checked on the caller's thread: well below a
-/// millisecond of an ordinary schema.
+/// millisecond with an ordinary schema.
 const INLINE_BYTES_MAX: usize = 32 << 10;
 const INLINE_WORK_MAX: u64 = 1 << 20;
-/// Checks that take longer run beside one another up to this number; the others wait their turn.
+/// Longer checks that run at the same time; others wait.
 const LONG_CHECKS_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Schemas {
-    /// Whether there ever was one: most servers have none, and then nothing is looked up.
+    /// Whether there is any schema: most servers have none, and then nothing is looked up.
     any: AtomicBool,
     by_topic: RwLock<HashMap<TopicKey, Arc<TopicSchema>>>,
     long_checks: Semaphore,
@@ -48,8 +48,9 @@ impl Schemas {
         self.any.store(!by_topic.is_empty(), Relaxed);
     }
 
-    /// `None` where the topic has no schema, or the engine has not told of it yet, or will refuse the request unread. A
-    /// check that takes long runs on a thread that may block, so that nobody else on the caller's thread waits for it.
+    /// Returns `None` if the topic has no schema, if the engine has not announced it yet, or if the engine will refuse
+    /// the request without reading it. A long check runs on a thread that may block, so that no other task on the
+    /// caller's thread waits for it.
     pub(crate) async fn check(&self, request: &Request) -> Option<Box<SchemaVerdict>> {
         let (schema, events) = self.concerned(request)?;
         if schema.is_too_much(events) {
@@ -66,13 +67,13 @@ impl Schemas {
             Ok(verdict) => Some(verdict),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The process ends.
+                // The tokio runtime is shutting down.
                 Err(_) => None,
             },
         }
     }
 
-    /// The schema in force of the topic that a request publishes to, and the events it brings.
+    /// The schema of the topic that a request publishes to, and its events.
     fn concerned<'a>(&self, request: &'a Request) -> Option<(Arc<TopicSchema>, &'a [NewEvent])> {
         if !self.any.load(Relaxed) {
             return None;
@@ -82,7 +83,7 @@ impl Schemas {
             Request::PublishBatch(batch) => (&batch.topic, batch.events.as_slice()),
             _ => return None,
         };
-        // The lock is given back before the check.
+        // The lock is released before the check.
         let schema = self.by_topic.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()?;
         Some((schema, events))
     }
@@ -109,7 +110,7 @@ mod tests {
         Request::Publish(Publish { topic: topic(), event, deliver_at: None })
     }
 
-    /// Schemas as an engine tells of them that is asked for these.
+    /// Sets the schemas that an engine announces after these requests.
     fn told(schemas: &Schemas, requests: Vec<Request>) {
         let now = Now { mono: Mono(0), wall: Timestamp(1), ..Now::default() };
         let mut bus = Bus::restore(BusLimits::default(), Snapshot::default(), now).unwrap();
@@ -139,7 +140,8 @@ mod tests {
         assert_eq!(schemas.check(&publish("null")).await, None);
     }
 
-    /// With no place for a long check there is no way to an answer but by waiting, which leaves the thread to others.
+    /// While no permit for a long check is free, the check must wait, which shows that it does not run on the caller's
+    /// thread.
     #[tokio::test]
     async fn a_long_check_does_not_run_on_the_callers_thread() {
         let schemas = Schemas::default();

@@ -1,43 +1,44 @@
-//! Every bound of the shell, with its default and what happens when it is reached.
+//! Every bound of the shell, with its default and the consequence of reaching it.
 
 #[derive(Clone, Debug)]
 pub struct BrokerSettings {
-    /// Requests waiting for the owner, in units of one request plus one per KiB it carries: askers wait.
+    /// Requests that wait for the owner, in units: one for each request plus one for each KiB it carries. Above,
+    /// callers wait.
     pub request_units_max: u32,
-    /// Requests the owner takes before it settles: the rest waits for the next turn.
+    /// Requests that the owner takes in one turn. The rest waits for the next turn.
     pub turn_requests_max: usize,
-    /// Batches handed to the writer and not yet confirmed: the owner takes no more requests.
+    /// Batches handed to the writer and not yet confirmed. Above, the owner takes no more requests.
     pub backlog_batches_max: usize,
     pub backlog_bytes_max: usize,
-    /// Batches merged into one commit: the rest waits for the next. A first batch is taken whatever its size.
+    /// Batches merged into one commit. The rest waits for the next one. A first batch is taken whatever its size.
     pub commit_batches_max: usize,
     pub commit_bytes_max: usize,
-    /// Rows of housekeeping between two looks at the queue.
+    /// Rows of housekeeping between two checks of the queue.
     pub maintain_rows_max: usize,
-    /// Pause between looks for housekeeping when the last one left nothing to do.
+    /// Pause between rounds of housekeeping when the last one left nothing to do.
     pub maintain_interval_ms: u64,
-    /// A commit that left nothing, because the disk is full or another program has locked the store, is tried again
-    /// after a pause that doubles up to this.
+    /// A commit that wrote nothing, because the disk is full or another program has locked the store, is retried after
+    /// a pause that doubles up to this.
     pub commit_retry_ms_max: u64,
     /// A commit that takes longer makes the server not ready.
     pub commit_stall_ms_max: u64,
-    /// How often the file system is asked how much room it has.
+    /// How often the free space of the file system is checked.
     pub disk_interval_ms: u64,
-    /// How often the store is asked what other processes have committed, while others have it open.
+    /// How often the store is checked for commits of other processes, while others have it open.
     pub watch_interval_ms: u64,
-    /// How often while nobody else has it open: so late, at most, is the first commit of a process noticed that has just
-    /// opened the store.
+    /// How often it is checked while no other process has it open: the first commit of a process that has just opened
+    /// the store is noticed at most this late.
     pub watch_idle_ms_max: u64,
-    /// Threads that read.
+    /// Reader threads.
     pub readers: usize,
-    /// Bytes waiting in one connection's outbox: above, the engine sends it nothing but answers and the edge stops
+    /// Bytes waiting in one connection's outbox. Above, the engine sends it nothing but answers and the edge stops
     /// reading from it; below half of it, both go on.
     pub outbox_soft_bytes: usize,
-    /// A connection that was told to wait and still gets past this is dropped.
+    /// A connection that exceeds this after it was held back at the soft bound is dropped.
     pub outbox_hard_bytes: usize,
-    /// Notes for the log and the audit that wait to be written down: more are dropped and counted.
+    /// Notes for the log and the audit that wait to be written. More are dropped and counted.
     pub notes_max: usize,
-    /// The owner looks at the clock at least this often, so that a step of the wall clock is noticed by what is due.
+    /// The owner reads the clock at least this often, so that deadlines take a step of the wall clock into account.
     pub wait_ms_max: u64,
 }
 

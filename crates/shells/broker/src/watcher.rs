@@ -1,7 +1,7 @@
-//! What others commit to the store, found by the writer between its own commits.
+//! Finds commits of other processes to the store; called by the writer between its own commits.
 //!
-//! Only the writer can tell the two apart without bookkeeping: whatever is new after one of its commits was reported
-//! is either of that commit, and no news to the engine, or somebody else's.
+//! Only the writer can tell its own commits from others without bookkeeping: its own are reported to the engine first,
+//! so they are no news to it. Everything else that is new was committed by another process.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use millrace_store::{CommitNumber, Pace, Store, StoreError, StreamBounds, newest
 
 use crate::boot;
 
-/// Commits looked through in one go; more are looked at right after.
+/// Commits read in one go; if there are more, the next look follows at once.
 const COMMITS_MAX: usize = 1024;
 
 pub(crate) struct Watcher {
@@ -21,12 +21,12 @@ pub(crate) struct Watcher {
     pub(crate) look_at: Instant,
 }
 
-/// What a look found.
+/// The findings of a look.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// Streams that somebody, perhaps this process, has appended to or trimmed since the last look.
+    /// Streams that a process, perhaps this one, has appended to or trimmed since the last look.
     pub(crate) reaches: Vec<Reach>,
-    /// Somebody has delayed events since the last look.
+    /// Set if a process has delayed events since the last look.
     pub(crate) delayed: Option<DelayedElsewhere>,
 }
 
@@ -37,14 +37,14 @@ impl News {
 }
 
 impl Watcher {
-    /// Begins behind everything the store holds: what was there at the start, the engine has been told.
+    /// Starts after the newest commit: the engine has been told of everything in the store at the start.
     pub(crate) fn new(store: &dyn Store, pace: Pace) -> Result<Watcher, StoreError> {
         Ok(Watcher { after: newest_commit(store)?, pace, look_at: Instant::now() })
     }
 
-    /// What has been committed since the last look.
+    /// Returns what has been committed since the last look.
     pub(crate) fn look(&mut self, store: &dyn Store) -> Result<News, StoreError> {
-        // Should the look fail, the next one comes soon.
+        // If this look fails, the next one comes soon.
         self.look_at = Instant::now() + self.pace.busy();
         let changes = store.watch(self.after, COMMITS_MAX)?;
         let found = changes.last != self.after;

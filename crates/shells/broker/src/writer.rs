@@ -1,12 +1,12 @@
-//! The writer: adaptive group commit. One thread of the crew at a time is it.
+//! The writer: adaptive group commit, run by one thread at a time (see `crew.rs`).
 //!
-//! It takes everything that is queued, commits it with one sync, reports, and looks again. While a sync is under way
-//! the next batches gather, so the busier it is the more each sync carries; an idle writer commits a single batch at
-//! once. It never waits for company.
+//! The writer takes every batch in the queue, commits them with one sync, reports the outcomes, and looks again. While
+//! a sync is under way the next batches gather, so the busier the writer is the more each sync carries; an idle writer
+//! commits a single batch at once, without waiting for more.
 //!
-//! A batch larger than a store must take is refused alone, in its turn. A commit that left nothing (the disk is full, or
-//! another program has locked the store) goes back to the head of the queue and is tried again after a pause; nobody is
-//! answered meanwhile. Every other failure ends the writing.
+//! A batch larger than a store must accept is refused alone, in its turn. A commit that wrote nothing (the disk is
+//! full, or another program has locked the store) goes back to the head of the queue and is retried after a pause;
+//! nobody is answered meanwhile. Every other failure ends the writing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -27,16 +27,16 @@ use crate::watcher::{News, Watcher};
 /// While batches wait, housekeeping pauses this many times as long as its last slice took: it gets a fifth of the
 /// writer's time, enough not to fall behind for good, and a batch waits for one slice at most.
 const BUSY_PAUSE: u32 = 4;
-/// Before a commit that left nothing is tried for the second time. The pause doubles from one attempt to the next.
+/// Pause before the first retry of a commit that wrote nothing. The pause doubles with each attempt.
 const RETRY_MS_MIN: u64 = 20;
 
-/// Batches on their way to the disk. Bounded by the owner, which takes no requests while it is over its bounds.
+/// Batches on their way to the disk. Bounded by the owner, which takes no requests while the bounds are exceeded.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     queue: Mutex<Queue>,
-    /// Queued and not yet taken.
+    /// Batches in the queue.
     waiting: AtomicUsize,
-    /// Queued and under way; read without the lock.
+    /// Batches in the queue and in the commit under way; read without the lock.
     batches: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -48,7 +48,7 @@ struct Queue {
 }
 
 impl Backlog {
-    /// Hands over the commits of one owner turn. After the end they are dropped: their outcome is never reported.
+    /// Adds the commits of one turn. After the end they are dropped and their outcome is never reported.
     pub(crate) fn push(&self, commits: &mut Vec<(Token, Batch)>) {
         if commits.is_empty() {
             return;
@@ -67,18 +67,18 @@ impl Backlog {
         self.waiting.store(queue.waiting.len(), Relaxed);
     }
 
-    /// Whether there is something to commit. Exact for whoever holds the inbox's lock: batches come and go on threads
-    /// that pass it afterwards.
+    /// Whether there is something to commit. Exact for a thread that holds the inbox's lock: threads that add or take
+    /// batches acquire that lock afterwards.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting() > 0
     }
 
-    /// Batches to commit. Exact like [`Backlog::is_waiting`].
+    /// Number of batches in the queue. Exact like [`Backlog::is_waiting`].
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// How many requests the next turn may take: none while the bounds are passed.
+    /// How many requests the next turn may take: none while the bounds are exceeded.
     pub(crate) fn requests_max(&self, settings: &BrokerSettings) -> usize {
         let full =
             self.batches() >= settings.backlog_batches_max || self.bytes() >= settings.backlog_bytes_max;
@@ -93,12 +93,13 @@ impl Backlog {
         self.bytes.load(Relaxed)
     }
 
-    /// Takes nothing more; what is queued is still committed.
+    /// Accepts no more batches; those in the queue are still committed.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
     }
 
-    /// What was taken and left nothing is the first to be taken again. False after the end: then nobody waits for it.
+    /// Puts batches of a commit that wrote nothing back at the head of the queue. Returns false after the end: then
+    /// nobody waits for them.
     fn put_back(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>) -> bool {
         let mut queue = self.lock();
         for (token, batch) in tokens.drain(..).zip(batches.drain(..)).rev() {
@@ -118,7 +119,7 @@ impl Backlog {
         self.bytes.store(0, Relaxed);
     }
 
-    /// Every section leaves the queue consistent, so a panic elsewhere does not spoil it.
+    /// The queue is consistent whenever the lock is released, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +134,7 @@ pub(crate) struct Writer {
     pub(crate) settings: BrokerSettings,
     /// Never contended: one thread at a time is the writer.
     pub(crate) chores: Mutex<Chores>,
-    /// Attempts of the commit at the head of the queue that left nothing.
+    /// Attempts of the commit at the head of the queue that wrote nothing.
     pub(crate) attempts: AtomicU32,
     pub(crate) monitor: Arc<monitor::Control>,
 }
@@ -141,13 +142,14 @@ pub(crate) struct Writer {
 /// How an attempt to commit ended.
 pub(crate) enum Wrote {
     Done,
-    /// Nothing was written. The batches wait at the head of the queue until then.
+    /// Nothing was written. The batches wait at the head of the queue until this time.
     Again(Instant),
     /// Nothing can be written any more.
     Never,
 }
 
-/// What the writer does besides commits, and when.
+/// The writer's work besides commits (housekeeping of the store, looking for commits of other processes), and when it
+/// is due.
 pub(crate) struct Chores {
     maintain_at: Instant,
     watcher: Watcher,
@@ -162,16 +164,16 @@ impl Chores {
     }
 }
 
-/// What one look at the queue brought.
+/// The next work in the queue.
 enum Next {
-    /// With the bytes the backlog counts for it.
+    /// Commit the batches taken. Has their bytes, as the backlog counts them.
     Commit(usize),
-    /// The first batch is larger than any store must take.
+    /// Refuse the first batch: it is larger than any store must accept.
     Refuse(Token, usize),
 }
 
 impl Writer {
-    /// Commits as much of what is queued as one commit may hold.
+    /// Commits as many queued batches as one commit may hold.
     pub(crate) fn commit_queued(&self) -> Wrote {
         let (mut tokens, mut batches) = (Vec::new(), Vec::new());
         let committed = self.guarded(|writer| {
@@ -199,7 +201,7 @@ impl Writer {
         }
     }
 
-    /// Keeps the batches of a commit that left nothing, unless the runtime has ended.
+    /// Keeps the batches of a commit that wrote nothing, unless the broker has ended.
     fn put_back(&self, tokens: &mut Vec<Token>, batches: &mut Vec<Batch>, error: &StoreError) -> Wrote {
         self.metrics.commits_retried.fetch_add(1, Relaxed);
         if !self.backlog.put_back(tokens, batches) {
@@ -217,7 +219,7 @@ impl Writer {
         Wrote::Again(Instant::now() + Duration::from_millis(pause))
     }
 
-    /// Does what is due, and tells when something will be again. `None` when nothing can be written any more.
+    /// Does the chores that are due and returns when the next ones are. `None` when nothing can be written any more.
     pub(crate) fn chores(&self) -> Option<Instant> {
         let mut chores = self.chores.lock().unwrap_or_else(PoisonError::into_inner);
         let Chores { maintain_at, watcher, failing } = &mut *chores;
@@ -238,7 +240,7 @@ impl Writer {
         })
     }
 
-    /// Should the store fail, or panic, the engine must learn that nothing is written any more.
+    /// Runs work on the store. If it fails or panics, the engine is told that nothing is written any more.
     fn guarded<T>(&self, work: impl FnOnce(&Writer) -> Result<T, StoreError>) -> Option<T> {
         let mut report = Report { writer: self, reason: "the writer ended unexpectedly".to_owned() };
         let _writing = self.health.writing();
@@ -302,7 +304,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The store takes less than it must, or counts otherwise: which batch is too large only it can tell.
+    /// Commits each batch alone: the store accepts less than it must, or counts otherwise, so only the store can tell
+    /// which batch is too large.
     fn commit_singly(
         &self,
         tokens: &mut Vec<Token>,
@@ -322,7 +325,7 @@ impl Writer {
             tokens.push(token);
             batches.push(batch);
             if let Err(error) = self.commit(tokens, batches, bytes) {
-                // What was not committed is the caller's again.
+                // Returns the batches that were not committed to the caller.
                 let (more_tokens, more_batches): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
                 tokens.extend(more_tokens);
                 batches.extend(more_batches);
@@ -332,7 +335,7 @@ impl Writer {
         Ok(())
     }
 
-    /// `bytes` is what the backlog counted, `found` what was too large.
+    /// `bytes` is the size as the backlog counted it, `found` the size that was too large.
     fn refuse(&self, token: Token, bytes: usize, found: usize) {
         tracing::warn!(bytes = found, max = BATCH_BYTES_MAX, "a batch is too large to be committed");
         self.backlog.batches.fetch_sub(1, Relaxed);
@@ -340,7 +343,8 @@ impl Writer {
         self.inbox.complete_own([Input::TooLarge { token, bytes: found }]);
     }
 
-    /// Behind the reports of this writer's own commits, so that only what others did is news to the engine.
+    /// Called after this writer's own commits have been reported, so that only commits of others are news to the
+    /// engine.
     fn look_around(&self, watcher: &mut Watcher) {
         match watcher.look(&*self.store) {
             Ok(news) if news.is_empty() => {}
@@ -353,11 +357,11 @@ impl Writer {
         }
     }
 
-    /// Whether there is more to do.
+    /// Returns whether there is more to do.
     fn maintain(&self, failing: &mut bool) -> Result<bool, StoreError> {
         match self.store.maintain(self.settings.maintain_rows_max) {
             Ok(done) => {
-                // Nothing to do is no success: the next slice may fail as the last one did.
+                // A slice without work does not count as a success: the next one may fail as the last one did.
                 *failing &= done.rows == 0;
                 self.metrics.maintained_rows.fetch_add(done.rows as u64, Relaxed);
                 Ok(done.more)
@@ -367,12 +371,12 @@ impl Writer {
                 Ok(false)
             }
             Err(error) if error.wrote_nothing() => {
-                // Once, not four times a second.
+                // Warns once, not four times a second.
                 if !std::mem::replace(failing, true) {
                     tracing::warn!(target: "millrace::store", %error, "housekeeping is tried again");
                 }
                 if self.backlog.is_waiting() {
-                    // A commit has waited behind this, and will meet the same: its wait is not over.
+                    // A commit has waited for this housekeeping and will meet the same error: its wait goes on.
                     self.health.set_retrying(&error);
                 }
                 Ok(false)
@@ -386,7 +390,7 @@ fn appends(batch: &Batch) -> usize {
     batch.ops.iter().filter(|op| matches!(op, Op::Append(_) | Op::Delay(_))).count()
 }
 
-/// Tells the owner that the store failed, however it failed.
+/// Tells the owner that the store failed, by an error or a panic.
 struct Report<'a> {
     writer: &'a Writer,
     reason: String,

@@ -1,4 +1,4 @@
-//! A handle for tasks that may run where tokio lets nobody wait.
+//! `Handle::from_anywhere`: for tasks that may run where tokio does not allow blocking.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn publish() -> Request {
     Request::Publish(Publish { topic: TopicKey::parse("default/t").unwrap(), event, deliver_at: None })
 }
 
-/// Inside a `LocalSet` of a runtime with workers, `block_in_place` panics: nobody there may be asked to commit.
+/// Inside a `LocalSet` of a multi-threaded runtime, `block_in_place` panics: no task there may be asked to commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn inside_a_local_set_publishes_are_the_crews_to_commit() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

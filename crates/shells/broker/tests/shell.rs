@@ -1,4 +1,4 @@
-//! The shell around the engine: group commit, push-back, failure, drain.
+//! The shell around the engine: group commit, backpressure, failures, stop.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -16,20 +16,20 @@ use millrace_store::{
     StoreError, StreamBounds,
 };
 
-/// A disk with a gate: commits wait while it is shut, and fail or panic on demand.
+/// A store with a gate: commits wait while it is shut, and fail or panic on demand.
 struct Disk {
     store: MemoryStore,
     shut: Mutex<bool>,
     opened: Condvar,
     fails: AtomicBool,
-    /// Commits leave nothing.
+    /// Commits write nothing.
     full: AtomicBool,
     panics: AtomicBool,
     commits: AtomicUsize,
     /// Commits by threads that are not the crew's.
     by_helpers: AtomicUsize,
     unreadable: AtomicUsize,
-    /// The largest batch it takes.
+    /// The largest batch it accepts.
     bytes_max: AtomicUsize,
 }
 
@@ -134,7 +134,7 @@ fn open(handle: &Handle) -> Link {
     handle.open(Namespace::default()).unwrap()
 }
 
-/// Takes and writes until `count` items have come.
+/// Takes items and reports them as written, until `count` items have come.
 async fn items(link: &Link, count: usize) -> Vec<Item> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -193,7 +193,8 @@ async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
     runtime.end();
 }
 
-/// One worker only: it must be lent, or nobody else would be served while an edge waits for the disk.
+/// With a single worker: tokio must move its other tasks to another thread, or no other task would run while an edge
+/// waits for the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
     let disk = Disk::new();
@@ -206,7 +207,7 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
         }
     });
     published.await.unwrap();
-    // Not all of them: at times somebody of the crew is awake to do the chores.
+    // Not all of them: at times a thread of the crew is awake to do the chores.
     assert!(disk.by_helpers.load(SeqCst) > 100, "{:?}", disk.by_helpers);
 
     disk.shut(true);
@@ -243,7 +244,7 @@ async fn the_end_waits_for_an_edge_that_commits() {
     let before = disk.commits.load(SeqCst);
     let opener = disk.clone();
     let end = tokio::task::spawn_blocking(move || {
-        // Longer than it takes not to wait for anybody.
+        // Longer than an end takes that does not wait for the edge.
         std::thread::sleep(Duration::from_millis(50));
         opener.shut(false);
     });
@@ -268,7 +269,7 @@ async fn a_slow_disk_pushes_back_to_whoever_asks() {
     let view = handle.metrics();
     assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
     disk.shut(false);
-    // Nobody takes the answers while this asks, and none of them is lost.
+    // Nobody takes the answers while this sends requests, and none of them is lost.
     link.ask(&mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
     let stopped = runtime.stop(Duration::from_secs(5)).await;
     assert_eq!(stopped, StopOutcome::Finished);
@@ -293,7 +294,7 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     runtime.end();
 }
 
-/// Waits for something that comes by itself.
+/// Polls until a condition holds.
 async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -312,7 +313,8 @@ async fn goes_through_in_the_end() {
     let health = handle.health();
     assert!(health.retrying().unwrap().contains("just now") && !health.ready());
     assert!(health.commit_age() > Duration::ZERO && health.storage_failed().is_none());
-    // What was let in before the engine learned of it waits; then it is refused at once. What only looks is answered.
+    // Publishes accepted before the engine learns of the full disk wait; later ones are refused at once. Requests that
+    // only read are answered.
     let mut calls = tokio::task::JoinSet::new();
     let refused = loop {
         let caller = handle.clone();
@@ -358,7 +360,7 @@ async fn a_commit_that_left_nothing_is_tried_again_until_it_comes_through() {
     goes_through_in_the_end().await;
 }
 
-/// The task that asks commits by itself at first, and hands over what left nothing.
+/// The calling task commits inline at first, and hands a commit that wrote nothing over to the crew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lone_publisher_whose_commit_left_nothing_hands_it_over() {
     goes_through_in_the_end().await;
@@ -397,7 +399,8 @@ async fn a_stuck_commit_makes_the_shell_not_ready_until_it_moves() {
 
 #[tokio::test]
 async fn a_batch_that_is_too_large_is_refused_alone() {
-    // The bound of every store, found before it is asked; and a store's own, which only it knows.
+    // First the bound of every store, which the writer checks itself; then a store's own bound, which only the store
+    // knows.
     for (own_max, small, large) in [(usize::MAX, 10, BATCH_BYTES_MAX + 1), (5000, 10, 6000)] {
         let disk = Disk::new();
         disk.bytes_max.store(own_max, SeqCst);
@@ -428,7 +431,7 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        // The engine may refuse what it can see to be too large before others are committed.
+        // The engine may refuse an event that it can see to be too large before others are committed.
         answers.sort_unstable();
         let expected =
             [(2, Some(2)), (3, None), (4, Some(3)), (5, Some(4)), (6, None), (7, None), (8, Some(5))];

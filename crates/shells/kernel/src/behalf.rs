@@ -1,4 +1,5 @@
-//! Timers act on behalf of whoever set them, as long as those may: asked when one is due, not when it was set.
+//! A timer sends its message on behalf of the agent that set it. Whether that agent may still send it is checked when
+//! the timer is due, not when it was set.
 
 use std::sync::Arc;
 
@@ -8,16 +9,16 @@ use millrace_router::{Input, NotVouched};
 use crate::credentials::Vouch;
 use crate::watch::{Seen, Watch};
 
-/// Without a vouch every timer may act as whoever set it.
+/// Without a `vouch` function every timer may act as the agent that set it.
 #[derive(Default)]
 pub(crate) struct Behalf {
     pub(crate) vouch: Option<Vouch>,
-    /// Hears of those that were refused, for the audit.
+    /// Called for every refused timer, for the audit.
     pub(crate) watch: Option<Watch>,
 }
 
 impl Behalf {
-    /// The answer to [`millrace_router::Effect::Vouch`].
+    /// Returns the answer to [`millrace_router::Effect::Vouch`].
     pub(crate) fn answer(&self, timer: u64, by: Principal, message: &OsMessage) -> Input {
         let result = match &self.vouch {
             Some(vouch) => vouch(&by, message),

@@ -1,4 +1,4 @@
-//! What a capability is made of: its contract, and what does its work.
+//! A capability: its contract (the messages it takes and emits) and the functions or the actor that do its work.
 //!
 //! ```text
 //! Capability::new("Greeter", "Says hello")
@@ -22,22 +22,23 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::port::Port;
 
-/// What an actor written by hand runs as, on the loop's own thread.
+/// The future of an actor written by hand ([`Capability::actor`]). Runs on the loop's own thread.
 pub type ActorFuture = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
-/// Answers one message: the reply's `data`, or the error. For an event the data goes nowhere.
+/// Handles one message and returns the reply's `data`, or the error. For an event the returned data is ignored.
 pub(crate) type Handler =
     Arc<dyn Fn(Context, Arc<OsMessage>) -> BoxFuture<'static, Result<JsonText, OsFault>> + Send + Sync>;
 
 pub(crate) type Spawn = Box<dyn FnOnce(Port) -> ActorFuture + Send>;
 
-/// Where handlers run. Whatever the place, one message at a time.
+/// Where the handlers of a capability run. In both places a capability handles one message at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// On the runtime the loop was given: what waits for the world.
+    /// On the tokio runtime the loop was given: for handlers that wait for input or output.
     #[default]
     Runtime,
-    /// On the loop's own thread: only what never computes for long, because the loop stands still meanwhile.
+    /// On the loop's own thread: only for handlers that never compute for long, because the loop stands still
+    /// meanwhile.
     Loop,
 }
 
@@ -52,29 +53,30 @@ pub enum CapabilityError {
     Schema { ty: String, reason: String },
 }
 
-/// One branch of a contract before it is checked.
+/// A branch of a contract (a kind and type of message), before it is checked.
 pub(crate) struct Declared {
     pub(crate) kind: OsKind,
     pub(crate) ty: String,
     pub(crate) description: String,
-    /// `None` accepts anything.
+    /// The JSON Schema of the data; `None` accepts anything.
     pub(crate) data: Option<Value>,
-    /// Otherwise the schema is only shown.
+    /// Whether data is checked against the schema. If not, the schema is only shown by `Syscall.Describe`.
     pub(crate) checked: bool,
     pub(crate) output: Option<Value>,
 }
 
-/// How its messages are handled.
+/// The functions or the actor that handle the messages of a capability.
 pub(crate) enum Work {
     Handlers {
         by: BTreeMap<(OsKind, String), Handler>,
         place: Place,
     },
-    /// By hand: it takes from its mailbox what it wants when it wants.
+    /// An actor written by hand: takes messages from its mailbox when it wants to.
     Actor(Spawn),
 }
 
-/// A contract (RFC 0032, section 10.1) and the functions behind it. Mistakes in it are told when it is installed.
+/// A contract (RFC 0032, section 10.1) and the functions behind it. Mistakes in the contract are reported when the
+/// capability is installed.
 pub struct Capability {
     pub(crate) name: String,
     pub(crate) description: String,
@@ -91,8 +93,8 @@ impl Capability {
         Capability::with(name, description, Work::Handlers { by: BTreeMap::new(), place: Place::default() })
     }
 
-    /// One that does its own bookkeeping, such as a child process: `spawn` runs on the loop's thread and must not block.
-    /// It is declared with [`Capability::takes`].
+    /// A capability with an actor that does its own bookkeeping, such as a child process. `spawn` runs on the loop's
+    /// thread and must not block. Its branches are declared with [`Capability::takes`].
     pub fn actor(
         name: &str,
         description: &str,
@@ -114,7 +116,7 @@ impl Capability {
         }
     }
 
-    /// Handlers run there instead of on the runtime.
+    /// Sets where the handlers run; the default is [`Place::Runtime`].
     pub fn place(mut self, at: Place) -> Capability {
         if let Work::Handlers { place, .. } = &mut self.work {
             *place = at;
@@ -122,7 +124,7 @@ impl Capability {
         self
     }
 
-    /// Handles a query: `schema` (JSON Schema) is what its data must be; other data is answered with 422.
+    /// Handles a query. Data that does not fit `schema` (JSON Schema) is answered with 422.
     pub fn query<F, R>(self, ty: &str, description: &str, schema: Value, handler: F) -> Capability
     where
         F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
@@ -131,7 +133,7 @@ impl Capability {
         self.handles(OsKind::Query, ty, description, Some(schema), boxed(handler))
     }
 
-    /// A query whose data is not checked against the schema, which is only shown: for numbers that nothing here can
+    /// Handles a query without checking its data. The schema is only shown, for data with numbers that no type here can
     /// hold.
     pub(crate) fn open_query<F, R>(self, ty: &str, description: &str, schema: Value, handler: F) -> Capability
     where
@@ -145,7 +147,7 @@ impl Capability {
         capability
     }
 
-    /// Handles a command, in the same way.
+    /// Handles a command; otherwise like [`Capability::query`].
     pub fn command<F, R>(self, ty: &str, description: &str, schema: Value, handler: F) -> Capability
     where
         F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
@@ -154,8 +156,8 @@ impl Capability {
         self.handles(OsKind::Command, ty, description, Some(schema), boxed(handler))
     }
 
-    /// A query whose handler blocks: it gets a thread for as long as it runs. [`Context::wait`] waits there for what is
-    /// asynchronous.
+    /// Handles a query with a function that blocks: it gets a thread for as long as it runs. To wait for a future in
+    /// it, use [`Context::wait`].
     pub fn blocking_query<F>(self, ty: &str, description: &str, schema: Value, handler: F) -> Capability
     where
         F: Fn(Context, Arc<OsMessage>) -> Result<JsonText, OsFault> + Send + Sync + 'static,
@@ -170,7 +172,7 @@ impl Capability {
         self.handles(OsKind::Command, ty, description, Some(schema), blocking(handler))
     }
 
-    /// Subscribes to an event. An error counts as a fault of the actor; nobody is told.
+    /// Subscribes to an event. An error counts as a fault of the actor; nobody is answered.
     pub fn on_event<F, R>(mut self, ty: &str, handler: F) -> Capability
     where
         F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
@@ -185,7 +187,8 @@ impl Capability {
         self
     }
 
-    /// The events of a topic of the bus arrive as `Bus.Message`; each is acknowledged once its handler returned `Ok`.
+    /// Delivers the events of topics of the bus as `Bus.Message`. Each event is acknowledged once its handler has
+    /// returned `Ok`.
     pub fn on_bus<F, R>(mut self, topics: Vec<BusTopic>, handler: F) -> Capability
     where
         F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
@@ -200,7 +203,7 @@ impl Capability {
         self
     }
 
-    /// What the reply to the branch declared last looks like, for `Syscall.Describe`.
+    /// Sets the schema of the reply to the branch declared last, as `Syscall.Describe` shows it.
     pub fn answers(mut self, output: Value) -> Capability {
         if let Some(last) = self.inbound.last_mut() {
             last.output = Some(output);
@@ -214,7 +217,8 @@ impl Capability {
         self
     }
 
-    /// Declares what it says; without any, only the envelope of what it says is checked.
+    /// Declares a message that the capability emits. A capability that declares none may emit any; then only the
+    /// envelope is checked.
     pub fn says(mut self, kind: OsKind, ty: &str, description: &str, data: Option<Value>) -> Capability {
         let branch = Declared {
             kind,
@@ -228,13 +232,13 @@ impl Capability {
         self
     }
 
-    /// Subscribes without a handler: for [`Capability::actor`].
+    /// Subscribes to an event without a handler: for [`Capability::actor`].
     pub fn subscribes(mut self, ty: &str) -> Capability {
         self.subscribes.push(ty.to_owned());
         self
     }
 
-    /// Topics of the bus without a handler: for [`Capability::actor`].
+    /// Subscribes to topics of the bus without a handler: for [`Capability::actor`].
     pub fn bus_topics(mut self, topics: Vec<BusTopic>) -> Capability {
         self.bus = topics;
         self
@@ -280,7 +284,7 @@ impl Capability {
     }
 }
 
-/// How an event of the bus arrives.
+/// The type of message in which an event of the bus arrives.
 const BUS_MESSAGE: &str = "Bus.Message";
 
 fn boxed<F, R>(handler: F) -> Handler
@@ -301,7 +305,8 @@ where
         Box::pin(async move {
             match tokio::task::spawn_blocking(move || handler(ctx, message)).await {
                 Ok(result) => result,
-                // Handed on, so that whoever calls the handler sees the panic as if it had been here.
+                // Resumes the panic here, so that the caller of the handler sees it as if the function had run in
+                // place.
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => Err(OsFault::new(503, "Kernel shutting down")),
             }

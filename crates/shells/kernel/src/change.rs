@@ -1,4 +1,4 @@
-//! Capabilities come and go: at boot, and while the loop runs.
+//! Installs, replaces and removes capabilities: at boot, and while the loop runs.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::inbox::{Ended, LoopLink};
 use crate::manifest::Ready;
 use crate::port::{Mailbox, Port};
 
-/// Nothing was changed.
+/// Why a change was refused. Nothing has been changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     #[error("capability {name:?}: {error}")]
@@ -29,20 +29,20 @@ pub enum ChangeError {
     Ended(#[from] Ended),
 }
 
-/// Told of each capability that wants topics of the bus. What it returns is dropped when the capability is to go: no
-/// more events are to be handed to it then.
+/// Called for each capability whose manifest names topics of the bus. The returned value keeps the feed alive and is
+/// dropped when the capability is to be removed: from then on no more events may be handed to it.
 pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, LoopLink) -> Box<dyn Any> + Send>;
 
-/// Everything that has a mailbox.
+/// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
     running: BTreeMap<CapabilityId, Actor>,
     ear: Ear,
     link: LoopLink,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
-    /// The mailbox of the actor that takes over from one that has not finished yet, by the id of the latter.
+    /// The mailboxes of actors that wait for their predecessor to finish, by the predecessor's id.
     successors: BTreeMap<CapabilityId, Rc<Mailbox>>,
-    /// How long a successor waits for its predecessor; 0 = as long as it takes.
+    /// How long a successor waits for its predecessor; 0 = until it has finished.
     handover_ms: u64,
 }
 
@@ -50,9 +50,9 @@ struct Actor {
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
     task: JoinHandle<()>,
-    /// Written by hand, such as a child process.
+    /// The actor is written by hand, such as a child process, and is waited for at its end.
     tidies_up: bool,
-    /// Feeds it events of the bus as long as this is not dropped.
+    /// Feeds the actor with events of the bus until it is dropped.
     feed: Option<Box<dyn Any>>,
 }
 
@@ -68,7 +68,8 @@ impl Actors {
         Actors { running, ear, link, runtime, bus_feed, successors, handover_ms }
     }
 
-    /// All of it or nothing of it: contracts are read and checked before anything starts.
+    /// Removes the capabilities `gone` and installs `come`, all of it or nothing: contracts are read and checked before
+    /// anything starts.
     pub(crate) fn change(
         &mut self,
         router: &mut Router,
@@ -97,8 +98,8 @@ impl Actors {
         Ok(ids)
     }
 
-    /// If an actor that ends has the same name, its messages come before those of the new actor: the new one begins when
-    /// the old one has finished.
+    /// If one of the removed actors has the same name, the new actor begins only when that one has finished: its
+    /// messages come first.
     fn follow(&mut self, gone: &[CapabilityId], name: &str, mailbox: &Rc<Mailbox>) {
         let of = |id: &CapabilityId| self.running.get(id).filter(|actor| *actor.name == *name);
         let Some((before, old)) = gone.iter().find_map(|id| Some((*id, of(id)?.mailbox.clone()))) else {
@@ -144,7 +145,8 @@ impl Actors {
         self.running.get(&id).map(|actor| &actor.mailbox)
     }
 
-    /// Its mailbox is empty and stays so: the actor ends by itself, and then its successor begins.
+    /// The mailbox of a removed capability is empty and stays empty: its actor ends by itself, and then its successor
+    /// begins.
     pub(crate) fn retired(&mut self, id: CapabilityId) {
         let successor = self.successors.remove(&id);
         let Some(Actor { mailbox, task, tidies_up, .. }) = self.running.remove(&id) else { return };
@@ -154,18 +156,18 @@ impl Actors {
             // The retired actor may itself have been waiting for a predecessor.
             mailbox.is_open().await;
             if tidies_up {
-                // A child process is killed if it does not end; one that panicked has ended, too.
+                // A child process that does not end is killed, so this returns. An actor that panicked has ended, too.
                 let _ = task.await;
             } else {
-                // A function that still runs has nobody to answer to: the engine has answered for it.
+                // Nobody needs the result of a function that still runs: the engine has already answered for it.
                 task.abort();
             }
             successor.open();
         });
     }
 
-    /// At the end of the loop: closes every mailbox. Handlers are cut off, nobody waits for their answers any more;
-    /// actors that have something to tidy up are handed out to be waited for.
+    /// Closes every mailbox, at the end of the loop. Handlers are aborted, because nobody waits for their answers any
+    /// more. Returns the actors written by hand, so that the caller can wait until they have cleaned up.
     pub(crate) fn end(&mut self) -> Vec<JoinHandle<()>> {
         let mut tidy = Vec::new();
         for actor in std::mem::take(&mut self.running).into_values() {

@@ -1,4 +1,4 @@
-//! What the engine wants durable, in order, many wishes in one write.
+//! Writes the engine's operations (rows of durable timers) to the store, in order; several requests share one write.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::ear::Ear;
 /// Makes operations durable, all or none; `Err` says why nothing was written.
 pub type Commit = Arc<dyn Fn(Vec<Op>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// Bounded by the timers the engine lets be set.
+/// The queue of requests to the store. Bounded by the number of timers that the engine lets be set.
 #[derive(Clone, Default)]
 pub(crate) struct Commits(Rc<State>);
 
@@ -34,14 +34,15 @@ impl Commits {
         self.0.arrived.notify_one();
     }
 
-    /// Waits until everything that was put is written, or has failed.
+    /// Waits until every request in the queue has been written or has failed.
     pub(crate) async fn all_written(&self) {
         while self.0.writes.get() || !self.0.waiting.borrow().is_empty() {
             self.0.written.notified().await;
         }
     }
 
-    /// One write at a time, so that a timer's end never overtakes its beginning.
+    /// Writes until the task is dropped. There is one write at a time, so that the deletion of a timer's row never
+    /// overtakes its insertion.
     pub(crate) async fn run(self, commit: Option<Commit>, ear: Ear, ops_max: usize) {
         loop {
             let (tokens, ops) = self.take(ops_max);
@@ -62,7 +63,8 @@ impl Commits {
         }
     }
 
-    /// At least one, whatever its size: a batch that is too large would be refused with everybody in it.
+    /// Takes the requests for the next write: at least one, whatever its size, and no more than fit one batch, because
+    /// a batch that is too large would be refused with every request in it.
     fn take(&self, ops_max: usize) -> (Vec<Token>, Vec<Op>) {
         let mut waiting = self.0.waiting.borrow_mut();
         let (mut tokens, mut all, mut bytes) = (Vec::new(), Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! The connections there are, whatever they are made of, and how answers find them.
+//! The open connections of all kinds (Unix socket, WebSocket), and how answers reach them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -14,9 +14,9 @@ use crate::ndjson::Wire;
 /// Where a connection's answers go.
 #[derive(Clone)]
 pub(crate) enum Out {
-    /// A connection of the socket, on this thread.
+    /// A connection of the Unix socket, served on this thread.
     Wire(Rc<Wire>),
-    /// One that lives elsewhere, such as a WebSocket.
+    /// A connection that another thread serves, such as a WebSocket.
     Remote(Rc<Remote>),
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct Remote {
     pub(crate) account: Arc<Account>,
 }
 
-/// One answer, as a line without its LF.
+/// An answer as a line without its LF.
 pub(crate) type Line = String;
 
-/// What a connection on another thread still may send, and how much waits for it. Its reader stops at both bounds, so
-/// that the queue of lines is bounded although it is not by itself.
+/// How many messages a connection on another thread may still send, and how many bytes wait to be written to it. The
+/// connection's reader stops at both bounds, which bounds the queue of lines; the channel itself is unbounded.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) permits: AtomicUsize,
@@ -41,7 +41,7 @@ pub(crate) struct Account {
 impl Remote {
     pub(crate) fn put(&self, line: Line) {
         self.account.unsent_bytes.fetch_add(line.len(), Ordering::Relaxed);
-        // Nobody there any more: its Close is on the way.
+        // An error means that the connection is gone: its Close is on the way.
         let _ = self.lines.send(line);
     }
 
@@ -56,7 +56,7 @@ impl Remote {
 pub(crate) struct Conns(Rc<State>);
 
 struct State {
-    /// Shared with other threads: a number is never used twice.
+    /// The next connection number. Shared with other threads, so that a number is never used twice.
     next: Arc<AtomicU64>,
     open: RefCell<HashMap<ConnId, Out>>,
     /// Connections of the socket that have something to be written.
@@ -105,14 +105,14 @@ impl Conns {
         }
     }
 
-    /// Something waits to be written to it.
+    /// Adds a connection of the socket to those that [`Conns::flush`] writes.
     pub(crate) fn mark(&self, wire: &Rc<Wire>) {
         if wire.mark() {
             self.0.dirty.borrow_mut().push(wire.clone());
         }
     }
 
-    /// Writes what can be written without waiting; the rest is the connection's own business.
+    /// Writes as much as is possible without waiting; each connection's own task writes the rest.
     pub(crate) fn flush(&self) {
         let mut dirty = self.0.dirty.borrow_mut();
         for wire in dirty.drain(..) {
@@ -120,7 +120,7 @@ impl Conns {
         }
     }
 
-    /// Every connection writes out what it has, then closes.
+    /// Tells every connection to write what it has and then close.
     pub(crate) fn finish(&self) {
         self.0.closing.set(true);
         let open = self.0.open.borrow();
@@ -130,7 +130,7 @@ impl Conns {
             }
         }
         drop(open);
-        // Theirs is a queue: its end is the goodbye.
+        // Connections on other threads read their answers from a channel: dropping the sender tells them to close.
         self.0.open.borrow_mut().retain(|_, out| matches!(out, Out::Wire(_)));
         self.0.changed.notify_one();
     }

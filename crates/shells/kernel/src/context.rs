@@ -1,4 +1,5 @@
-//! What a handler has in its hands: the message, who sent it, and a voice whose lineage is set for it.
+//! The context that a handler is given: the message, its sender, and functions to emit and request with causation and
+//! correlation filled in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::builtin::of_data;
 use crate::inbox::{Ended, LoopLink, Told};
 
-/// For one message. Cheap to clone; may go to other threads.
+/// The context of one message. Cheap to clone; may be sent to other threads.
 #[derive(Clone)]
 pub struct Context {
     hand: Arc<Hand>,
@@ -41,7 +42,7 @@ impl Context {
         &self.hand.message
     }
 
-    /// Who the client proved to be; `None` where no access control concerns them.
+    /// The identity the client has proved; `None` where access control does not apply.
     pub fn caller(&self) -> Option<&Principal> {
         self.hand.by.as_deref()
     }
@@ -50,7 +51,7 @@ impl Context {
         &self.hand.by
     }
 
-    /// The capability that made this request, if one did: its number and its name.
+    /// The capability that made this request, with its name; `None` if a client or a timer made it.
     pub(crate) async fn asker(&self) -> Result<Option<(CapabilityId, Arc<str>)>, OsFault> {
         let (request, delivery) = (self.hand.message.metadata.id.clone(), self.hand.delivery);
         self.hand.link.look(move |router| router.asker(&request, delivery)).await.map_err(ended)
@@ -60,7 +61,11 @@ impl Context {
         &self.hand.link
     }
 
-    /// The message's data as a type; 422 if it is none.
+    /// Reads the message's data as `T`.
+    ///
+    /// # Errors
+    ///
+    /// 422 if the data does not fit.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, OsFault> {
         serde_json::from_str(&self.hand.message.data.last_members()).map_err(|error| of_data(&error))
     }
@@ -70,7 +75,7 @@ impl Context {
         to_json(data)
     }
 
-    /// Says an event. Waits while the loop has its hands full.
+    /// Emits an event. Waits while the queue to the loop is full.
     pub async fn emit<T: Serialize>(&self, ty: &str, data: &T) -> Result<(), OsFault> {
         let message = self.follow(OsKind::Event, ty, to_json(data)?)?;
         let from = self.hand.capability;
@@ -79,8 +84,8 @@ impl Context {
         self.hand.link.tell(Told::Input(input)).await.map_err(ended)
     }
 
-    /// Asks another capability and waits for its answer: the reply's data, or the error. A capability works on one
-    /// message at a time, so asking itself ends in 504.
+    /// Sends a query to another capability and waits for its answer: the reply's data, or the error. A capability
+    /// handles one message at a time, so a query to itself ends in 504.
     pub async fn query<T: Serialize>(&self, ty: &str, data: &T) -> Result<JsonText, OsFault> {
         self.request(OsKind::Query, ty, to_json(data)?).await
     }
@@ -101,12 +106,12 @@ impl Context {
         }
     }
 
-    /// Waits in a handler that blocks for something asynchronous, such as [`Context::emit`].
+    /// Waits for a future, such as that of [`Context::emit`], in a handler that blocks.
     pub fn wait<T>(&self, what: impl Future<Output = T>) -> T {
         tokio::runtime::Handle::current().block_on(what)
     }
 
-    /// A message that follows from the one in hand.
+    /// A new message that is caused by the current one.
     fn follow(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<OsMessage, OsFault> {
         let ty = OsType::new(ty).map_err(|error| OsFault::new(500, error.to_string()))?;
         let (id, timestamp) = self.hand.link.stamp();
@@ -130,7 +135,7 @@ fn ended(ended: Ended) -> OsFault {
     OsFault::new(503, ended.to_string())
 }
 
-/// Out of an error's data; one that has no code counts as 500.
+/// Reads the fault in an error's data; data without a code counts as 500.
 fn fault_of(data: &JsonText) -> OsFault {
     #[derive(serde::Deserialize)]
     struct Fault {

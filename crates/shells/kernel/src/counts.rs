@@ -1,4 +1,4 @@
-//! What the shell counts: plain atomics, read on demand.
+//! The shell's counters: plain atomics, read on demand.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,21 +13,21 @@ pub(crate) struct Counts {
     records_lost: AtomicU64,
 }
 
-/// The figures of the edges of the loop.
+/// Counters of the loop's edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShellCounts {
-    /// Connections of the socket now, and since the start.
+    /// Connections of the socket now (`connections`) and since the start (`connected`).
     pub connections: u64,
     pub connected: u64,
-    /// Connections that found no room.
+    /// Connections refused because `connections_max` were open.
     pub turned_away: u64,
-    /// Lines that were no message: 400, 401, 403, 413 or 422 of the edge.
+    /// Lines answered by the edge itself with 400, 401, 403, 413 or 422; the loop has not seen them.
     pub refused_lines: u64,
     /// Connections dropped because they did not read.
     pub dropped_slow: u64,
-    /// Answers replaced by 413.
+    /// Answers that were too long and were replaced by 413.
     pub too_long_out: u64,
-    /// Records of the trace that were to be kept and found no room.
+    /// Records of the trace that were dropped because their queue was full.
     pub records_lost: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who a client of the loop is, and what only some may ask.
+//! The identity and rights of a client of the loop: which messages need special rights.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ const PUBLISH_ONLY: &str = "Forbidden: Bus.Publish needs a token with the scope 
 pub(crate) const REVOKED: &str = "Authentication required: the token is no longer valid, come in again";
 const PUBLISH: &str = "Bus.Publish";
 const TIMER_SET: &str = "Timer.Set";
-/// Every type of this capability names a namespace.
+/// The prefix of the types of Memory, all of which may name a namespace.
 const MEMORY: &str = "Memory.";
 
-/// What a token stands for.
+/// The identity and rights a token gives.
 #[derive(Clone)]
 pub struct Credentials {
     pub by: Arc<Principal>,
     pub rights: Rights,
-    /// Whether the token is still good.
+    /// Whether the token is still valid.
     pub valid: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -41,22 +41,22 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What somebody may ask of the loop's own capabilities besides talking to it.
+/// The rights to use the loop's own capabilities; sending other messages needs none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Stop the server, make it read its configuration again.
+    /// May stop the server and reload its configuration.
     pub admin: bool,
-    /// `Bus.Publish`.
+    /// May send `Bus.Publish`.
     pub publish: bool,
-    /// Where to, and whose Memory; `None` = everywhere.
+    /// The namespaces that may be published to and whose Memory may be used; `None` = all.
     pub namespaces: Namespaces,
 }
 
 impl Rights {
     pub const ALL: Rights = Rights { admin: true, publish: true, namespaces: None };
 
-    /// What a message asks for and this does not hold, as the sentence of a 403. What a timer is to send counts, and
-    /// what a timer is to send that a timer is to set.
+    /// Returns the text of a 403 if these rights do not cover the message. Also checks the message inside `Timer.Set`,
+    /// recursively.
     pub fn refuse(&self, message: &OsMessage) -> Option<Cow<'static, str>> {
         if *self == Rights::ALL {
             return None;
@@ -67,13 +67,13 @@ impl Rights {
             match ty.as_str() {
                 SHUTDOWN | RELOAD if !self.admin => return Some(ADMIN_ONLY.into()),
                 PUBLISH if !self.publish => return Some(PUBLISH_ONLY.into()),
-                // What cannot be read goes nowhere: the capability reads it the same way.
+                // Data that cannot be read is let through: the capability reads it the same way and refuses it.
                 PUBLISH => return self.refuse_namespace(&place_of(&data).ok()?.namespace),
-                // Without one it is the token's own.
+                // A message of Memory that names no namespace means the token's own.
                 memory if memory.starts_with(MEMORY) => {
                     return namespace_of(&data).ok()?.and_then(|named| self.refuse_namespace(&Some(named)));
                 }
-                // Read as the engine will read it: what it refuses sets no timer.
+                // Read as the engine reads it: data that the engine refuses sets no timer.
                 TIMER_SET => (ty, data) = scheduled(&data)?,
                 _ => return None,
             }
@@ -92,7 +92,7 @@ impl Rights {
     }
 }
 
-/// Why a token does not count for the loop.
+/// Why the loop does not accept a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error("the token is not accepted")]
@@ -114,7 +114,8 @@ impl TokenError {
         }
     }
 
-    /// Whether a connection of `now` may become one of `shown`: who had no name may get one, who has one keeps it.
+    /// Whether a connection of `now` may become one of `shown`: a connection without an identity may get one, a
+    /// connection with one keeps its agent.
     pub fn check_change(now: Option<&Principal>, shown: &Principal) -> Result<(), TokenError> {
         match now {
             Some(now) if now.agent != shown.agent => {
@@ -125,7 +126,8 @@ impl TokenError {
     }
 }
 
-/// As whom a message is sent that an agent has put off with a timer, or why it may not be sent any more.
+/// Checks whether an agent may still send a message that it scheduled with a timer. Returns the identity to send it as,
+/// or why it may not be sent.
 pub type Vouch = Arc<dyn Fn(&Principal, &OsMessage) -> Result<Arc<Principal>, NotVouched> + Send + Sync>;
 
 /// Looks a token up.

@@ -1,7 +1,8 @@
-//! The way to the loop for tasks on its own thread: a queue without locks, and the loop's alarm clock.
+//! The queue of inputs to the loop from tasks on its own thread (`Ear`), which needs no locks, and the signals between
+//! them: wake the loop, make actors wait.
 //!
-//! Nobody but the loop's task touches the engine. So no borrow can meet another, and what an input causes never runs
-//! inside whoever brought it.
+//! Only the loop's task touches the engine: other tasks put their inputs into this queue. So no two borrows of the
+//! engine can meet, and the effects of an input never run inside the task that sent it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ pub(crate) struct Ear(Rc<State>);
 struct State {
     inputs: RefCell<VecDeque<Input>>,
     woken: Notify,
-    /// The lanes are long: actors wait before they say more.
+    /// The engine's lanes (queues of messages) are long: actors wait before they emit more.
     crowded: Cell<bool>,
     room: Notify,
 }
@@ -27,7 +28,7 @@ impl Ear {
         Ear(Rc::new(State::default()))
     }
 
-    /// The loop hears it on its next round. Bounded by what connections and mailboxes may hold.
+    /// Adds an input, which the loop handles in its next round. Bounded by what connections and mailboxes may hold.
     pub(crate) fn tell(&self, input: Input) {
         self.0.inputs.borrow_mut().push_back(input);
         self.0.woken.notify_one();
@@ -37,7 +38,7 @@ impl Ear {
         self.0.woken.notify_one();
     }
 
-    /// For the loop alone.
+    /// Waits for the next input or wake-up. For the loop's task alone.
     pub(crate) async fn woken(&self) {
         self.0.woken.notified().await;
     }
@@ -52,7 +53,7 @@ impl Ear {
         }
     }
 
-    /// Waits until an actor may say more.
+    /// Waits until an actor may emit more.
     pub(crate) async fn room(&self) {
         while self.0.crowded.get() {
             self.0.room.notified().await;

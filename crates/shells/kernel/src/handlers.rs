@@ -1,4 +1,5 @@
-//! The actor behind a capability made of functions: one message at a time, whatever becomes of it.
+//! The actor of a capability made of functions: handles one message at a time and survives errors and panics of its
+//! handlers.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use crate::context::Context;
 use crate::pause;
 use crate::port::{Delivery, Port};
 
-/// Messages handled on the loop's own thread before others get their turn.
+/// Messages handled on the loop's own thread before other tasks get their turn.
 const SLICE: u32 = 32;
 
 pub(crate) struct Handlers {
@@ -23,7 +24,7 @@ pub(crate) struct Handlers {
 }
 
 impl Handlers {
-    /// Until the capability is retired.
+    /// Runs until the capability is retired.
     pub(crate) async fn run(self, port: Port) {
         let mut slice = 0;
         while let Some(delivery) = port.next().await {
@@ -48,7 +49,7 @@ impl Handlers {
     async fn handle(&self, port: &Port, delivery: Delivery) -> Result<JsonText, OsFault> {
         let Delivery { id, message, by, .. } = delivery;
         let Some(handler) = self.by.get(&(message.kind, message.ty.clone())).cloned() else {
-            // An outcome or event it declared and has no function for: seen, and that is all.
+            // A declared outcome or event without a handler: seen, and nothing else to do.
             return Ok(JsonText::null());
         };
         let ctx = Context::new(port.capability(), id, message.clone(), by, port.link().clone());
@@ -82,7 +83,7 @@ pub(crate) fn reply(port: &Port, request: &OsMessage, data: JsonText) -> OsMessa
     OsMessage { kind: OsKind::Reply, ty: request.ty.clone(), data, metadata }
 }
 
-/// What a panic said.
+/// The text of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked")

@@ -1,4 +1,5 @@
-//! The way to the loop from other threads.
+//! The queue of commands to the loop from other threads (`LoopLink`); for tasks on the loop's own thread there is
+//! `ear.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,28 +14,28 @@ use crate::capability::Capability;
 use crate::change::ChangeError;
 use crate::conns::{Account, Line};
 
-/// The loop is gone: nothing will be answered any more.
+/// The loop has ended: nothing will be answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the loop has ended")]
 pub struct Ended;
 
-/// What other threads tell the loop.
+/// A command that another thread sends to the loop.
 pub(crate) enum Told {
     Input(Input),
-    /// An actor's request, and who waits for its outcome.
+    /// A request of an actor; `outcome` gets its outcome.
     Asks {
         from: CapabilityId,
         during: DeliveryId,
         message: OsMessage,
         outcome: oneshot::Sender<Arc<OsMessage>>,
     },
-    /// An event of the bus, and who waits for it to be processed.
+    /// An event of the bus for a capability; `settled` is told when it has been processed.
     Bus {
         to: CapabilityId,
         message: OsMessage,
         settled: oneshot::Sender<Settled>,
     },
-    /// A connection that lives elsewhere.
+    /// A new connection that another thread serves.
     Open {
         conn: ConnId,
         by: By,
@@ -49,7 +50,7 @@ pub(crate) enum Told {
     Listen {
         listener: std::os::unix::net::UnixListener,
     },
-    /// Everybody who is to be there at the start is there.
+    /// All capabilities of the start are installed: see [`crate::LoopHandle::begin`].
     Begin,
     Look(Box<dyn FnOnce(&Router) + Send>),
     Stop {
@@ -57,7 +58,8 @@ pub(crate) enum Told {
     },
 }
 
-/// May be sent and cloned. Whoever tells the loop something waits while `inbox_max` things wait there.
+/// A handle to the loop for other threads. Can be cloned and sent. Callers wait while the queue holds `inbox_max`
+/// commands.
 #[derive(Clone, Debug)]
 pub struct LoopLink {
     pub(crate) told: mpsc::Sender<Told>,
@@ -69,34 +71,34 @@ impl LoopLink {
         self.told.send(told).await.map_err(|_| Ended)
     }
 
-    /// Hands an event of the bus to a capability and waits for what becomes of it.
+    /// Hands an event of the bus to a capability and waits until it is settled.
     pub async fn bus_event(&self, to: CapabilityId, message: OsMessage) -> Result<Settled, Ended> {
         let (settled, is_settled) = oneshot::channel();
         self.tell(Told::Bus { to, message, settled }).await?;
         is_settled.await.map_err(|_| Ended)
     }
 
-    /// Looks at the engine between two turns.
+    /// Calls `look` with the engine between two turns, on the loop's thread, and returns its result.
     pub async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Router) -> T + Send + 'static,
     ) -> Result<T, Ended> {
         let (answer, seen) = oneshot::channel();
         let look = Box::new(move |router: &Router| {
-            // Nobody waits for it any more: fine.
+            // An error means that the caller no longer waits: fine.
             let _ = answer.send(look(router));
         });
         self.tell(Told::Look(look)).await?;
         seen.await.map_err(|_| Ended)
     }
 
-    /// A fresh id and the time, for a message.
+    /// A fresh id and the current time, for a new message.
     pub fn stamp(&self) -> (OsId, Timestamp) {
         self.mint.stamp()
     }
 }
 
-/// Makes ids of messages: UUIDs of version 7, told apart by the process's own draw and a count.
+/// Makes the ids of messages: UUIDs of version 7, unique by the process's random nonce and a counter.
 #[derive(Debug)]
 pub(crate) struct Mint {
     clock: SystemClock,

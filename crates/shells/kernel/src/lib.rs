@@ -1,14 +1,17 @@
-//! The shell of the CQRS loop: the thread it lives on, the mailboxes of the capabilities, the ways in.
+//! The shell of the CQRS loop: drives the engine `millrace-router`, which routes messages between clients and
+//! capabilities. The crate holds the loop's thread, the mailboxes of the capabilities, and the ways in (socket, other
+//! threads, child processes).
 //!
-//! A capability is a [`Capability`]: what it takes and says, and the functions that do the work. One message at a time
-//! comes out of its mailbox; what it says goes back to the loop. The loop only routes and never waits for a handler.
+//! A capability is a [`Capability`]: the messages it takes and emits, and the functions that do the work. A capability
+//! gets one message at a time from its mailbox, and the messages it emits go back to the loop. The loop only routes and
+//! never waits for a handler.
 //!
-//! What it does not do: it decides nothing about messages (the engine, `millrace-router`, does) and knows no shape of a
-//! line (`millrace-wire` does).
+//! This crate decides nothing about messages (the engine does) and does not know the format of a line (`millrace-wire`
+//! does).
 //!
-//! Everything of the loop lives on one thread: the engine, the connections of the socket, the light built-ins, the ends of
-//! the mailboxes. A request that a built-in answers never changes threads. Handlers that wait for the world run on the
-//! runtime the loop was given; other threads talk to it through [`LoopHandle`].
+//! A single thread holds the engine, the connections of the socket, the light built-ins and the mailboxes. A request
+//! that such a built-in answers never changes threads. Handlers that wait for input or output run on the tokio runtime
+//! the loop was given; other threads talk to the loop through [`LoopHandle`].
 //!
 //! Start with [`Capability`] to write one, with [`LoopHandle::start`] to run the loop.
 

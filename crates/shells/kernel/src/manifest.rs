@@ -1,4 +1,4 @@
-//! From what the author of a capability wrote to what the engine checks.
+//! Turns a [`Capability`], as its author wrote it, into the [`Manifest`] that the engine checks messages against.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use millrace_router::{Branch, Manifest, Schema, SchemaError};
 
 use crate::capability::{Capability, CapabilityError, Declared, Handler, Place, Spawn, Work};
 
-/// A capability whose contract was read: the engine has the manifest, the shell the rest.
+/// The work of a capability whose contract has been read. The engine has the manifest, the shell has this.
 pub(crate) enum Ready {
     Handlers { by: BTreeMap<(OsKind, OsType), Handler>, place: Place },
     Actor(Spawn),
@@ -53,7 +53,7 @@ fn branch(declared: Declared) -> Result<Branch, CapabilityError> {
     Ok(Branch { kind, ty: OsType::new(&ty)?, description, data, output })
 }
 
-/// Named twice is named once.
+/// Parses type names; a name given twice counts once.
 fn types(names: &[String]) -> Result<Vec<OsType>, CapabilityError> {
     let types: Result<std::collections::BTreeSet<OsType>, _> =
         names.iter().map(|name| OsType::new(name)).collect();

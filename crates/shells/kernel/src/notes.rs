@@ -1,13 +1,14 @@
-//! What the loop tells, as lines of the log.
+//! Writes the engine's notes to the log.
 
 use millrace_model::Mono;
 use millrace_router::Note;
 
 const TARGET: &str = "millrace::loop";
-/// Warnings per second about capabilities and timers: one that fails at every message must not fill a disk. The next line
-/// tells how many were left out.
+/// Warnings per second about capabilities and timers: a capability that fails at every message must not fill a disk.
+/// The next line tells how many were left out.
 const FAULTS_MAX: u32 = 100;
-/// The same about messages that went nowhere, which any client can cause: they must not hide the others.
+/// Warnings per second about messages that could not be delivered. Any client can cause these, so they have a bound of
+/// their own and cannot hide the others.
 const ASTRAY_MAX: u32 = 10;
 
 pub(crate) struct Log {
@@ -15,7 +16,7 @@ pub(crate) struct Log {
     astray: Lines,
 }
 
-/// Some lines per second.
+/// Limits the number of lines per second.
 struct Lines {
     max: u32,
     second: u64,
@@ -68,7 +69,7 @@ impl Lines {
         Lines { max, second: 0, lines: 0, suppressed: 0 }
     }
 
-    /// How many lines before this one were left out; `None` if this one must be too.
+    /// Returns how many lines before this one were suppressed, or `None` if this line must be suppressed, too.
     fn next(&mut self, at: Mono) -> Option<u64> {
         let second = at.0 / 1000;
         if second != self.second {

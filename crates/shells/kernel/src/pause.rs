@@ -1,10 +1,10 @@
-//! Giving way to the other tasks of the thread.
+//! Yields to the other tasks of the thread.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Everything that is ready gets its turn first. Unlike `tokio::task::yield_now`, which waits until the operating system
-/// was asked for news: at two turns for every request that would be two calls for every request.
+/// Lets every other task that is ready run first. `tokio::task::yield_now` would also poll the operating system for
+/// input; with two turns for every request that would be two system calls for every request.
 pub(crate) async fn others_first() {
     let mut been_here = false;
     poll_fn(|cx| {

@@ -1,6 +1,7 @@
-//! A mailbox from the actor's side: what it has to do, and how it says what came of it.
+//! A mailbox as the actor sees it: the messages to handle, and the functions that report their results to the loop.
 //!
-//! The engine counts what is in a mailbox and answers 503 when it is full, so the queue here needs no bound of its own.
+//! The engine counts the messages in a mailbox and answers 503 when it is full, so the queue here needs no bound of its
+//! own.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,39 +17,41 @@ use crate::builtin::BUS_MESSAGE;
 use crate::ear::Ear;
 use crate::inbox::LoopLink;
 
-/// One message out of a mailbox.
+/// A message taken out of a mailbox.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// To be named when it is done.
+    /// Identifies the delivery in [`Port::done`].
     pub id: DeliveryId,
     pub message: Arc<OsMessage>,
-    /// For a request of a client: who that is.
+    /// The identity of the client, for a client's request.
     pub by: By,
-    /// An event of a durable timer: it is lost with this process once [`Port::done`] was said.
+    /// An event of a durable timer, whose row stays until [`Port::done`]. After that, an unfinished event is lost if
+    /// this process ends.
     pub owed: bool,
-    /// A child ended and may have been at this event: it is given alone. How many lives have ended while it was the only
-    /// event in hand.
+    /// Set if a child process ended while it may have been handling this event: the event is now given to the child
+    /// alone. The number counts the runs of the child that ended while this was the only event in hand.
     pub(crate) suspect: Option<u8>,
 }
 
 impl Delivery {
-    /// An event that nobody keeps: lost with whoever has it.
+    /// An event that exists nowhere else: if the actor that has it ends, it is lost.
     fn is_plain_event(&self) -> bool {
         self.message.kind == OsKind::Event && !self.owed && self.message.ty.as_str() != BUS_MESSAGE
     }
 }
 
-/// What the loop puts in and the actor takes out.
+/// The queues between the loop and an actor.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     messages: RefCell<VecDeque<Delivery>>,
-    /// Outcomes of requests the actor made itself: they do not wait behind what it has not begun.
+    /// Outcomes of requests that the actor itself made. A queue of their own, so that they do not wait behind messages
+    /// that the actor has not begun.
     outcomes: RefCell<VecDeque<Arc<OsMessage>>>,
     closed: Cell<bool>,
-    /// Another actor is still at what came before: see [`Mailbox::hold`].
+    /// The previous actor of this capability has not finished yet: see [`Mailbox::hold`].
     held: Cell<bool>,
     opened: Notify,
-    /// The capability is to go, and how long its actor has to finish; 0 = as long as it takes.
+    /// Set when the capability is to be removed: how long its actor has to finish, in ms; 0 = no limit.
     leaving: Cell<Option<u64>>,
     leaves: Notify,
     arrived: Notify,
@@ -66,7 +69,7 @@ impl Mailbox {
         self.outcome_arrived.notify_one();
     }
 
-    /// The actor gets nothing out of it before [`Mailbox::open`]: its predecessor has not finished.
+    /// Gives the actor nothing before [`Mailbox::open`], because its predecessor has not finished.
     pub(crate) fn hold(&self) {
         self.held.set(true);
     }
@@ -77,7 +80,7 @@ impl Mailbox {
         self.opened.notify_waiters();
     }
 
-    /// Empties it. Whoever waits for an answer gets one from the engine; events that nobody keeps are lost, and told.
+    /// Empties the mailbox. The engine answers the requests; events that exist nowhere else are lost and reported.
     pub(crate) fn clear(&self, ear: &Ear, capability: CapabilityId, name: &Arc<str>, reason: &str) {
         let cleared = std::mem::take(&mut *self.messages.borrow_mut());
         for lost in cleared.into_iter().filter(Delivery::is_plain_event) {
@@ -86,7 +89,7 @@ impl Mailbox {
         }
     }
 
-    /// The capability takes nothing new: its actor finishes what it has.
+    /// The capability takes nothing new: tells its actor to finish the messages it has.
     pub(crate) fn leave(&self, within_ms: u64) {
         self.leaving.set(Some(within_ms));
         self.leaves.notify_one();
@@ -98,7 +101,7 @@ impl Mailbox {
         }
     }
 
-    /// Nothing more will come: the actor may end once it is empty.
+    /// No more messages will come: the actor may end once the mailbox is empty.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         self.arrived.notify_one();
@@ -106,7 +109,7 @@ impl Mailbox {
     }
 }
 
-/// The actor's end. Lives on the loop's thread.
+/// The actor's end of its mailbox. Lives on the loop's thread.
 pub struct Port {
     capability: CapabilityId,
     name: Arc<str>,
@@ -134,12 +137,12 @@ impl Port {
         &self.name
     }
 
-    /// For handing to other threads.
+    /// A handle that may be sent to other threads.
     pub fn link(&self) -> &LoopLink {
         &self.link
     }
 
-    /// The next message, in order; it has then been begun. `None`: the capability was retired and the actor may end.
+    /// Takes the next message, in order. `None`: the capability was retired and the actor may end.
     pub async fn next(&self) -> Option<Delivery> {
         loop {
             if let Some(delivery) = self.try_next() {
@@ -152,8 +155,8 @@ impl Port {
         }
     }
 
-    /// Waits until the actor before this one, which a reload replaced, has finished. False if this one is not to begin
-    /// at all. Not beside [`Port::next`].
+    /// Waits until the previous actor of this capability, which a reload replaced, has finished. Returns false if this
+    /// actor is not to begin at all. Must not run beside [`Port::next`], which waits for the same signal.
     pub(crate) async fn is_its_turn(&self) -> bool {
         while self.mailbox.held.get() {
             if self.mailbox.closed.get() {
@@ -171,8 +174,8 @@ impl Port {
         self.mailbox.messages.borrow_mut().pop_front()
     }
 
-    /// The next outcome of a request this actor emitted with `wait`; its causation tells which one. `None` once the
-    /// capability was retired.
+    /// The next outcome of a request that this actor emitted with `wait`; its causation tells which one. `None` once
+    /// the capability was retired.
     pub async fn next_outcome(&self) -> Option<Arc<OsMessage>> {
         loop {
             if let Some(outcome) = self.try_next_outcome() {
@@ -185,7 +188,7 @@ impl Port {
         }
     }
 
-    /// Another outcome, if one waits.
+    /// The next outcome if one waits.
     pub(crate) fn try_next_outcome(&self) -> Option<Arc<OsMessage>> {
         self.mailbox.outcomes.borrow_mut().pop_front()
     }
@@ -199,7 +202,7 @@ impl Port {
         !self.mailbox.held.get() && !self.mailbox.messages.borrow().is_empty()
     }
 
-    /// Waits until the capability is to go. Returns how long its actor has to finish; 0 = as long as it takes.
+    /// Waits until the capability is to be removed. Returns how long its actor has to finish, in ms; 0 = no limit.
     pub(crate) async fn leaving(&self) -> u64 {
         loop {
             if let Some(within_ms) = self.mailbox.leaving.get() {
@@ -209,61 +212,64 @@ impl Port {
         }
     }
 
-    /// Whether the engine has nothing more for a capability that is to go.
+    /// Whether the engine has nothing more for a capability that is to be removed.
     pub(crate) async fn is_drained(&self) -> bool {
         let id = self.capability;
         !self.has_next() && self.link.look(move |router| router.is_drained(id)).await.unwrap_or(true)
     }
 
-    /// Waits until the capability was retired. Not beside [`Port::next`]: each of them may be woken for the other.
+    /// Waits until the capability was retired. Must not run beside [`Port::next`]: a notification for one could wake
+    /// the other.
     pub(crate) async fn retired(&self) {
         while !self.mailbox.closed.get() {
             self.mailbox.arrived.notified().await;
         }
     }
 
-    /// Whether it is to end as soon as its mailbox is empty.
+    /// Whether the capability is to end as soon as its mailbox is empty.
     pub(crate) async fn is_to_go(&self) -> bool {
         let id = self.capability;
         matches!(self.link.look(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
     }
 
-    /// Says something. `during` is the delivery it follows from, if the actor can tell. With `wait` the outcome of a
-    /// request comes by [`Port::next_outcome`]. Its causation must be a message this actor was given or has said, not
-    /// longer ago than `lineage_max` messages, or none. Waits while the lanes are long.
+    /// Emits a message. `during` is the delivery that caused it, if the actor knows. With `wait` the outcome of a
+    /// request arrives by [`Port::next_outcome`]. The causation must be absent, or a message that this actor was given
+    /// or has emitted, not longer ago than `lineage_max` messages. Waits while the lanes are long.
     pub async fn emit(&self, during: Option<DeliveryId>, message: OsMessage, wait: bool) {
         self.ear.room().await;
         let input = Input::Emit { from: self.capability, during, message, wait, vouched: false };
         self.ear.tell(input);
     }
 
-    /// The same without waiting: for the one terminal outcome of a delivery, which is bounded by the mailbox.
+    /// Emits without waiting: for the terminal outcome of a delivery. There is one for each delivery, so the mailbox
+    /// bounds them.
     pub fn answer(&self, during: DeliveryId, message: OsMessage) {
         let (from, during) = (self.capability, Some(during));
         self.ear.tell(Input::Emit { from, during, message, wait: false, vouched: false });
     }
 
-    /// It said something that is no message, or not one it may say.
+    /// Reports that the actor said something that is no message, or a message that it may not emit.
     pub fn bad_emit(&self, during: Option<DeliveryId>, fault: OsFault) {
         self.ear.tell(Input::BadEmit { from: self.capability, during, fault });
     }
 
-    /// It was given an event and goes on: the place in the mailbox is free. [`Port::done`] follows.
+    /// The actor was given an event and goes on to the next message: frees the event's place in the mailbox.
+    /// [`Port::done`] follows.
     pub(crate) fn handed(&self, delivery: DeliveryId) {
         self.ear.tell(Input::Handed { from: self.capability, delivery });
     }
 
-    /// It ends, and has not finished with this event that is owed.
+    /// The actor ends and has not finished with this event of a durable timer.
     pub(crate) fn gives_back(&self, delivery: DeliveryId) {
         self.ear.tell(Input::GivenBack { from: self.capability, delivery });
     }
 
-    /// It did not answer in time.
+    /// The actor did not answer in time.
     pub(crate) fn gave_up(&self, delivery: DeliveryId) {
         self.ear.tell(Input::GaveUp { from: self.capability, delivery });
     }
 
-    /// Before everything else in the mailbox, in this order: for the next life.
+    /// Puts messages back before everything else in the mailbox, in this order: for the next run of a child.
     pub(crate) fn put_back(&self, deliveries: Vec<Delivery>) {
         let mut messages = self.mailbox.messages.borrow_mut();
         for delivery in deliveries.into_iter().rev() {
@@ -271,26 +277,26 @@ impl Port {
         }
     }
 
-    /// It has finished with a delivery. `Err`: the requester gets that error unless it was answered before.
+    /// The actor has finished with a delivery. With `Err` the requester gets that error unless it was answered before.
     pub fn done(&self, delivery: DeliveryId, result: Result<(), OsFault>) {
         self.ear.tell(Input::Done { from: self.capability, delivery, result });
     }
 
-    /// What it had begun fails with `fault`; what it had not begun stays in the mailbox. `over` is the message that it was
-    /// ended for, if that was given up before.
+    /// The actor ended unexpectedly. The deliveries in `begun` fail with `fault`; messages that it had not begun stay
+    /// in the mailbox. `over` is the message that the actor was killed for, if that delivery was given up before.
     pub fn crashed(&self, begun: Vec<DeliveryId>, over: Option<Arc<OsMessage>>, fault: OsFault) {
         self.ear.tell(Input::Crashed { capability: self.capability, begun, over, fault });
     }
 
-    /// It may not have seen this event.
+    /// The actor may not have seen this event.
     pub(crate) fn event_lost(&self, lost: &Delivery, reason: &str) {
         let (capability, subscriber) = (self.capability, self.name.clone());
         let (delivery, message, reason) = (lost.id, lost.message.clone(), reason.to_owned());
         self.ear.tell(Input::EventLost { capability, delivery, subscriber, message, reason });
     }
 
-    /// It will not be back by itself: everything in its mailbox and everything new is answered with 503. What the
-    /// mailbox held is taken out here too, because the engine has answered for it.
+    /// The actor will not be back by itself: everything in its mailbox and everything new is answered with 503. Empties
+    /// the mailbox, because the engine answers for its messages.
     pub fn unhealthy(&self, reason: String) {
         self.mailbox.clear(&self.ear, self.capability, &self.name, &format!("it is unhealthy: {reason}"));
         self.ear.tell(Input::Unhealthy { capability: self.capability, reason });

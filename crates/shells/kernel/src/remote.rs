@@ -1,4 +1,4 @@
-//! A connection of the loop that lives on another thread, such as a WebSocket.
+//! A connection to the loop that another thread serves, such as a WebSocket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,32 +11,34 @@ use tokio::sync::mpsc;
 use crate::conns::{Account, Line};
 use crate::inbox::{Ended, LoopLink, Told};
 
-/// Its way in. Dropping it is hanging up: what it asked for is carried out, nobody is told.
+/// The sending half of a connection. Dropping it closes the connection: its requests are still carried out, but nobody
+/// gets the answers.
 pub struct OsSender {
     pub(crate) conn: ConnId,
     pub(crate) link: LoopLink,
     pub(crate) account: Arc<Account>,
-    /// Weak, because the end of the queue is how the loop says goodbye.
+    /// Weak, because the loop closes a connection by dropping the last sender of this channel.
     pub(crate) lines: mpsc::WeakUnboundedSender<Line>,
     pub(crate) unsent_bytes_max: usize,
     pub(crate) goodbyes: mpsc::UnboundedSender<ConnId>,
 }
 
-/// Its way out: terminal outcomes, one line each.
+/// The receiving half of a connection: terminal outcomes, each as one line.
 pub struct OsReceiver {
     pub(crate) lines: mpsc::UnboundedReceiver<Line>,
     pub(crate) account: Arc<Account>,
 }
 
 impl OsSender {
-    /// Waits while too many of its messages are unanswered or too much waits to be read by it.
+    /// Sends a message. Waits while too many messages of this connection are unanswered or too many bytes wait to be
+    /// written to it.
     pub async fn send(&self, message: OsMessage) -> Result<(), Ended> {
         self.room().await;
         self.account.permits.fetch_sub(1, Ordering::Relaxed);
         self.link.tell(Told::Input(Input::Client { conn: self.conn, message })).await
     }
 
-    /// The same, for one sender that looks before it reads on.
+    /// Waits like [`OsSender::send`] without sending: for a caller that checks before it reads on.
     pub async fn room(&self) {
         loop {
             let changed = self.account.changed.notified();
@@ -48,19 +50,19 @@ impl OsSender {
         }
     }
 
-    /// An answer of the edge itself: it waits behind those of the loop that wait already, and counts like them.
+    /// Sends an answer of the edge itself, which is queued behind the loop's answers and counts like them.
     pub fn answer(&self, line: String) -> Result<(), Ended> {
         let lines = self.lines.upgrade().ok_or(Ended)?;
         self.account.unsent_bytes.fetch_add(line.len(), Ordering::Relaxed);
         lines.send(line).map_err(|_| Ended)
     }
 
-    /// Who it is from now on.
+    /// Sets the identity of this connection from now on.
     pub async fn identify(&self, by: By) -> Result<(), Ended> {
         self.link.tell(Told::Input(Input::Identify { conn: self.conn, by })).await
     }
 
-    /// Whether everything it asked has been answered.
+    /// Whether every request of this connection has been answered.
     pub fn is_answered(&self, permits_max: usize) -> bool {
         self.account.permits.load(Ordering::Relaxed) >= permits_max
     }
@@ -72,13 +74,14 @@ impl OsSender {
 
 impl Drop for OsSender {
     fn drop(&mut self) {
-        // At most one for each connection; if the loop is gone it needs none.
+        // The channel is unbounded, but gets at most one entry for each connection. An error means that the loop has
+        // ended.
         let _ = self.goodbyes.send(self.conn);
     }
 }
 
 impl OsReceiver {
-    /// The next line, without LF. `None`: the loop has said everything it will.
+    /// The next line, without LF. `None`: the loop will send nothing more.
     pub async fn next(&mut self) -> Option<String> {
         self.lines.recv().await
     }
@@ -87,7 +90,7 @@ impl OsReceiver {
         self.lines.try_recv().ok()
     }
 
-    /// Of what [`OsReceiver::next`] gave, this much was written out.
+    /// Reports that so many bytes of what [`OsReceiver::next`] returned have been written out.
     pub fn written(&self, bytes: usize) {
         self.account.unsent_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.account.changed.notify_one();

@@ -1,4 +1,5 @@
-//! The loop's task: hear, one turn, carry out, give way; when there is nothing to do, wait.
+//! The loop's task. Each round handles the inputs, runs one turn of the engine, carries out the effects and yields to
+//! other tasks; when there is nothing to do, it waits.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use crate::ndjson::{self, Edge};
 use crate::pause;
 use crate::shell::Shell;
 
-/// The clock is looked at this often while anything is due, so that a step of the wall clock is noticed.
+/// The clock is read this often while anything is due, so that a step of the wall clock is noticed.
 const WAIT_MS_MAX: u64 = 1000;
 /// How long connections get to take their last answers, whatever is left of the grace.
 const FLUSH_MS: u64 = 1000;
-/// How long actors get to end once nobody needs them: child processes are ended then.
+/// How long actors get to end once nobody needs them; child processes end in this time.
 const ACTORS_END_MS: u64 = 1000;
 
 pub(crate) struct Run {
@@ -30,18 +31,18 @@ pub(crate) struct Run {
     pub(crate) edge: Edge,
     pub(crate) clock: SystemClock,
     pub(crate) told: mpsc::Receiver<Told>,
-    /// Connections on other threads that are gone.
+    /// Connections on other threads that have been closed.
     pub(crate) goodbyes: mpsc::UnboundedReceiver<ConnId>,
     pub(crate) accepting: Option<JoinHandle<()>>,
     /// When the grace of a stop is used up.
     pub(crate) stop_now_at: Option<Mono>,
     pub(crate) alarm: Alarm,
-    /// Until it begins.
+    /// Timers of the previous process, until [`Run::begin`].
     pub(crate) timers: Option<Vec<(String, Bytes)>>,
 }
 
 impl Run {
-    /// Until it was told to stop and everything is answered.
+    /// Runs until the loop was told to stop and every request is answered.
     pub(crate) async fn run(mut self) {
         let mut turns = 0;
         while !self.shell.stopped {
@@ -59,9 +60,9 @@ impl Run {
                 turns = 0;
                 self.shell.conns.flush();
             }
-            // A timer that was vouched for has put something into the lanes after the turn.
+            // A timer that may still act (`Effect::Vouch`) has put its message into the lanes after the turn.
             if turned || self.shell.router.is_busy() {
-                // Section 8.3: after each turn the host gets its turn.
+                // RFC 0032, section 8.3: after each turn the host gets its turn.
                 pause::others_first().await;
             } else if !self.shell.stopped {
                 self.wait(now).await;
@@ -70,7 +71,8 @@ impl Run {
         self.end().await;
     }
 
-    /// Other threads first: what an actor said there before it finished must be heard before that it finished.
+    /// Handles all inputs that wait, those of other threads first: a message that an actor emitted on another thread
+    /// must be handled before the actor's `Done`, which comes by the local queue.
     fn hear(&mut self, now: Now) {
         for _ in 0..self.shell.settings.inbox_max {
             let Ok(told) = self.told.try_recv() else { break };
@@ -105,8 +107,8 @@ impl Run {
         }
     }
 
-    /// `Sys.BootComplete`, and timers of the process before: not earlier, or one that was due meanwhile would find nobody
-    /// who handles it.
+    /// Says `Sys.BootComplete` and restores the timers of the previous process. Not before all capabilities are
+    /// installed, or a timer that is already due would find no handler.
     fn begin(&mut self, now: Now) {
         let Some(timers) = self.timers.take() else { return };
         let boot = self.clock.boot();
@@ -121,19 +123,19 @@ impl Run {
             () = self.ear.woken() => {}
             told = self.told.recv() => match told {
                 Some(told) => self.take(now_again(&self.clock, now), told),
-                // Everybody who could tell it something is gone, which never happens: it holds a sender itself.
+                // Cannot happen, because the loop itself holds a sender.
                 None => self.shell.stopped = true,
             },
             conn = self.goodbyes.recv() => match conn {
                 Some(conn) => self.shell.left(now_again(&self.clock, now), conn),
-                // Whoever started it let it go without a stop: like a crash.
+                // The last [`crate::LoopHandle`] was dropped without a stop: end as in a crash.
                 None => self.shell.stopped = true,
             },
             () = alarm.ring(due, &self.clock) => {}
         }
     }
 
-    /// Answers are written out, actors end.
+    /// Writes the last answers and ends the actors.
     async fn end(mut self) {
         self.shell.conns.flush();
         self.shell.conns.finish();
@@ -142,14 +144,15 @@ impl Run {
         let actors = self.shell.actors.end();
         let all = async {
             for actor in actors {
-                // One that panicked has ended too.
+                // An error means that the actor panicked: it has ended, too.
                 let _ = actor.await;
             }
         };
         if tokio::time::timeout(Duration::from_millis(ACTORS_END_MS), all).await.is_err() {
             tracing::debug!("an actor had not ended when the loop did");
         }
-        // Children that ended by themselves have finished with the events of timers: their rows go.
+        // Child processes that ended by themselves have finished with the events of timers: delete the rows of those
+        // timers.
         let now = self.clock.now();
         self.hear(now);
         self.shell.carry_out(now);
@@ -160,13 +163,13 @@ impl Run {
     }
 }
 
-/// Time has passed while it waited.
+/// Reads the clock again after a wait; never returns a time before `before`.
 fn now_again(clock: &SystemClock, before: Now) -> Now {
     let now = clock.now();
     if now.mono < before.mono { before } else { now }
 }
 
-/// A timer that is set again only when it must ring earlier: most deadlines pass because their request was answered.
+/// A timer that is reset only if it must fire earlier: most deadlines pass unused because their request was answered.
 pub(crate) struct Alarm {
     sleep: Pin<Box<Sleep>>,
     set_for: Option<Mono>,
@@ -177,7 +180,7 @@ impl Alarm {
         Alarm { sleep: Box::pin(tokio::time::sleep(Duration::ZERO)), set_for: None }
     }
 
-    /// At `due` or a while before; never, if nothing is due.
+    /// Waits until `due`, or returns somewhat earlier; waits for ever if nothing is due.
     async fn ring(&mut self, due: Option<Mono>, clock: &SystemClock) {
         let Some(due) = due else { return std::future::pending().await };
         let now = clock.now().mono;

@@ -1,4 +1,4 @@
-//! Every bound of the shell, with its default and what happens when it is reached.
+//! Every bound of the shell, with its default and the consequence of reaching it.
 
 use millrace_router::RouterLimits;
 use millrace_wire::os::LINE_BYTES_MAX;
@@ -6,31 +6,31 @@ use millrace_wire::os::LINE_BYTES_MAX;
 #[derive(Clone, Debug)]
 pub struct LoopSettings {
     pub router: RouterLimits,
-    /// One line without its LF, in both directions: 413, and the connection goes on.
+    /// Bytes of a line without its LF, in both directions. A longer line is answered with 413; the connection goes on.
     pub line_bytes_max: usize,
-    /// Bytes that wait to be written to one connection: it is not read from until they are fewer.
+    /// Bytes that wait to be written to one connection. Above, it is not read from.
     pub unsent_bytes_max: usize,
-    /// A connection that takes nothing of what waits for it for this long is closed.
+    /// A connection that reads none of what waits for it for this long is closed.
     pub slow_reader_ms: u64,
-    /// Connections of the socket: one more gets a line with 503 and is closed.
+    /// Connections of the socket. Further ones get a line with 503 and are closed.
     pub connections_max: usize,
     /// Messages without `metadata`, or without id or timestamp in it, get them instead of 422.
     pub lenient_metadata: bool,
-    /// The first message of a connection of the socket must be `Syscall.Authenticate` with a valid token: otherwise 401,
-    /// and the connection is closed.
+    /// The first message of a connection of the socket must be `Syscall.Authenticate` with a valid token: otherwise
+    /// 401, and the connection is closed.
     pub require_auth: bool,
     /// With `require_auth`, a connection that has sent nothing for this long is closed.
     pub auth_ms_max: u64,
-    /// What other threads have told the loop and it has not heard: they wait.
+    /// Commands of other threads that the loop has not handled yet. Above, the senders wait.
     pub inbox_max: usize,
-    /// Messages in the user lane: above, actors wait before they say more than the answers they owe.
+    /// Messages in the user lane. Above, actors wait before they emit anything but the answers they owe.
     pub crowded_max: usize,
     /// Answers are written after this many turns at the latest; at once when the lanes are empty.
     pub flush_turns_max: u32,
-    /// A capability that a reload replaced has this long to finish what it was given, and its successor waits; then the
-    /// rest is answered with 503. 0 = as long as it takes.
+    /// How long a capability that a reload replaced has to finish its messages while its successor waits; then the rest
+    /// is answered with 503. 0 = no limit.
     pub handover_ms: u64,
-    /// Operations merged into one write to the store, as far as they fit a batch: the rest waits for the next.
+    /// Operations merged into one write to the store, as far as they fit a batch. The rest waits for the next write.
     pub commit_ops_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Carrying out what the engine decided.
+//! Carries out the effects that the engine decided on.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::port::Delivery;
 use crate::settings::LoopSettings;
 use crate::syscalls;
 
-/// The engine and the hands that do its work. Only the loop's task has it.
+/// The engine and everything that carries out its effects. Only the loop's task has it.
 pub(crate) struct Shell {
     pub(crate) settings: Arc<LoopSettings>,
     pub(crate) router: Router,
@@ -28,7 +28,7 @@ pub(crate) struct Shell {
     pub(crate) conns: Conns,
     pub(crate) commits: Commits,
     pub(crate) counts: Arc<Counts>,
-    /// Gets the records of the trace.
+    /// Where records of the trace are sent.
     records: Option<mpsc::Sender<(Namespace, JsonText)>>,
     pub(crate) behalf: Behalf,
     /// Handlers that wait for the outcome of a request they made, by its id.
@@ -37,9 +37,9 @@ pub(crate) struct Shell {
     receipts: u64,
     pub(crate) stopped: bool,
     log: Log,
-    /// For measuring lines that go elsewhere.
+    /// A buffer for encoding lines that are measured or sent to other threads.
     scratch: Vec<u8>,
-    /// Kept for its room.
+    /// Empty between calls; keeps its capacity.
     effects: Vec<Effect>,
 }
 
@@ -72,7 +72,7 @@ impl Shell {
         }
     }
 
-    /// What another thread said, as far as it concerns the engine.
+    /// Handles a command of another thread that concerns the engine.
     pub(crate) fn hear(&mut self, now: Now, told: Told) {
         match told {
             Told::Input(input) => self.router.handle(now, input),
@@ -95,25 +95,25 @@ impl Shell {
             }
             Told::Change { gone, come, done } => {
                 let changed = self.actors.change(&mut self.router, now, &gone, come);
-                // Nobody waits for it any more: it is changed all the same.
+                // An error means that the caller no longer waits: the change is made all the same.
                 let _ = done.send(changed);
             }
             Told::Look(look) => look(&self.router),
-            // The loop's own task takes these before it comes here.
+            // The loop's task (`run.rs`) handles these before it calls this.
             Told::Listen { .. } | Told::Begin | Told::Stop { .. } => {}
         }
     }
 
-    /// A connection on another thread is gone.
+    /// A connection on another thread has been closed.
     pub(crate) fn left(&mut self, now: Now, conn: ConnId) {
         self.conns.remove(conn);
         self.router.handle(now, Input::Close { conn });
     }
 
-    /// Carries out everything decided so far.
+    /// Carries out every effect decided so far.
     pub(crate) fn carry_out(&mut self, now: Now) {
-        // An answer that is too long makes a fault of it, and that an effect: once more is enough, because a fault is
-        // always short.
+        // An answer that is too long leads to a fault, and that to another effect. Two rounds are enough, because a
+        // fault is always short.
         for _ in 0..2 {
             let mut effects = std::mem::take(&mut self.effects);
             effects.extend(self.router.drain());
@@ -140,7 +140,7 @@ impl Shell {
             Effect::Commit { token, ops } => self.commits.put(token, ops),
             Effect::Settle { receipt, settled } => {
                 if let Some(waiting) = self.settles.remove(&receipt) {
-                    // Who gave it to us has gone: the event is given out again by its lease.
+                    // An error means that the feed has ended: the event is delivered again when its lease expires.
                     let _ = waiting.send(settled);
                 }
             }
@@ -155,7 +155,8 @@ impl Shell {
         }
     }
 
-    /// For whoever keeps records. Tracing must not hold up what is traced: what finds no room is left out and counted.
+    /// Sends a record of the trace to its receiver. Tracing must not delay what it traces: a record that finds no room
+    /// is dropped and counted.
     fn keep(&mut self, record: &TraceRecord) {
         let Some(records) = &self.records else { return };
         let shown = JsonText::from_stored(syscalls::shown(record).to_string().into());
@@ -164,11 +165,11 @@ impl Shell {
         }
     }
 
-    /// To the handler that waits for it, else to the actor's own queue of outcomes.
+    /// Gives an outcome to the handler that waits for it, or else to the actor's queue of outcomes.
     fn outcome(&mut self, to: CapabilityId, message: Arc<OsMessage>) {
         let waiting = message.metadata.causation.clone().and_then(|cause| self.waits.remove(&(to, cause)));
         match (waiting, self.actors.mailbox(to)) {
-            // The handler gave up waiting: fine.
+            // An error means that the handler no longer waits: fine.
             (Some(waiting), _) => drop(waiting.send(message)),
             (None, Some(mailbox)) => mailbox.outcome(message),
             (None, None) => {}
@@ -178,7 +179,7 @@ impl Shell {
     fn answer(&mut self, now: Now, conn: ConnId, message: &OsMessage) {
         let Some(out) = self.conns.get(conn) else { return };
         let line_max = self.settings.line_bytes_max;
-        // Only what may be too long is measured.
+        // Encoding to measure the exact length is only needed for messages that may be too long.
         let instead = (message.bytes() > line_max).then(|| self.too_long(now, message)).flatten();
         let message = instead.as_ref().unwrap_or(message);
         match out {
@@ -195,7 +196,8 @@ impl Shell {
         }
     }
 
-    /// The error to be sent instead, if the line is longer than a client takes. The answer is terminal all the same.
+    /// Returns the error to send instead if the line is longer than a client accepts. The error is as terminal as the
+    /// answer was.
     fn too_long(&mut self, now: Now, message: &OsMessage) -> Option<OsMessage> {
         self.scratch.clear();
         encode(message, &mut self.scratch);
@@ -219,7 +221,7 @@ impl Shell {
         Some(refusal.into_message(metadata.id.clone(), metadata.timestamp))
     }
 
-    /// Whoever handles requests of this type.
+    /// The capability that handles requests of this type.
     fn author(&self, answer: &OsMessage) -> Option<CapabilityId> {
         let handles = |manifest: &millrace_router::Manifest| {
             manifest.inbound.iter().any(|branch| branch.kind.is_request() && branch.ty == answer.ty)

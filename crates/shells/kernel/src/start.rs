@@ -1,4 +1,4 @@
-//! The loop's thread: boot, and the handle others have of it.
+//! Starts the loop's thread and its parts, and defines the handle to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -31,44 +31,45 @@ use crate::shell::Shell;
 use crate::syscalls;
 use crate::watch::Watch;
 
-/// What the loop's own commands ask of whoever runs the server.
+/// A request of the loop's own commands to the program that runs the server.
 #[derive(Debug)]
 pub enum Asked {
     /// `Syscall.Shutdown`: stop gracefully.
     Shutdown,
-    /// `Syscall.Reload`: read the configuration again and say what came of it.
+    /// `Syscall.Reload`: read the configuration again and report the result.
     Reload { done: oneshot::Sender<Result<String, String>> },
 }
 
-/// Questions of [`Asked`] that wait: more are answered with 503.
+/// Requests of [`Asked`] that wait: more are answered with 503.
 const ASKED_MAX: usize = 16;
 
-/// What a loop needs of the world.
+/// Everything that a loop needs from outside.
 pub struct LoopParts {
     pub settings: LoopSettings,
-    /// Drawn at random: no two processes may have the same, because ids are derived from it.
+    /// A random number. No two processes may have the same one, because ids are derived from it.
     pub nonce: u64,
     pub clock: SystemClock,
     /// Where handlers run.
     pub runtime: Handle,
-    /// Makes timers durable. Without it they are not.
+    /// Makes timers durable. Without it they are lost with the process.
     pub commit: Option<Commit>,
-    /// Timers of the process before: the rows of [`millrace_router::TIMER_PREFIX`], and the one at
+    /// Timers of the previous process: the rows of [`millrace_router::TIMER_PREFIX`], and the row at
     /// [`millrace_model::keys::ROUTER_ELAPSED`]. See [`LoopHandle::begin`].
     pub timers: Vec<(String, Bytes)>,
     pub bus_feed: Option<BusFeed>,
     pub check_token: Option<CheckToken>,
-    /// Says whether an agent may still send what it put off with a timer. Without it, all may.
+    /// Checks whether an agent may still send a message that it scheduled with a timer. Without it, every agent may.
     pub vouch: Option<Vouch>,
-    /// Hears who was turned away at the socket.
+    /// Called for clients and timers that were refused, for the audit.
     pub watch: Option<Watch>,
-    /// Gets every record of the trace as JSON, as far as it has room, with the namespace it belongs to.
+    /// Gets every record of the trace as JSON, with the namespace it belongs to. A record that finds the channel full
+    /// is dropped.
     pub records: Option<mpsc::Sender<(Namespace, JsonText)>>,
 }
 
 impl LoopParts {
-    /// A loop on its own, with default bounds: nothing of it outlives the process. Handlers run on the runtime this is
-    /// called on.
+    /// A loop on its own, with default bounds, that keeps nothing beyond the process. Handlers run on the current tokio
+    /// runtime.
     pub fn volatile() -> LoopParts {
         LoopParts {
             settings: LoopSettings::default(),
@@ -100,8 +101,8 @@ pub enum LoopError {
     Thread(io::Error),
 }
 
-/// Others' hold on the loop. Cheap to clone; may be sent. The loop ends by [`LoopHandle::stop`], or like in a
-/// crash when the last of them is dropped.
+/// A handle to the loop for other threads. Cheap to clone. The loop ends by [`LoopHandle::stop`], or as in a crash when
+/// the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct LoopHandle {
     link: LoopLink,
@@ -117,7 +118,7 @@ struct Shared {
     ended: watch::Receiver<bool>,
 }
 
-/// What the loop counts and holds.
+/// Counters and gauges of the loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopView {
     pub counters: Counters,
@@ -127,7 +128,7 @@ pub struct LoopView {
 
 impl LoopHandle {
     /// Starts the thread, boots the engine with the built-ins and these capabilities, and returns when every actor
-    /// listens. The receiver gets what the loop's own commands ask for.
+    /// listens. The receiver gets the requests of the loop's own commands.
     pub async fn start(
         parts: LoopParts,
         capabilities: Vec<Capability>,
@@ -138,7 +139,7 @@ impl LoopHandle {
         let (asked_in, asked) = mpsc::channel(ASKED_MAX);
         let (ended_in, ended) = watch::channel(false);
         let (booted_in, booted) = oneshot::channel();
-        // The engine draws ids from the nonce itself: the same nonce here would make the same ids again.
+        // The engine derives ids from the nonce itself: the same nonce here would make the same ids again.
         let link = LoopLink { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
         let counts = Arc::new(Counts::default());
         let conns = Arc::new(AtomicU64::new(1));
@@ -156,7 +157,7 @@ impl LoopHandle {
         };
         let run = move || {
             boot.run();
-            // A panic drops the sender, which says the same.
+            // A panic drops the sender, which the receivers see as the same.
             let _ = ended_in.send(true);
         };
         thread::Builder::new().name("millrace-loop".into()).spawn(run).map_err(LoopError::Thread)?;
@@ -173,7 +174,7 @@ impl LoopHandle {
         &self.shared.settings
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub async fn open(&self, by: By) -> Result<(OsSender, OsReceiver), Ended> {
         let conn = ConnId(self.shared.conns.fetch_add(1, Ordering::Relaxed));
         let (lines_in, lines) = mpsc::unbounded_channel();
@@ -195,7 +196,8 @@ impl LoopHandle {
         Ok((sender, OsReceiver { lines, account }))
     }
 
-    /// These go, after they have finished what they have; those come. All of it or nothing of it.
+    /// Removes the capabilities `gone`, after they have finished the messages they have, and installs `come`: all of it
+    /// or nothing.
     pub async fn change(
         &self,
         gone: Vec<CapabilityId>,
@@ -206,17 +208,17 @@ impl LoopHandle {
         is_done.await.map_err(|_| Ended)?
     }
 
-    /// Everybody who is to be there at the start has been installed: timers of the process before may fire from now
-    /// on. Once is enough; [`LoopHandle::listen`] says it, too.
+    /// All capabilities of the start are installed: timers of the previous process may fire from now on. Further calls
+    /// do nothing; [`LoopHandle::listen`] calls this, too.
     pub async fn begin(&self) -> Result<(), Ended> {
         self.link.tell(Told::Begin).await
     }
 
-    /// Accepts connections from now on.
+    /// Accepts connections on the socket from now on.
     pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), Ended> {
         self.begin().await?;
         self.link.tell(Told::Listen { listener }).await?;
-        // Behind it in the queue: once this is answered, it listens.
+        // This command is behind `Listen` in the queue: once it is answered, the loop listens.
         self.link.look(|_| ()).await
     }
 
@@ -225,22 +227,22 @@ impl LoopHandle {
         Ok(LoopView { counters, gauges, shell: self.shared.counts.view() })
     }
 
-    /// Takes no more: new messages are answered with 503, and after `grace` so is everything that still waits. Returns
-    /// when every answer is written and the thread has ended.
+    /// Stops the loop: new messages are answered with 503, and after `grace` so is every request that still waits.
+    /// Returns when every answer is written and the thread has ended.
     pub async fn stop(&self, grace: Duration) {
         if self.link.tell(Told::Stop { grace }).await.is_ok() {
             self.ended().await;
         }
     }
 
-    /// Waits until the loop is gone: stopped, or fallen over a bug.
+    /// Waits until the loop has ended: stopped, or by a panic.
     pub async fn ended(&self) {
-        // An error means that the sender is gone, and with it the thread.
+        // An error means that the sender was dropped, and so the thread has ended.
         let _ = self.shared.ended.clone().wait_for(|ended| *ended).await;
     }
 }
 
-/// Everything that moves to the thread.
+/// Everything that moves to the loop's thread.
 struct Boot {
     parts: LoopParts,
     settings: Arc<LoopSettings>,
@@ -262,10 +264,10 @@ impl Boot {
         };
         let local = LocalSet::new();
         local.block_on(&runtime, self.boot());
-        // Tasks that did not end by themselves are dropped here, with whatever they hold.
+        // Dropping the runtime drops the tasks that have not ended by themselves.
     }
 
-    /// In the order of RFC 0032, section 15. Edges start when whoever booted it says so.
+    /// Boots in the order of RFC 0032, section 15. The socket is accepted on when [`LoopHandle::listen`] is called.
     async fn boot(self) {
         let Boot { parts, settings, capabilities, link, counts, conns, told, goodbyes, asked, booted } = self;
         let clock = parts.clock;
@@ -298,7 +300,7 @@ impl Boot {
         shell.behalf = Behalf { vouch: parts.vouch, watch: parts.watch };
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
         let run = Run { shell, ear, edge, clock, told, goodbyes, accepting, stop_now_at, alarm, timers };
-        // Whoever booted it is gone: then nobody will stop it either.
+        // An error means that the caller of `start` is gone: nobody would stop the loop, so it does not run.
         if booted.send(Ok(())).is_ok() {
             run.run().await;
         }

@@ -1,4 +1,4 @@
-//! What whoever runs the loop hears about access and the bus, for its audit.
+//! Callbacks for the server's audit: refused messages, and what the bus answered.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use millrace_bus::Reply;
 use millrace_model::TraceId;
 use millrace_router::By;
 
-/// Nothing depends on these.
+/// Something to be audited. Nothing else depends on these.
 #[derive(Debug)]
 pub enum Seen<'a> {
-    /// A message of type `what` that its sender may not send: 401 or 403.
+    /// The sender may not send this message of type `what`: 401 or 403.
     Refused { by: &'a By, code: u16, what: &'a str, why: &'a str },
-    /// What the bus answered to a command of type `what`, refusals included.
+    /// The bus's answer to a command of type `what`, refusals included.
     Bus { by: &'a By, what: &'a str, reply: &'a Reply, trace: Option<&'a TraceId> },
 }
 
-/// Must not wait: it is called in the middle of things.
+/// Must not wait: called in the middle of the loop's work.
 pub type Watch = Arc<dyn Fn(&Seen<'_>) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Bus.Publish and feeds: a command becomes a durable event, a durable event reaches an actor.
+//! `Bus.Publish` and feeds: a command becomes a durable event, and a durable event reaches an actor.
 
 mod desk;
 
@@ -26,14 +26,14 @@ async fn publish(client: &mut Client, data: Value) -> Value {
     answer["data"].clone()
 }
 
-/// Nothing tells that an ack has become durable, so it is looked for.
+/// Polls until a group's commit has reached `offset`: nothing reports that an ack has become durable.
 async fn until_committed(desk: &Desk, topic: &str, group: &str, offset: u64) {
     while desk.committed(topic, group).await < offset {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// The same of a group's members: the topic has one group.
+/// Polls until the topic's only group has this many members.
 async fn until_members(desk: &Desk, topic: &str, members: usize) {
     let topic = TopicKey::parse(&format!("default/{topic}")).expect("a topic");
     loop {
@@ -47,7 +47,7 @@ async fn until_members(desk: &Desk, topic: &str, members: usize) {
     }
 }
 
-/// Events that may be delivered once.
+/// Limits with one attempt for each event.
 fn once() -> BusLimits {
     BusLimits { max_attempts: 1, ..BusLimits::default() }
 }
@@ -98,7 +98,7 @@ async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
     assert_eq!(data, expected);
     assert_eq!((id.as_str(), causation.as_deref(), correlation), ("my-id", Some("Bus.Publish-1"), None));
     until_committed(&desk, "t", "os.Ear", 1).await;
-    // The same id again is the same event: nobody hears of it twice.
+    // The same id again is the same event, so it is not delivered a second time.
     assert_eq!(publish(&mut client, json!({"topic": "t", "payload": 1, "id": "my-id"})).await["offset"], 1);
     publish(&mut client, json!({"topic": "t", "payload": 2})).await;
     let (data, ..) = heard.recv().await.unwrap();
@@ -203,7 +203,7 @@ async fn a_child_subscribes_by_command_and_a_client_cannot() {
     assert!(text.starts_with("Bus.Subscribe is for capabilities"), "{text}");
 }
 
-/// With a single attempt for each event, one that counted without anybody having seen the event would be its last.
+/// With one attempt for each event, an attempt that counted although nobody had seen the event would be its last.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_capability_is_unhealthy_its_events_wait_in_the_log() {
     let mut desk = Desk::with(limits(), once(), Vec::new()).await;
@@ -278,8 +278,8 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
     for n in 0..6 {
         publish(&mut client, json!({"topic": "t", "payload": n})).await;
     }
-    // A later event uses up its attempts in the hands of somebody who does nothing. By then a feed that takes its own
-    // again and again has used up theirs.
+    // Waits until an event of another topic has used up its attempts with a consumer that does nothing. A feed that
+    // takes its own events again and again would have used up their attempts by then.
     let idler = desk.runtime.handle().open(Namespace::default()).unwrap();
     idler.ask(&mut vec![(1, Request::Subscribe(subscription("idle", "idler")))]).await.unwrap();
     publish(&mut client, json!({"topic": "idle", "payload": 1})).await;
@@ -288,13 +288,13 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
     waiting.send("query", "A.Seen", &json!(1)).await;
     std::fs::write(&go, "").unwrap();
     assert_eq!(waiting.answer().await["kind"], "reply");
-    // What was in the mailbox before it was asked: the window.
+    // The events that were in the mailbox before this query: as many as the window.
     assert_eq!(waiting.answer().await["data"], json!([0, 1]));
     until_committed(&desk, "t", "os.A", 6).await;
     no_dead_letters(&mut client, "t").await;
 }
 
-/// Whatever the code, it has had its attempt.
+/// An error with any code counts as an attempt, also 503.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_answers_503_has_seen_the_event() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();

@@ -1,4 +1,4 @@
-//! Capabilities written in Rust, asked over a connection of the loop.
+//! Capabilities written in Rust, used over a connection of the loop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ fn greeter(place: Place) -> Capability {
     )
 }
 
-/// Hands every event it hears to the test.
+/// A capability that hands every event of type `ty` to the test.
 fn listener(ty: &str) -> (Capability, mpsc::UnboundedReceiver<Value>) {
     let (heard_in, heard) = mpsc::unbounded_channel();
     let listener = Capability::new("Listener", "Listens").on_event(ty, move |_, event| {
@@ -240,7 +240,7 @@ async fn a_mailbox_that_is_full_answers_503_at_once() {
     assert_eq!(client.answer().await["metadata"]["causation"], "Stuck.Wait-1");
 }
 
-/// Waits at the gate with everything it is asked.
+/// A capability that waits at the gate with every command.
 fn stuck(gate: &Arc<Notify>) -> Capability {
     let gate = gate.clone();
     Capability::new("Stuck", "").command("Stuck.Wait", "", json!({}), move |ctx, _| {
@@ -280,7 +280,7 @@ async fn a_stop_lets_work_finish_and_answers_the_rest_with_503() {
         let handle = handle.clone();
         async move { handle.stop(Duration::from_secs(600)).await }
     });
-    // Until the stop has been heard, pings are answered.
+    // Pings are answered until the stop has been handled.
     while client.ask("query", "Syscall.Ping", "1").await["kind"] == "reply" {}
     let late = client.ask("query", "Syscall.Ping", "1").await;
     assert_eq!(late["data"], json!({"code": 503, "message": "Kernel shutting down"}));
@@ -338,7 +338,8 @@ async fn whoever_hangs_up_leaves_nothing_behind() {
     while handle.view().await.expect("a view").gauges.in_mailboxes > 0 {}
 }
 
-/// Its lineage was set for it, so it is true however late it speaks and whatever the loop has forgotten.
+/// The shell set the causation of its messages, so the engine accepts it however late they come and whatever the engine
+/// has forgotten.
 #[tokio::test]
 async fn a_handler_may_speak_long_after_it_has_answered() {
     let settings = LoopSettings {
@@ -379,7 +380,7 @@ async fn a_handler_may_speak_long_after_it_has_answered() {
     handle.stop(Duration::ZERO).await;
 }
 
-/// It used to wait for an answer that nobody would give.
+/// A regression: the handler used to wait for ever.
 #[tokio::test]
 async fn a_handler_that_asks_what_it_did_not_declare_is_told() {
     let (said_in, mut said) = mpsc::unbounded_channel();
@@ -409,7 +410,8 @@ async fn a_handler_whose_question_misses_its_own_schema_is_told() {
     let careless = Capability::new("Careless", "Asks for nonsense")
         .query("Careless.Ask", "Asks another", json!({}), |ctx, _| async move {
             let refused = ctx.query("Syscall.Ping", &json!("no object")).await.expect_err("a fault");
-            // Its own request has been answered for it by now: the event tells what it heard.
+            // The engine has already answered the handler's own request: the event tells the test what the handler was
+            // told.
             ctx.emit("Careless.Heard", &refused.message).await?;
             Err(refused)
         })

@@ -1,4 +1,5 @@
-//! Child processes: what they are handed, what becomes of what they say, how they end and come back.
+//! Child processes: which messages they are handed, what happens to their output, and how they end and are started
+//! again.
 
 mod desk;
 
@@ -26,7 +27,7 @@ async fn the_example_in_python_answers_and_listens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_handed_over_one_at_a_time_and_in_order() {
     let mut desk = Desk::new().await;
-    // What was written to it meanwhile it gets with one read.
+    // Reads everything that was written to it meanwhile with one read.
     let path = desk.path("raw.py");
     let text = "import json, os, time\n\
                 print('{\"name\":\"A\",\"inbound\":[{\"kind\":\"query\",\"type\":\"A.Do\"}]}', flush=True)\n\
@@ -92,7 +93,7 @@ async fn after_its_restarts_it_is_unhealthy_until_it_is_reloaded() {
     let dying = desk.script("A", &doer("A"), "print('oh no', file=sys.stderr)\nsys.exit(7)");
     desk.run(vec![dying.clone()]).await;
     let mut client = desk.client().await;
-    // Its first life and three more.
+    // The first life and three restarts.
     for _ in 0..4 {
         let (code, text) = client.refused("A.Do", &json!(1)).await;
         assert_eq!((code, text.as_str()), (500, "Capability 'A' ended before it answered"));
@@ -102,7 +103,7 @@ async fn after_its_restarts_it_is_unhealthy_until_it_is_reloaded() {
     let expected = "Capability 'A' is unhealthy: it was started again 3 times within 60000 ms \
                     (exit status: 7; its last words: oh no)";
     assert_eq!(text, expected);
-    // The same settings and the same file: an unhealthy one is started all the same.
+    // The same settings and the same file: an unhealthy child is started again all the same.
     let changed = desk.children.become_these(vec![dying]).await.unwrap();
     assert_eq!(changed.replaced, ["A"]);
     assert_eq!(client.refused("A.Do", &json!(1)).await.0, 500);
@@ -206,7 +207,7 @@ async fn a_child_that_asks_and_does_not_read_is_stopped_and_then_killed() {
     let impatient = ChildLimits { answer_ms: 5000, ..limits() };
     let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
     let (path, all) = (desk.path("flood.py"), desk.path("all"));
-    // Its outcomes are many times what may wait for it.
+    // The outcomes of its requests are many times what may wait for it.
     let text = "import json, sys\n\
                 print('{\"name\":\"A\",\"inbound\":[{\"kind\":\"query\",\"type\":\"A.Do\"}]}', flush=True)\n\
                 for n in range(30000):\n    \
@@ -219,14 +220,16 @@ async fn a_child_that_asks_and_does_not_read_is_stopped_and_then_killed() {
     flood.command.push(all.to_str().unwrap().to_owned());
     desk.run(vec![flood]).await;
     let mut client = desk.client().await;
-    // It may have been written to it before everything else: then it is in its hands when it is killed.
+    // This request may be written to the child before everything else: then it is in the child's hands when the child
+    // is killed.
     client.refused("A.Do", &json!(1)).await;
     let (code, text) = client.refused("A.Do", &json!(1)).await;
     assert!(code == 503 && text.contains("it read nothing of what was written to it"), "{code} {text}");
     assert!(!all.exists(), "it was listened to until its last request");
 }
 
-/// A child that says its manifest, tells its number and never reads, with more written to it than a pipe holds.
+/// Starts a child that sends its manifest, writes its process id to a file and never reads, and writes more to it than
+/// a pipe holds.
 async fn hang(desk: &mut Desk, restart: bool) -> (Client, u64) {
     let (path, pid) = (desk.path("hang.py"), desk.path("pid"));
     let manifest =
@@ -262,7 +265,7 @@ async fn a_child_that_does_not_read_ends_when_it_is_replaced() {
     let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
     let (mut client, pid) = hang(&mut desk, true).await;
     let id = client.send("query", "A.Do", &json!("old")).await;
-    // The loop has routed both once it has answered this.
+    // Once the loop has answered this, it has routed both messages before.
     client.query("Syscall.Ping", &json!({"payload": 1})).await;
     desk.run(vec![desk.script("A", &doer("A"), "answer('reply', 'new')")]).await;
     let new = client.send("query", "A.Do", &json!(1)).await;
@@ -280,7 +283,7 @@ async fn a_child_that_answers_nothing_ends_when_it_is_replaced() {
     let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
     desk.run(vec![desk.script("A", &doer("A"), "pass")]).await;
     let mut client = desk.client().await;
-    // One after the other they would take longer than they may wait.
+    // Handled one after the other, they would take longer than a request may wait for its answer.
     for n in 0..200 {
         client.send("query", "A.Do", &json!(n)).await;
     }
@@ -393,7 +396,7 @@ async fn a_reload_under_load_loses_no_request() {
     });
     for n in 1..=6 {
         let next = version(&desk, n);
-        // Should the clock of the files stand still between two versions, their length differs.
+        // The time of a file may be the same for two versions; a variable in the settings tells them apart.
         let next =
             ChildSettings { command: next.command, env: [("N".to_owned(), n.to_string())].into(), ..next };
         let changed = desk.children.become_these(vec![next]).await.unwrap();
@@ -439,7 +442,7 @@ async fn children_end_with_the_loop_whether_they_want_or_not() {
     }
 }
 
-/// One that was killed may wait for a parent who does not look after it.
+/// Whether the process runs. A killed process may remain as a zombie until its parent collects it.
 fn is_alive(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with('Z'))

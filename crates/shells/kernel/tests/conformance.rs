@@ -1,4 +1,4 @@
-//! The table of clauses names tests that exist.
+//! Checks that the tests named in the table `docs/conformance/rfc0032.md` exist.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -15,10 +15,10 @@ fn every_test_the_table_names_exists() {
     assert!(named.len() > 80, "only {} are named", named.len());
     let missing: Vec<String> = named
         .into_iter()
-        // The first is the form, explained.
+        // The first name only explains the form.
         .filter(|(file, _)| *file != "path/of/file.rs")
         .filter(|(file, function)| {
-            // The table names crates without their floors.
+            // The table names crates without their folder (floor) under `crates`.
             let floors = std::fs::read_dir(&crates).unwrap().map(|floor| floor.unwrap().path().join(file));
             let text = floors.filter_map(|path| std::fs::read_to_string(path).ok()).collect::<String>();
             !text.contains(&format!("fn {function}("))

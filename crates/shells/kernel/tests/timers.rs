@@ -1,4 +1,4 @@
-//! Timers that are to outlive the process: what becomes of many that are set at once.
+//! Durable timers: many that are set at once.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// A store that takes its time until it is told to go on, and no batch that is too large.
+/// A store that waits until it is told to go on, and refuses batches that are too large.
 fn slow_store() -> (Commit, watch::Sender<bool>) {
     let (go, waits) = watch::channel(false);
     let commit: Commit = Arc::new(move |ops: Vec<Op>| {
@@ -56,7 +56,7 @@ async fn timers_that_wait_for_the_store_are_written_in_batches_that_fit() {
     };
     let (handle, _) = LoopHandle::start(parts, Vec::new()).await.expect("the loop starts");
     let (sender, mut receiver) = handle.open(None).await.expect("the loop runs");
-    // 15 KB each on its way here, twice that in its row, where every quote and backslash is escaped once more.
+    // 15 KB each in the message, twice that in its row, where every quote and backslash is escaped once more.
     let event = json!({"kind": "event", "type": "A.B", "data": "\"".repeat(7_500)});
     for id in 0..TIMERS {
         send(&sender, "command", "Timer.Set", id, &json!({"delayMs": 600_000, "message": event})).await;

@@ -1,4 +1,4 @@
-//! The system's clocks in the shape engines are told the time.
+//! The system's clocks, in the form in which engines are told the time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_model::{Boot, BootId, ClockNews, Mono, Now, SteadyClock, Timestamp};
 
-/// Monotonic time counts from when the clock was made; the wall time is the system's, but for its steps (see
-/// [`SteadyClock`]). Clones are the same clock.
+/// Monotonic time counts from the start of this clock. Wall time is the system's, but a step is followed only after it
+/// has lasted (see [`SteadyClock`]). Clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct SystemClock(Arc<Shared>);
 
@@ -21,20 +21,20 @@ struct Shared {
 }
 
 impl SystemClock {
-    /// `settle_ms`: how long a step of the wall clock must last until it is believed.
+    /// `settle_ms`: how long a step of the wall clock must last until it is followed.
     pub fn start(settle_ms: u64) -> SystemClock {
         let (steady, steps) = (Mutex::new(SteadyClock::new(settle_ms)), AtomicU64::new(0));
         let clock =
             SystemClock(Arc::new(Shared { started: uptime(), boot: boot_id(), steady, settle_ms, steps }));
-        // From here on steps are noticed.
+        // The first reading: steps are noticed from here on.
         clock.now();
         clock
     }
 
     pub fn now(&self) -> Now {
-        // Nothing between the lock and its release can panic.
+        // Nothing can panic while the lock is held, so poisoning can be ignored.
         let mut steady = self.0.steady.lock().unwrap_or_else(PoisonError::into_inner);
-        // Both are read under the lock: monotonic time must not fall from one reading to the next.
+        // Both clocks are read under the lock: monotonic time must not fall from one reading to the next.
         let (now, news) = steady.tell(Mono(ms(self.elapsed())), wall());
         drop(steady);
         if let Some(news) = news {
@@ -43,20 +43,20 @@ impl SystemClock {
         now
     }
 
-    /// Whether the wall clock has been steady for the settling time. Before, it may be wrong: what cannot be taken back
-    /// must not be done because of it.
+    /// Whether the wall clock has been steady for the settling time. Before that it may be wrong: actions that cannot
+    /// be undone must not depend on it.
     pub fn is_settled(&self, now: Now) -> bool {
         now.mono.0.saturating_sub(now.steady_since.0) >= self.0.settle_ms
     }
 
-    /// How long until `at`; nothing if it has passed. Not computed from [`SystemClock::now`], whose milliseconds are
+    /// How long until `at`; zero if it has passed. Not computed from [`SystemClock::now`], whose milliseconds are
     /// rounded down: a waiter would oversleep by up to one.
     pub fn until(&self, at: Mono) -> Duration {
         Duration::from_millis(at.0).saturating_sub(self.elapsed())
     }
 
-    /// Which run of the machine this is, and how long it had been going on when this clock was made. `None` where the
-    /// system does not tell.
+    /// Identifies the current boot of the machine, and how long the machine had been up when this clock was made.
+    /// `None` where the system does not tell.
     pub fn boot(&self) -> Option<Boot> {
         self.0.boot.map(|id| Boot { id, up_at_zero_ms: ms(self.0.started) })
     }
@@ -91,20 +91,20 @@ impl SystemClock {
     }
 }
 
-/// Time since the machine started, the time it slept included: a laptop that wakes up has not had its clock stepped.
+/// Time since the machine started, including the time it slept: a laptop that wakes up has not had its clock stepped.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn uptime() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Drawn by the kernel when the machine starts. A time namespace counts [`uptime`] from a moment of its own, so its
-/// number is part of the id.
+/// A random id that the kernel makes when the machine starts. A time namespace counts [`uptime`] from a moment of its
+/// own, so its number is part of the id.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn boot_id() -> Option<BootId> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let id = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()?;
-    // A kernel without such namespaces has no such link.
+    // A kernel without time namespaces has no such link.
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
     let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     Some(BootId(id.wrapping_add(number.parse().unwrap_or(0))))
@@ -115,7 +115,8 @@ fn boot_id() -> Option<BootId> {
     None
 }
 
-/// Time since the first call. Where the monotonic clock stands still while the machine sleeps, waking up looks like a step.
+/// Time since the first call. Where the monotonic clock stands still while the machine sleeps, waking up looks like a
+/// step.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn uptime() -> Duration {
     static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

@@ -1,7 +1,7 @@
-//! What the shells around the engines share. A program that only runs handlers uses it without the broker's shell
-//! (`millrace-broker`) and what that one needs.
+//! Code that the shells around the engines share. A program that only runs handlers can use it without the shell of the
+//! bus (`millrace-broker`) and that crate's dependencies.
 //!
-//! What is not here: anything that knows an engine, a store or a socket.
+//! Nothing here knows an engine, a store or a socket.
 //!
 //! Start with [`SystemClock`].
 

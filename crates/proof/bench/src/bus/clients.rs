@@ -1,4 +1,4 @@
-//! Eight clients, one confirmed publish at a time each: what services do.
+//! Eight clients, each with one confirmed publish at a time, as services do.
 
 use std::thread;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! One consumer with a backlog: deliver, ack (cumulatively, every 100 events), until nothing is left.
+//! A single consumer with a backlog: deliver, ack (cumulatively, every 100 events), until nothing is left.
 
 use super::link::{Link, ack_frame, fill, payload};
 use super::stage::Stage;
@@ -7,7 +7,7 @@ use crate::probe::SLICES;
 
 const WINDOW: u64 = 1024;
 const ACK_EVERY: u64 = 100;
-/// Events per second of the asked duration: long enough to be past the first pages.
+/// Backlog for each second of the requested duration: long enough to get past the first pages.
 const BACKLOG_PER_SECOND: f64 = 100_000.0;
 
 pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
@@ -20,7 +20,8 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     link.subscribe(topic, "g", "earliest", window as u32)?;
     let mut taken = 0;
     let busy = stage.slices(|_| {
-        // The window opens here and is empty at the slice's end: what arrives during a probe would cost no time.
+        // The first ack of a slice opens the window, and the window is used up at the end of the slice: events that
+        // arrived during a probe would cost no time.
         if taken > 0 {
             ack(&mut link, topic, taken)?;
         }

@@ -50,7 +50,7 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The moment of sending in nanoseconds since `epoch`, padded to the wanted size.
+/// A payload with the time of sending, in nanoseconds since `epoch`, padded to `bytes`.
 fn stamp(epoch: Instant, bytes: usize) -> String {
     let text = epoch.elapsed().as_nanos().to_string();
     format!("\"{text:<width$}\"", width = bytes.saturating_sub(2))

@@ -1,4 +1,4 @@
-//! One client with 256 publishes in flight: what group commit makes of one connection.
+//! A single client with 256 publishes in flight: how much group commit gains on one connection.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use super::stage::Stage;
 use crate::error::BenchError;
 
 const IN_FLIGHT: u64 = 256;
-/// Answers taken before the next frames leave together, as a client under load does.
+/// Answers read before the next frames are sent together, as a client under load does.
 const ANSWERS_PER_FLUSH: u64 = 32;
 
 pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {

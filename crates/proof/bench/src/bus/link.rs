@@ -1,4 +1,4 @@
-//! One blocking connection to the server under test.
+//! A blocking connection to the server under test.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ impl Link {
         Ok(Link { socket })
     }
 
-    /// Puts a frame into the buffer; `flush` sends what is there.
+    /// Puts a frame into the buffer; `flush` sends the buffer.
     pub(crate) fn feed(&mut self, frame: String) -> Result<(), BenchError> {
         Ok(self.socket.write(Message::Text(Utf8Bytes::from(frame)))?)
     }
@@ -32,7 +32,7 @@ impl Link {
         Ok(self.socket.flush()?)
     }
 
-    /// From now on `try_text` waits this long at most.
+    /// Sets the longest wait of `try_text`.
     pub(crate) fn wait_at_most(&mut self, most: Duration) -> Result<(), BenchError> {
         match self.socket.get_ref() {
             MaybeTlsStream::Plain(stream) => stream.set_read_timeout(Some(most)),
@@ -41,7 +41,7 @@ impl Link {
         .map_err(|source| BenchError::io("setting up a socket", source))
     }
 
-    /// The next text frame, if one comes in time. What has arrived of it stays for the next call.
+    /// The next text frame, if it comes in time. A part that has arrived is kept for the next call.
     pub(crate) fn try_text(&mut self) -> Result<Option<Utf8Bytes>, BenchError> {
         match self.text() {
             Err(BenchError::Socket(error)) => match *error {
@@ -65,7 +65,7 @@ impl Link {
         }
     }
 
-    /// The next frame must begin like this; anything else, an ERROR above all, ends the run.
+    /// Returns the next frame if it begins with `kind`; any other frame, such as an ERROR, ends the run.
     pub(crate) fn expect(&mut self, kind: &str) -> Result<Utf8Bytes, BenchError> {
         let text = self.text()?;
         match text.starts_with(kind) {
@@ -117,8 +117,8 @@ pub(crate) fn payload(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes.saturating_sub(2)))
 }
 
-/// Fills a topic quickly. With `ids` every event brings its own, as those of the clients do: the harder case for a
-/// store that has to remember them.
+/// Fills a topic quickly. With `ids` every event has an id, as the events of clients do: the harder case for a store
+/// that has to remember them.
 pub(crate) fn fill(
     url: &str,
     topic: &str,

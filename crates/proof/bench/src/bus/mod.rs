@@ -1,4 +1,4 @@
-//! Loads against a real server: a process of its own, on a temporary folder, over its sockets.
+//! Loads against a real server: a process of its own, with a temporary folder, over its sockets.
 
 mod clients;
 mod consume;
@@ -17,7 +17,7 @@ use crate::error::BenchError;
 use crate::probe::Probe;
 use crate::report::{Collector, Report};
 
-/// Name, and whether it runs when nothing is asked for.
+/// Name, and whether the scenario runs by default.
 pub const BUS_SCENARIOS: &[(&str, bool)] = &[
     ("serial", true),
     ("inflight", true),
@@ -29,7 +29,7 @@ pub const BUS_SCENARIOS: &[(&str, bool)] = &[
 
 pub(crate) type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
 
-/// Every round runs these one after the other on one server.
+/// Scenarios that every round runs one after the other on one server.
 pub(crate) const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("serial", serial::run),
     ("inflight", inflight::run),
@@ -38,7 +38,7 @@ pub(crate) const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("fanout", fanout::run),
 ];
 
-/// These take long, say little about pace, and want a log of their own: one run is enough.
+/// Scenarios that take long, say little about pace, and need a log of their own: run once.
 const ONCE: &[(&str, Scenario)] = &[("recovery", recovery::run)];
 
 pub fn bench_bus(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {

@@ -1,5 +1,5 @@
-//! A long log: how fast the server is back after SIGKILL, what it needs at rest, and whether reading by offset and by
-//! time depends on the log's length.
+//! A long log: how fast the server is ready again after SIGKILL, how much memory it needs at rest, and whether the time
+//! to read by offset and by timestamp depends on the log's length.
 
 use std::time::Instant;
 
@@ -43,7 +43,7 @@ fn memory(stage: &mut Stage<'_>, figure: &str) {
     }
 }
 
-/// Every event brings its id, as those of the clients do.
+/// Appends events, each with an id, as clients do.
 fn grow(stage: &mut Stage<'_>, from: u64, to: u64) -> Result<(), BenchError> {
     let payload = payload(stage.options.payload_bytes);
     let mut filled = from;
@@ -69,7 +69,7 @@ fn reads(stage: &mut Stage<'_>, length: u64, when: &str) -> Result<Reads, BenchE
     let (oldest, newest) = (ts_of(&first)?, ts_of(&last)?);
     let (mut by_offset, mut by_time) = (Latencies::default(), Latencies::default());
     for n in 0..READS {
-        // Spread over the whole log in an order that is not the log's.
+        // Spreads the reads over the whole log, in an order that is not the log's.
         let at = n.wrapping_mul(7919) % READS;
         let offset = 1 + at * (length - 1) / READS;
         let begun = Instant::now();

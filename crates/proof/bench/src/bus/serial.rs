@@ -1,4 +1,4 @@
-//! One client, one confirmed publish at a time: what a single caller waits.
+//! A single client with one confirmed publish at a time: how long a lone caller waits.
 
 use std::time::Instant;
 

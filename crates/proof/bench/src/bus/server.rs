@@ -1,4 +1,4 @@
-//! The server under test.
+//! The server under test, as a child process.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) struct Server {
     ready: Ready,
 }
 
-/// How a server ended and what `doctor` says of its store.
+/// How a server ended, and the report of `doctor` on its store.
 pub(crate) struct Examined {
     pub(crate) stopped_well: bool,
     pub(crate) healthy: bool,
@@ -36,7 +36,7 @@ impl Server {
         Server::with_socket(program, folder, "none")
     }
 
-    /// Also with the NDJSON socket of the CQRS loop, at this path in the folder.
+    /// Starts a server that also has the NDJSON socket of the CQRS loop, at this path in the folder.
     pub(crate) fn with_socket(
         program: &Path,
         folder: &Path,
@@ -46,7 +46,7 @@ impl Server {
         Ok(Server { program: program.to_owned(), folder: folder.to_owned(), socket, child, ready })
     }
 
-    /// SIGKILL, then a new process on the same store.
+    /// Kills the process with SIGKILL and starts a new one on the same store.
     pub(crate) fn kill_and_restart(&mut self) -> Result<(), BenchError> {
         self.kill();
         (self.child, self.ready) = spawn(&self.program, &self.folder, self.socket)?;
@@ -67,13 +67,13 @@ impl Server {
         request.header("content-type", "application/json").send(body).map(|_| ()).map_err(BenchError::from)
     }
 
-    /// The answer of `path` as a document.
+    /// The JSON document at `path`.
     pub(crate) fn document(&self, path: &str) -> Result<serde_json::Value, BenchError> {
         let text = self.get(path)?;
         serde_json::from_str(&text).map_err(|_| BenchError::Unexpected(text))
     }
 
-    /// Commits so far: every one of them is a sync.
+    /// Number of commits so far: each is one sync.
     pub(crate) fn commits(&self) -> Result<f64, BenchError> {
         let metrics = self.get("/metrics")?;
         let line = metrics.lines().find_map(|line| line.strip_prefix("millrace_commits_total "));
@@ -93,7 +93,8 @@ impl Server {
         Ok(())
     }
 
-    /// As an operator would: SIGTERM, then wait. The store is examined afterwards, by the program's own `doctor`.
+    /// Stops the server as an operator would, by SIGTERM, and waits. Then examines the store with the program's own
+    /// `doctor`.
     pub(crate) fn stop_and_examine(mut self) -> Result<Examined, BenchError> {
         let doing = "stopping the server under test";
         let wrong = |source| BenchError::io(doing, source);
@@ -114,7 +115,7 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        // Both fail only if the process is gone already, which is what is wanted.
+        // Both fail only if the process has already ended, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -132,7 +133,7 @@ fn spawn(program: &Path, folder: &Path, socket: &str) -> Result<(Child, Ready), 
         .args(["serve", "--listen", "127.0.0.1:0", "--store", STORE, "--socket", socket])
         .current_dir(folder)
         .env_remove("BUS_PORT")
-        // Dead letters are part of the plan here: their warnings would bury the report.
+        // Some loads make dead letters on purpose: their warnings would hide the report.
         .env("RUST_LOG", "warn,millrace::dead_letters=error")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! What a scenario works with.
+//! The parameters of a scenario: the server, the options, the disk probe and the collector of figures.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ pub(crate) struct Stage<'a> {
     pub(crate) options: &'a BenchOptions,
     pub(crate) probe: &'a mut Probe,
     pub(crate) out: &'a mut Collector,
-    /// Ends the names of the load's topics, where one server meets the same load more than once.
+    /// Appended to the names of the load's topics, for a server that gets the same load more than once.
     pub(crate) suffix: &'a str,
 }
 
 impl Stage<'_> {
-    /// Runs `load` until each slice's time is over, with a probe before each; answers with the time spent in loads.
-    /// The load is told when its slice ends.
+    /// Runs `load` for each slice, with a probe before each. The load is told when its slice ends. Returns the time
+    /// spent in loads.
     pub(crate) fn slices(
         &mut self,
         mut load: impl FnMut(Instant) -> Result<(), BenchError>,

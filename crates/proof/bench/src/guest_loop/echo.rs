@@ -1,4 +1,4 @@
-//! Round trips through a TCP echo server that is a wasm guest, beside one in plain Rust over epoll.
+//! Round trips through a TCP echo server that is a wasm guest, compared with an echo server in plain Rust over epoll.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,9 +18,9 @@ use crate::report::Collector;
 /// The guest, as module text.
 const GUEST: &str = include_str!("echo.wat");
 const MESSAGE: [u8; 64] = [7; 64];
-/// The two servers take turns this often, because a machine's pace changes.
+/// The two servers alternate this often, because a machine's pace changes.
 const SLICES: u32 = 10;
-/// Round trips between two looks at the clock.
+/// Round trips between two readings of the clock.
 const TOGETHER: u32 = 100;
 
 fn wrong(source: io::Error) -> BenchError {
@@ -47,7 +47,7 @@ pub(super) fn measure(options: &BenchOptions, out: &mut Collector) -> Result<(),
     Ok(())
 }
 
-/// `millrace guest` as a process of its own, which ends with this value.
+/// `millrace guest` as a child process, which ends with this value.
 struct GuestServer(Child);
 
 impl GuestServer {
@@ -69,7 +69,7 @@ impl GuestServer {
 
 impl Drop for GuestServer {
     fn drop(&mut self) {
-        // It may have ended already, with its client.
+        // Fails if the process has already ended, with its client.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -106,12 +106,12 @@ impl Client {
     }
 }
 
-/// Returns the port of an echo server on a thread, for one client. It ends with the client.
+/// Starts an echo server for one client on a thread and returns its port. The server ends with the client.
 fn plain_server() -> Result<u16, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(wrong)?;
     let port = listener.local_addr().map_err(wrong)?.port();
     thread::spawn(move || {
-        // The client sees the end of the stream where this fails.
+        // On an error the client sees the end of the stream.
         let _ = serve(&listener);
     });
     Ok(port)

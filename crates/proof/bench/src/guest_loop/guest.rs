@@ -1,4 +1,4 @@
-//! A guest that is part of the load: a process of the zABI host, its memory, and the requests it sends to its loop.
+//! A guest as part of the load: a process of the zABI host, its memory, and the requests it sends to its loop.
 
 use std::net::{TcpListener, TcpStream};
 use std::num::{NonZeroU32, NonZeroU64};
@@ -10,11 +10,11 @@ use millrace_zabi::{Grants, GuestMemory, Process, ProcessOptions, TcpPolicy, Vec
 use crate::error::BenchError;
 
 const MEMORY_BYTES: usize = 1 << 20;
-/// Where the guest writes its requests, and where the host writes the replies.
+/// Addresses in the guest's memory where the guest writes its requests and the host writes the replies.
 const REQUEST: u64 = 4096;
 const REPLY: u64 = 131_072;
 const REPLY_BYTES: u32 = 65_536;
-/// Where the parts of a request to open a capability lie.
+/// Address of the parts of a request to open a capability.
 const OPEN: u64 = 262_144;
 
 pub(super) struct Guest {
@@ -28,7 +28,7 @@ fn wrong(what: impl Into<String>) -> BenchError {
     BenchError::Unexpected(what.into())
 }
 
-/// Returns the watch or timer with this number.
+/// Returns the id of a watch or timer with this number.
 fn id(number: u64) -> Result<NonZeroU64, BenchError> {
     NonZeroU64::new(number).ok_or_else(|| wrong("0 is no id of a watch or timer"))
 }

@@ -1,4 +1,4 @@
-//! How late a timer is reported, beside a bare wait in epoll for the same time.
+//! How late a timer is reported, compared with a bare wait in epoll for the same time.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ pub(super) fn measure(options: &BenchOptions, out: &mut Collector) -> Result<(),
     Ok(())
 }
 
-/// An epoll instance that waits for one timer of the kernel. `epoll_wait` alone counts in milliseconds.
+/// An epoll instance that waits for one timer of the kernel. (The timeout of `epoll_wait` itself is in milliseconds.)
 struct BareEpoll {
     epoll: OwnedFd,
     timer: OwnedFd,
@@ -66,7 +66,7 @@ impl BareEpoll {
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).map_err(wrong)?;
         let mut events = Vec::with_capacity(1);
         epoll::wait(&self.epoll, spare_capacity(&mut events), None).map_err(wrong)?;
-        // The kernel's count of expirations: until it is read, the timer stays ready.
+        // Reads the kernel's count of expirations: until it is read, the timer stays ready.
         rustix::io::read(&self.timer, &mut [0u8; 8]).map(drop).map_err(wrong)
     }
 }

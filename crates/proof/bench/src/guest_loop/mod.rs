@@ -1,8 +1,8 @@
-//! `sys/loop` of zABI guests: what a POLL costs with many idle watches, what a timer costs beside many others, how late
-//! timers are, and how fast a guest echoes.
+//! `sys/loop` of zABI guests: the cost of a POLL with many idle watches, the cost of a timer beside many others, how
+//! late timers are, and how fast a guest echoes.
 //!
-//! Costs are processor time of this process, so a busy machine does not change them. Lateness and echo are wall-clock
-//! time, beside epoll without a guest in the same round.
+//! Costs are processor time of this process, which does not depend on how busy the machine is. Lateness and echo are
+//! wall-clock time, compared with epoll without a guest in the same round.
 
 mod echo;
 mod guest;
@@ -14,7 +14,7 @@ use crate::BenchOptions;
 use crate::error::BenchError;
 use crate::report::{Collector, Report};
 
-/// Name, and whether it runs by default.
+/// Name, and whether the scenario runs by default.
 pub const LOOP_SCENARIOS: &[(&str, bool)] =
     &[("poll", true), ("timers", true), ("lateness", true), ("echo", true)];
 

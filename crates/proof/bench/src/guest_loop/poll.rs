@@ -16,12 +16,12 @@ use crate::report::Collector;
 const FEW: u64 = 10;
 const SOME: u64 = 1000;
 const MANY: u64 = 100_000;
-/// Idle streams of a guest. Further watches are second, third, ... watches of the same streams, because each stream takes
-/// two descriptors of this process.
+/// Idle streams of a guest. Each stream takes two descriptors of this process, so further watches are second, third,
+/// ... watches of the same streams.
 const STREAMS_MAX: u64 = 1000;
-/// Loads that are compared take turns this often, because a machine's pace changes.
+/// Loads that are compared alternate this often, because a machine's pace changes.
 const SLICES: u32 = 10;
-/// Polls between two looks at the clock.
+/// Polls between two readings of the clock.
 const POLLS_TOGETHER: u32 = 100;
 
 struct Load {
@@ -48,7 +48,7 @@ impl Load {
             guest.watch(*handle, number)?;
         }
         guest.watch(ready, watches)?;
-        // Nobody reads it: the stream is ready for good.
+        // Nobody reads these bytes, so the stream stays ready.
         its_peer.write_all(b"ready").map_err(io)?;
         peers.push(its_peer);
         let ready = guest.poll(PollTimeout::Forever)?;

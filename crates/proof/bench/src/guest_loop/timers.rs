@@ -11,12 +11,13 @@ use crate::report::Collector;
 const TIMERS: u64 = 100_000;
 /// No timer of this load is due before it ends.
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// Pairs between two looks at the clock.
+/// Pairs (arm and cancel) between two readings of the clock.
 const PAIRS_TOGETHER: u64 = 1000;
 
 pub(super) fn measure(options: &BenchOptions, out: &mut Collector) -> Result<(), BenchError> {
     let mut guest = Guest::new()?;
-    // The deadlines are spread in an order of their own (by an odd factor, so each comes once).
+    // Spreads the deadlines in an order unlike that of the numbers (multiplied by an odd constant), so that practically
+    // no two are equal.
     let spread = |number: u64| HOUR_NS + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % HOUR_NS;
     for number in 1..=TIMERS {
         guest.arm(number, spread(number))?;

@@ -1,4 +1,4 @@
-//! Publishing from 64 threads of one session, each waiting for its event to be durable; and 64 events per call.
+//! Publishing from 64 threads of one session, each waiting until its event is durable; and 64 events per call.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The events, the state and the handlers of the loads, and how a backlog is worked through.
+//! The events, the state and the handlers of the loads, and the run of a handler over a backlog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::error::BenchError;
 const PUBLISH_TOGETHER: u64 = 1000;
 /// The handler's id.
 pub(crate) const HANDLER: &str = "bench::handler";
-/// How often a waiting load looks whether it should end.
+/// How often a waiting load checks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Event, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// About so many bytes of payload.
+    /// A job with a payload of about so many bytes.
     pub(crate) fn new(number: u64, payload_bytes: usize) -> Job {
         const AROUND_THE_FILLER: usize = 30;
         Job { number, filler: "x".repeat(payload_bytes.saturating_sub(AROUND_THE_FILLER)) }
@@ -45,17 +45,17 @@ struct JobState {
     note: String,
 }
 
-/// What a handler does with a job.
+/// The work that a handler does for a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     Nothing,
-    /// Declares state of its own for each event, and commits it.
+    /// Ensures a state entity of its own for each event, and commits it.
     State,
-    /// Sends an event on.
+    /// Emits an event.
     Emit,
 }
 
-/// Counts what was handled and says when it is enough.
+/// Counts the events handled and signals when the goal is reached.
 #[derive(Debug)]
 pub(crate) struct Tally {
     handled: AtomicU64,
@@ -80,7 +80,7 @@ impl Tally {
 
     fn count(&self) {
         if self.handled.fetch_add(1, Ordering::Relaxed) + 1 == self.goal.load(Ordering::Relaxed) {
-            // Nobody waits any more: then nobody is told.
+            // An error means that nobody waits any more.
             let _ = self.reached.send(());
         }
     }
@@ -107,7 +107,7 @@ pub(crate) fn publish(session: &Session, jobs: u64, payload_bytes: usize) -> Res
     publish_each(session, jobs, |number| Job::new(number, payload_bytes))
 }
 
-/// The keys take turns.
+/// Publishes jobs with `keys` different keys in turn.
 pub(crate) fn publish_keyed(
     session: &Session,
     jobs: u64,

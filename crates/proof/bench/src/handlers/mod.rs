@@ -1,4 +1,4 @@
-//! Durable handlers: a program that embeds `millrace` on one file, alone and beside seven others.
+//! Durable handlers: a program that embeds `millrace` on one file, alone and as one of eight processes.
 
 mod enqueue;
 mod load;
@@ -16,7 +16,7 @@ use crate::probe::Probe;
 use crate::report::{Collector, Report};
 use stage::Stage;
 
-/// Name, and whether it runs when nothing is asked for.
+/// Name, and whether the scenario runs by default.
 pub const HANDLER_SCENARIOS: &[(&str, bool)] = &[
     ("noop", true),
     ("keyed", true),
@@ -38,7 +38,7 @@ const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("processes", processes::run),
 ];
 
-/// Filling the store takes long: one run is enough.
+/// Filling the store takes long: run once.
 const ONCE: &[(&str, Scenario)] = &[("retained", retained::run)];
 
 pub fn bench_handlers(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {

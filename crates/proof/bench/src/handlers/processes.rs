@@ -1,5 +1,5 @@
 //! Eight processes on one file, each with a session of its own: first all publish one event after the other, then all
-//! handle what is there. Who gets how much?
+//! handle the backlog. Measures the rate and how evenly the processes share the work.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::error::BenchError;
 
 const PROCESSES: usize = 8;
 const LOOK: Duration = Duration::from_millis(20);
-/// Jobs in front of the handlers of a slice; they do not run out even on a fast disk.
+/// Backlog for each second of a slice: it does not run out even on a fast disk.
 const JOBS_PER_SECOND: f64 = 40_000.0;
 
 pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
@@ -53,7 +53,7 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The same program once more. Ended when dropped.
+/// This program, started again as a worker. Killed when dropped.
 struct Worker {
     child: Child,
     stdin: ChildStdin,
@@ -75,7 +75,7 @@ impl Worker {
             return Err(BenchError::Unexpected("a process without pipes".into()));
         };
         let (said, lines) = channel();
-        // Ends with the process; what it reads then has no reader.
+        // Ends with the process, or when nobody receives its lines any more.
         std::thread::spawn(move || {
             let read = BufReader::new(stdout).lines().map_while(Result::ok);
             for line in read {
@@ -110,7 +110,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Idle polls and claims of 100 behind few and behind many finished events.
+//! Idle polls and claims of 100 events, in a store with few and with many finished events.
 
 use super::stage::Stage;
 use crate::error::BenchError;

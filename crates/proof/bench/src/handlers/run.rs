@@ -1,4 +1,4 @@
-//! One session, one handler, a backlog: from the claim to the acknowledgement on disk.
+//! A session with one handler and a backlog: from the claim to the acknowledgement on disk.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::load::{HANDLER, Tally, Work, publish, publish_keyed, work_through};
 use super::stage::{Stage, timed};
 use crate::error::BenchError;
 
-/// Jobs of the first slice; later ones are as long as the rate so far allows.
+/// Jobs of the first slice; the size of later slices follows from the rate.
 const FIRST_JOBS: u64 = 500;
 /// Events of one claim in `noop`.
 const CLAIMED_TOGETHER: usize = 64;
 const AT_ONCE: usize = 32;
-/// Keys of the events in `keyed`.
+/// Different keys of the events in `keyed`.
 const KEYS: u64 = 1000;
 
 pub(crate) fn noop(stage: &mut Stage<'_>) -> Result<(), BenchError> {
@@ -22,7 +22,7 @@ pub(crate) fn noop(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     run(stage, "noop", Work::Nothing, config, None)
 }
 
-/// As `noop`, with events of one key in order.
+/// Like `noop`, with events of one key in order.
 pub(crate) fn keyed(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     let by_key = HandlerSettings { order: Some(HandlerOrder::Key), ..HandlerSettings::default() };
     let config = Config {
@@ -70,7 +70,7 @@ fn run(
     Ok(())
 }
 
-/// As many as the time of a slice allows at the last slice's rate, without jumps.
+/// Number of jobs that fit the time of a slice at the last slice's rate; at most a factor of four from the last number.
 fn next(jobs: u64, took: Duration, time: Duration) -> u64 {
     let fits = jobs as f64 * time.as_secs_f64() / took.as_secs_f64().max(1e-6);
     (fits as u64).clamp(jobs / 4, jobs * 4).max(1)

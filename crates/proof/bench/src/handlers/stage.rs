@@ -1,4 +1,4 @@
-//! What a scenario works with.
+//! The parameters of a scenario: its folder, the options, the disk probe and the collector of figures.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,12 +18,13 @@ pub(crate) struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// On a file in the folder of this scenario.
+    /// Opens a session on a file in the folder of this scenario.
     pub(crate) fn open(&self) -> Result<Session, BenchError> {
         open(&self.folder.join("bench.db"))
     }
 
-    /// A probe before each slice of load; the load is told how long it should run, and answers how long it did.
+    /// Runs `load` for each slice, with a probe before each. The load is told how long it should run and returns how
+    /// long it ran.
     pub(crate) fn slices(
         &mut self,
         mut load: impl FnMut(Duration) -> Result<Duration, BenchError>,

@@ -1,4 +1,5 @@
-//! One of the processes of the `processes` scenario: does what the lines on stdin say, answers each with a count.
+//! A worker process of the `processes` scenario: carries out the commands on the lines of stdin and answers each with a
+//! count.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::load::{Job, Tally, Work, handler};
 use super::stage::open;
 use crate::error::BenchError;
 
-/// Said once, when the store is open.
+/// Printed once, when the store is open.
 const READY: &str = "ready";
 const CLAIMED_TOGETHER: usize = 64;
 

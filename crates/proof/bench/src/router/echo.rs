@@ -1,4 +1,4 @@
-//! What a Unix socket costs by itself: a thread that sends back what it reads.
+//! The cost of a Unix socket by itself: a thread that sends back what it reads.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -7,11 +7,11 @@ use std::thread;
 
 use crate::error::BenchError;
 
-/// Ends with the connection it serves.
+/// An echo server for one connection, with which its thread ends.
 pub(super) struct Echo(PathBuf);
 
 impl Echo {
-    /// For one connection.
+    /// Starts the thread, which serves one connection.
     pub(super) fn start(path: &Path) -> Result<Echo, BenchError> {
         let wrong = |source| BenchError::io("starting the echo", source);
         let listener = UnixListener::bind(path).map_err(wrong)?;
@@ -37,7 +37,7 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        // It lies in a folder that is removed anyway.
+        // An error does not matter: the folder of the socket is removed anyway.
         let _ = std::fs::remove_file(&self.0);
     }
 }

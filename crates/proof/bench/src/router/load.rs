@@ -1,4 +1,4 @@
-//! Clients: lines out, lines in.
+//! Clients of the socket: write lines of requests, read lines of replies.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,8 @@ use std::thread;
 use crate::error::BenchError;
 use crate::go_on;
 
-/// Requests sent together. Two such chunks are under way on a connection, below the bound at which it is not read from.
+/// Requests sent together. Two such chunks are under way on a connection, below the bound at which the server stops
+/// reading.
 const CHUNK: usize = 256;
 const READ_BYTES: usize = 256 << 10;
 
@@ -25,7 +26,7 @@ pub(super) fn ping(id: &str, payload_bytes: usize) -> Vec<u8> {
 pub(super) struct Wire {
     stream: UnixStream,
     buffer: Vec<u8>,
-    /// Lines that came and were not asked for yet.
+    /// Lines received and not yet counted by [`Wire::lines`].
     early: usize,
 }
 
@@ -60,7 +61,8 @@ pub(super) struct Pipeline<'a> {
 }
 
 impl Pipeline<'_> {
-    /// A thread for each connection, which goes on while `more` says so of its replies so far. Tells all replies.
+    /// Runs a thread for each connection, which goes on while `more` returns true for the number of its replies.
+    /// Returns the number of all replies.
     pub(super) fn run(
         &self,
         connections: usize,
@@ -79,7 +81,7 @@ impl Pipeline<'_> {
 
     fn connection(&self, at: usize, more: impl Fn(u64) -> bool) -> Result<u64, BenchError> {
         let mut wire = Wire::open(self.socket)?;
-        // Ids may be used again once they are answered; the two chunks under way have different ones.
+        // An id may be used again once it is answered; the two chunks under way have different ids.
         let chunk = |of: &str| -> Vec<u8> {
             (0..CHUNK).flat_map(|n| ping(&format!("{at}-{of}-{n}"), self.payload_bytes)).collect()
         };

@@ -1,5 +1,5 @@
-//! The CQRS loop over its Unix socket: one request at a time beside a raw echo of the same bytes, many at once, and
-//! whether memory stays what it is.
+//! The CQRS loop over its Unix socket: one request at a time compared with a raw echo of the same bytes, many at once,
+//! and whether memory stays constant.
 //!
 //! The probe of these figures is that echo, not the disk: a Ping touches no disk.
 
@@ -18,13 +18,13 @@ use crate::report::{Collector, Report};
 use crate::router::echo::Echo;
 use crate::router::load::{Pipeline, Wire};
 
-/// Name, and whether it runs by default.
+/// Name, and whether the scenario runs by default.
 pub const ROUTER_SCENARIOS: &[(&str, bool)] = &[("ping", true), ("pipelined", true), ("memory", false)];
 
 const SOCKET: &str = "os.sock";
 /// Connections of `memory`.
 const MEMORY_CONNECTIONS: usize = 4;
-/// Echo and loop take turns this often, because a machine's pace changes.
+/// Echo and loop alternate this often, because a machine's pace changes.
 const SLICES: u32 = 10;
 
 pub fn bench_router(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
@@ -107,7 +107,7 @@ fn pipelined(
     Ok(())
 }
 
-/// A tenth of the requests fills whatever is filled once; the rest must not add to it.
+/// The first tenth of the requests fills buffers and caches; the rest must not add to them.
 fn memory(
     options: &BenchOptions,
     server: &Server,

@@ -1,8 +1,8 @@
-//! Effect runs: the scheduler alone with scripted guests, the memory, fairness and timers of many runs, and the steps of
-//! wasm programs.
+//! Effect runs: the scheduler alone with scripted guests, the memory, fairness and timers of many runs, and the steps
+//! of wasm programs.
 //!
-//! Nothing here touches a disk or waits, so times are processor time: a busy machine does not change them. Beside
-//! `scheduler` stand the same guests stepped in a plain loop, without a scheduler.
+//! Nothing here touches a disk or waits, so times are processor time, which does not depend on how busy the machine is.
+//! `scheduler` is compared with the same guests stepped in a plain loop, without a scheduler.
 
 mod scheduler;
 mod sleeps;
@@ -17,7 +17,7 @@ use crate::error::BenchError;
 use crate::report::{Collector, Report};
 use crate::runs::scheduler::{Load, bare_loop};
 
-/// Name, and whether it runs by default.
+/// Name, and whether the scenario runs by default.
 pub const RUNS_SCENARIOS: &[(&str, bool)] = &[
     ("scheduler", true),
     ("idle", true),
@@ -27,18 +27,18 @@ pub const RUNS_SCENARIOS: &[(&str, bool)] = &[
     ("wasm", true),
 ];
 
-/// Runs that are ready all the time.
+/// Runs that are always ready.
 const BUSY_RUNS: usize = 1000;
 const FEW_IDLE: usize = 10;
 const MANY_IDLE: usize = 100_000;
-/// Loads that are compared take turns this often, because a machine's pace changes.
+/// Loads that are compared alternate this often, because a machine's pace changes.
 const SLICES: u32 = 10;
 
 pub fn bench_runs(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
     options.check(RUNS_SCENARIOS)?;
     let mut out = Collector::default();
     let wants = |name: &str| options.wants(RUNS_SCENARIOS, name);
-    // First of all: later the allocator has room left from other loads, and the figure would be too small.
+    // Measured first: later the allocator has free memory from other loads, and the figure would be too small.
     if wants("suspended") {
         progress("suspended");
         suspended::measure(MANY_IDLE, &mut out)?;

@@ -13,9 +13,9 @@ use crate::cpu::CpuTime;
 use crate::error::BenchError;
 use crate::runs::Pace;
 
-/// Far enough for a timer that never fires in a load.
+/// A time so far away that a timer never fires in a load.
 const NEVER: Mono = Mono(1 << 50);
-/// Ticks between two looks at the clock.
+/// Ticks between two readings of the clock.
 const TICKS: u32 = 16;
 
 pub(super) type Engine = Runs<ScriptedGuest<i64>>;
@@ -71,7 +71,7 @@ impl Load {
         Ok(())
     }
 
-    /// Ticks until no run is ready. Calls are shown and stay open.
+    /// Ticks until no run is ready. Passes each call to `called` and leaves it unanswered.
     pub(super) fn run_ready(&mut self, called: &mut dyn FnMut(CallId)) {
         while self.runs.gauges().ready > 0 {
             self.runs.tick(self.now);
@@ -85,12 +85,12 @@ impl Load {
         }
     }
 
-    /// Every handler answers while it is called.
+    /// Drives the runs with handlers that answer as soon as they are called.
     pub(super) fn answer_at_once(&mut self, time: Duration) -> Result<Pace, BenchError> {
         self.drive(time, |_, call| Input::Answered { call, answer: Answer::Resume(1) })
     }
 
-    /// Every handler sleeps for a millisecond of the virtual clock.
+    /// Drives the runs with handlers that sleep for a millisecond of the virtual clock.
     pub(super) fn sleep_one_ms(&mut self, time: Duration) -> Result<Pace, BenchError> {
         self.drive(time, |now, call| Input::AnswerAt { call, at: now + 1, answer: Answer::Resume(1) })
     }
@@ -149,7 +149,8 @@ pub(super) fn bare_loop(guests: usize, time: Duration) -> Pace {
     Pace { steps, time: cpu.elapsed() }
 }
 
-/// An external completion arrives while `busy` runs are ready all the time: how long until its run has gone on.
+/// Measures how long it takes until a run goes on after its external completion has arrived, while `busy` runs are
+/// always ready.
 pub(super) fn ticks_until_served(busy: usize) -> Result<Served, BenchError> {
     let mut load = Load::empty();
     let waiting = load.start(&asks_once(), None)?;
@@ -160,7 +161,7 @@ pub(super) fn ticks_until_served(busy: usize) -> Result<Served, BenchError> {
         load.start(&endless, None)?;
     }
     let at_once = |_: Mono, call| Input::Answered { call, answer: Answer::Resume(1) };
-    // The runs have had a few turns when the completion arrives.
+    // Lets the runs have a few turns before the completion arrives.
     for _ in 0..TICKS {
         load.runs.tick(load.now);
         while load.runs.step(&mut load.log) {
@@ -182,7 +183,7 @@ pub(super) fn ticks_until_served(busy: usize) -> Result<Served, BenchError> {
     Ok(Served { ticks, time: begun.elapsed() })
 }
 
-/// Asks for an effect and returns.
+/// A script that asks for an effect and returns.
 pub(super) fn asks_once() -> Script {
     Arc::from([ScriptLine::Request { op: 0, args: vec![1] }, ScriptLine::Done(0)])
 }

@@ -13,12 +13,12 @@ use crate::error::BenchError;
 use crate::runs::scheduler::{Load, asks_once};
 
 const SLEEPS: usize = 1_000_000;
-/// The longest sleep: deadlines are nearly all different.
+/// The longest sleep: large, so that nearly all deadlines are different.
 const SLEEP_MS_MAX: u64 = 100_000_000;
-/// Ticks between two looks at whether the user has interrupted.
+/// Ticks between two checks whether the user has interrupted.
 const TICKS: u32 = 10_000;
 
-/// From the first start to the last outcome.
+/// Measures from the first start to the last outcome.
 pub(super) fn measure(options: &BenchOptions) -> Result<Duration, BenchError> {
     let mut random = SmallRng::seed_from_u64(12);
     let begun = CpuTime::start();

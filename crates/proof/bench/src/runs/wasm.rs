@@ -1,4 +1,4 @@
-//! A step of a wasm program: its request decoded, its handler called, the reply encoded, the program resumed.
+//! The cost of a step of a wasm program: decode its request, call its handler, encode the reply, resume the program.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::cpu::CpuTime;
 use crate::error::BenchError;
 use crate::report::Collector;
 
-/// The programs of the wasm host's own tests: they ask for `limit` effects and add the replies up.
+/// The programs of the wasm host's own tests: they ask for `limit` effects and add up the replies.
 const PROGRAMS: [(&str, &str); 2] = [
     ("generation A, effect step", include_str!("../../../../guests/wasm/tests/modules/sum_a.wat")),
     ("generation B, effect step", include_str!("../../../../guests/wasm/tests/modules/sum_b.wat")),

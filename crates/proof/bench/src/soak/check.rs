@@ -1,4 +1,4 @@
-//! What must be true at the end, and the report that says whether it is.
+//! The checks at the end of a soak, and its report.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One consumer: reads, acknowledges, and while there is trouble refuses, dawdles or vanishes, as its dice say.
+//! A consumer: reads and acknowledges, and while `trouble` is set refuses events, is slow or disconnects, at random.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,12 @@ use crate::bus::server::Server;
 use crate::error::BenchError;
 
 const WINDOW: u32 = 64;
-/// A consumer that gets nothing for this long sends the acks it still holds and looks whether the run is over.
+/// A consumer that gets nothing for this long sends its pending acks and checks whether the run is over.
 const QUIET: Duration = Duration::from_millis(50);
 /// Events per cumulative ack.
 const ACK_EVERY: usize = 16;
 
-/// Chances per event.
+/// Probabilities per event.
 const REFUSE: f64 = 0.005;
 const VANISH: f64 = 0.0003;
 const DAWDLE: f64 = 0.001;
@@ -30,7 +30,7 @@ const REFUSE_DELAY_MS: std::ops::Range<u64> = 0..200;
 
 pub(crate) fn run(shared: &Shared, of: usize, seed: u64, number: u64) -> Result<(), BenchError> {
     let mut dice = SmallRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
-    // See the head of `soak`: who vanishes acknowledges one by one.
+    // See the head of `soak/mod.rs`: consumers that may disconnect acknowledge one by one.
     let one_by_one = of % 2 == 1;
     while !shared.done.load(Ordering::Relaxed) {
         let member = Member::join(shared, of, one_by_one)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(shared: &Shared, of: usize, seed: u64, number: u64) -> Result<
     Ok(())
 }
 
-/// Until every member of every group is there.
+/// Waits until every member of every group has subscribed.
 pub(crate) fn wait_for_all(
     server: &Server,
     shared: &Shared,
@@ -62,10 +62,10 @@ struct Member<'a> {
     group: String,
     one_by_one: bool,
     link: Link,
-    /// Read and not acknowledged, in cumulative mode: the offsets by topic and partition.
+    /// In cumulative mode, offsets that were read and not acknowledged, by topic and partition.
     held: BTreeMap<(usize, u32), Vec<u64>>,
     held_count: usize,
-    /// Deliveries that came before the last OK.
+    /// Deliveries that came before the last subscription was confirmed.
     early: Vec<Message>,
 }
 
@@ -97,7 +97,7 @@ impl Member<'_> {
         Ok(member)
     }
 
-    /// Until the run is over or the dice say to vanish.
+    /// Works until the run is over or the consumer disconnects at random.
     fn work(mut self, dice: &mut SmallRng) -> Result<(), BenchError> {
         let early = std::mem::take(&mut self.early);
         for message in early {
@@ -121,7 +121,7 @@ impl Member<'_> {
                         return Ok(());
                     }
                 }
-                // The lease had run out, because we dawdled: somebody else gets the event.
+                // The lease expired because this consumer was slow: another member gets the event.
                 Ok(ServerFrame::Error(error)) if error.code == ErrorCode::UnknownOffset => {
                     add(&self.shared.counts.late_acks, 1);
                 }
@@ -130,7 +130,7 @@ impl Member<'_> {
         }
     }
 
-    /// Whether to vanish now.
+    /// Handles an event. Returns whether to disconnect now.
     fn handle(&mut self, message: &Message, dice: &mut SmallRng) -> Result<bool, BenchError> {
         let number = (0..TOPICS).find(|number| topic(*number) == message.topic.as_str());
         let Some(number) = number else { return Err(BenchError::Unexpected(message.topic.to_string())) };
@@ -138,7 +138,7 @@ impl Member<'_> {
         let trouble = self.shared.trouble.load(Ordering::Relaxed);
         if trouble && dice.random_bool(DAWDLE) {
             add(&self.shared.counts.slow_spells, 1);
-            // What was read before is not held back by our slowness alone.
+            // Sends pending answers first, so that only this event is delayed.
             self.link.flush()?;
             thread::sleep(Duration::from_millis(dice.random_range(DAWDLE_MS)));
         }
@@ -174,7 +174,7 @@ impl Member<'_> {
         Ok(false)
     }
 
-    /// The highest offset of each partition stands for those below it that this connection holds.
+    /// Acknowledges the highest offset of each partition, which includes the lower ones of this connection.
     fn acknowledge_held(&mut self) -> Result<(), BenchError> {
         self.held_count = 0;
         for ((number, partition), offsets) in std::mem::take(&mut self.held) {

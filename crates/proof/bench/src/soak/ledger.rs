@@ -1,4 +1,5 @@
-//! Who has seen what: one bit per event and group, kept outside the server so that it can be held to its word.
+//! Records which group has finished which event: one bit per event and group, kept outside the server so that its
+//! claims can be checked.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,12 +9,12 @@ use crate::error::BenchError;
 
 const PAGE: u64 = 1000;
 
-/// Offsets that were marked.
+/// A set of offsets.
 #[derive(Clone, Debug, Default)]
 struct Marks(Vec<u64>);
 
 impl Marks {
-    /// Whether it is new.
+    /// Returns whether the offset is new.
     fn set(&mut self, offset: u64) -> bool {
         let (word, bit) = ((offset / 64) as usize, 1 << (offset % 64));
         if self.0.len() <= word {
@@ -38,17 +39,17 @@ impl Marks {
 }
 
 pub(crate) struct Ledger {
-    /// By topic and partition.
+    /// Published events that the server has confirmed, by topic and partition.
     confirmed: Vec<Mutex<Marks>>,
-    /// By group, topic and partition: acknowledged, or found among the dead letters.
+    /// Events acknowledged, or found among the dead letters, by group, topic and partition.
     done: Vec<Mutex<Marks>>,
 }
 
-/// Confirmed events that a group neither acknowledged nor gave up as dead.
+/// Confirmed events that a group has neither acknowledged nor dead-lettered.
 #[derive(Debug, Default)]
 pub(crate) struct Stranded {
     pub(crate) count: u64,
-    /// A few of them, for whoever looks for the reason.
+    /// A few of them, to help to find the reason.
     pub(crate) some: Vec<String>,
 }
 
@@ -67,13 +68,13 @@ impl Ledger {
         }
     }
 
-    /// Whether it is the first time.
+    /// Returns whether the event was not finished before.
     pub(crate) fn finish(&self, group: usize, topic: usize, partition: usize, offset: u64) -> bool {
         let place = (group * TOPICS + topic) * PARTITIONS + partition;
         self.done.get(place).is_some_and(|marks| lock(marks).set(offset))
     }
 
-    /// Every dead letter says which event of which group it was.
+    /// Marks the dead letters as finished. Every dead letter names its event and group.
     pub(crate) fn read_dead_letters(&self, server: &Server) -> Result<(), BenchError> {
         for number in 0..TOPICS {
             let mut from = 1;
@@ -121,7 +122,7 @@ impl Ledger {
     }
 }
 
-/// Lag and events in flight as the server shows them, summed over all groups.
+/// Lag and events in flight as the server reports them, summed over all groups.
 pub(crate) fn left(server: &Server) -> Result<(u64, u64), BenchError> {
     let (mut lag, mut inflight) = (0, 0);
     for number in 0..TOPICS {
@@ -143,7 +144,7 @@ pub(crate) fn left(server: &Server) -> Result<(u64, u64), BenchError> {
     Ok((lag, inflight))
 }
 
-/// A thread that panicked ends the run by itself; what it had marked is still true.
+/// A panic ends the run anyway, and the marks set before it are still valid: poisoning can be ignored.
 fn lock(marks: &Mutex<Marks>) -> MutexGuard<'_, Marks> {
     marks.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! Whether the server's memory is flat: the last third of the run against the one before.
+//! Whether the server's memory is flat: compares the last third of the run with the second.
 
 use std::time::Duration;
 
 /// How much larger the mean of the last third may be than that of the second.
 pub(crate) const TOLERANCE: f64 = 0.10;
-/// A shorter run says nothing about growth: caches still fill.
+/// A shorter run is not judged: caches still fill.
 pub(crate) const JUDGED_FROM: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Memory {
         (third > 0).then(|| (mean(second), mean(last)))
     }
 
-    /// Of the straight line through the second and the last third.
+    /// Slope of the straight line through the second and the last third.
     pub(crate) fn megabytes_per_minute(&self) -> f64 {
         let part = &self.0[self.0.len() / 3..];
         let count = part.len() as f64;

@@ -1,10 +1,11 @@
-//! Does a server stay well for a long time? Fifty consumers in ten groups, half of what it can do at most, and the
-//! things that happen: consumers that vanish, refuse events, or are slow. At the end every confirmed event must have
-//! been handled in every group, nothing may wait, the memory must be flat and the store whole.
+//! Does a server stay healthy over a long time? Fifty consumers in ten groups, half of its peak load, and common
+//! trouble: consumers that disconnect, refuse events, or are slow. At the end every confirmed event must have been
+//! handled in every group, nothing may wait, the memory must be flat and the store intact.
 //!
-//! Five groups acknowledge cumulatively and are slow at times. The other five acknowledge one by one, refuse, and
-//! vanish in the middle of their work. (A cumulative ack also completes what the connection was sent and has not read
-//! yet: a consumer that vanishes then has lost it by its own word, and nothing could be proved of such a group.)
+//! Five groups acknowledge cumulatively and are slow at times. The other five acknowledge one by one, refuse events,
+//! and disconnect in the middle of their work. (A cumulative ack also completes events that the connection was sent and
+//! has not read yet. A consumer that then disconnects has lost them by its own ack, so nothing could be proved about
+//! such a group.)
 
 mod check;
 mod consumer;
@@ -32,26 +33,27 @@ pub(crate) const TOPICS: usize = 4;
 pub(crate) const PARTITIONS: usize = 2;
 pub(crate) const GROUPS: usize = 10;
 const MEMBERS: usize = 5;
-/// Old events go, so that a long run fits on the disk. Nobody may fall this far behind: that would be a skipped event.
+/// Old events are deleted, so that a long run fits on the disk. A group that falls this far behind would skip events,
+/// which fails the run.
 const RETENTION_MS: u64 = 180_000;
-/// The rest of the run is at this share of what was measured as the peak.
+/// The load after the peak was measured, as a share of the peak.
 const SHARE_OF_PEAK: f64 = 0.5;
 const LINE_EVERY: Duration = Duration::from_secs(30);
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
-/// A drain that makes no progress for this long is given up: twice the ack timeout.
+/// Waiting for the groups to catch up ends after this long without progress: twice the ack timeout.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
 pub struct SoakOptions {
-    /// Where the temporary folder goes. `None` = the system's place for such folders.
+    /// Where the temporary folder is made. `None` = the system's place for such folders.
     pub folder: Option<PathBuf>,
     pub minutes: f64,
-    /// Of the dice of consumers; the times of a run are never the same, the dice are.
+    /// Seed of the consumers' random decisions; the timing of a run is different every time.
     pub seed: u64,
     pub payload_bytes: usize,
     /// The program whose `serve` and `doctor` are used.
     pub program: PathBuf,
-    /// Set from outside to end a run early.
+    /// Set by another thread to end a run early.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -59,7 +61,7 @@ pub struct SoakOptions {
 pub struct SoakReport {
     pub seed: u64,
     pub minutes: f64,
-    /// Events per second that went through all groups with nothing going wrong.
+    /// Events per second that went through all groups without trouble.
     pub peak_per_second: f64,
     pub published: u64,
     pub published_per_second: f64,
@@ -85,16 +87,16 @@ impl SoakReport {
     }
 }
 
-/// What all threads see.
+/// State that all threads share.
 pub(crate) struct Shared {
     url: String,
     payload_bytes: usize,
     ledger: Ledger,
-    /// Whether things go wrong.
+    /// Whether consumers make trouble.
     trouble: AtomicBool,
     /// Consumers go on until this is set.
     done: AtomicBool,
-    /// Some part has failed: the others need not go on to the end.
+    /// A part has failed: the others end early.
     halt: AtomicBool,
     counts: Counts,
 }
@@ -108,7 +110,7 @@ impl Shared {
         }
     }
 
-    /// Passes the outcome of one part on, and halts the others if it is an error.
+    /// Returns the outcome of one part, and halts the others if it is an error.
     fn part<T>(&self, outcome: Result<T, BenchError>) -> Result<T, BenchError> {
         if outcome.is_err() {
             self.halt.store(true, Ordering::Relaxed);
@@ -172,7 +174,7 @@ pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<S
             })
             .collect();
         let ran = phases(options, &server, &shared, line);
-        // On every path: a consumer that nobody ends would keep the scope open.
+        // Set on every path: otherwise the consumers would go on and the scope would not end.
         shared.done.store(true, Ordering::Relaxed);
         let mut ended = Ok(());
         for consumer in consumers {
@@ -182,7 +184,7 @@ pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<S
         match (ran, ended) {
             (Ok(ran), Ok(())) => Ok(ran),
             (Err(BenchError::Halted) | Ok(_), Err(error)) => Err(error),
-            // It says more than the error of a consumer which it threw out.
+            // The error of the phases says more than that of a consumer that it caused.
             (Err(error), _) => Err(error),
         }
     })?;
@@ -190,7 +192,7 @@ pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<S
     check::conclude(options, server, &shared, &ran)
 }
 
-/// What the phases leave behind for the conclusion.
+/// The results of the phases, for the final checks.
 pub(crate) struct Ran {
     peak_per_second: f64,
     paced: Duration,
@@ -201,7 +203,7 @@ pub(crate) struct Ran {
     redelivered: u64,
     dead_letters: u64,
     skipped: u64,
-    /// Lag and events in flight that the server still shows, summed over groups.
+    /// Lag and events in flight that the server still reports, summed over groups.
     left: (u64, u64),
     stranded: ledger::Stranded,
 }
@@ -266,7 +268,7 @@ fn phases(
     })
 }
 
-/// A look now and then, a line every 30 s, until the publishers are done.
+/// Samples memory and prints a line every 30 s, until the publishers are done.
 fn watch(
     server: &Server,
     shared: &Shared,
@@ -277,7 +279,7 @@ fn watch(
     is_over: impl Fn() -> bool,
 ) -> Result<(), BenchError> {
     let begun = Instant::now();
-    // A short run gets a few lines too.
+    // A short run gets a few lines, too.
     let every = LINE_EVERY.min(whole / 4);
     let (mut next, mut last) = (every, (Duration::ZERO, value(&shared.counts.published)));
     while !is_over() {
@@ -310,7 +312,7 @@ fn watch(
     Ok(())
 }
 
-/// Waits until no group has anything left; false if nothing moves any more.
+/// Waits until no group has anything left. Returns false if there is no more progress.
 fn drain(server: &Server, shared: &Shared, options: &SoakOptions) -> Result<bool, BenchError> {
     let (mut least, mut moved) = (u64::MAX, Instant::now());
     loop {

@@ -1,4 +1,5 @@
-//! Publishers: one connection per topic, as fast as it goes or at a given rate, every answer written into the ledger.
+//! Publishers: a connection for each topic, as fast as possible or at a given rate; every confirmation is recorded in
+//! the ledger.
 
 use std::fmt::Write;
 use std::sync::atomic::AtomicBool;
@@ -14,14 +15,14 @@ use crate::error::BenchError;
 /// Unconfirmed publishes of one connection.
 const IN_FLIGHT: u64 = 64;
 const TICK: Duration = Duration::from_millis(5);
-/// One event in so many is refused by every consumer that refuses at all, until it is a dead letter. The first comes
-/// early, so that a short run has one.
+/// Every so many events, one is poison: consumers that may refuse events always refuse it, until it is a dead letter.
+/// The first comes early, so that a short run has one.
 const POISON_EVERY: u64 = 2000;
 const POISON_FIRST: u64 = 10;
 const KEYS: u64 = 97;
 pub(crate) const POISON: &str = "poison";
 
-/// At `rate` events per second over all topics; `None` = as fast as it goes.
+/// Publishes at `rate` events per second over all topics; `None` = as fast as possible.
 pub(crate) fn run(
     shared: &Shared,
     rate: Option<f64>,

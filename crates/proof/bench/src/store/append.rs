@@ -1,4 +1,4 @@
-//! Appending: how much one sync can carry, and what it costs when every event is of another topic.
+//! Appending: how many events one sync can carry, and the cost if every event is of another topic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::report::Collector;
 
 const PER_COMMIT: [usize; 5] = [1, 32, 100, 256, 1000];
 const TOPICS: usize = 1000;
-/// Rows of housekeeping between commits, as the runtime does it.
+/// Rows of housekeeping between commits; the broker does housekeeping there, too.
 const MAINTAIN_ROWS_MAX: usize = 2000;
 const MAINTAIN_EVERY: usize = 64;
 
@@ -52,7 +52,8 @@ pub(crate) fn run_topics(
     Ok(())
 }
 
-/// A slice of each load, a probe before each, again and again: what the disk does hits all of them alike.
+/// Runs a slice of each load in turn, with a probe before each, so that changes of the disk's pace affect all of them
+/// alike.
 fn in_turn(loads: &mut [Load], options: &BenchOptions, probe: &mut Probe) -> Result<(), BenchError> {
     for _ in 0..SLICES {
         for load in loads.iter_mut() {
@@ -73,7 +74,7 @@ pub(crate) fn streams(count: usize) -> Vec<Stream> {
     (0..count).filter_map(topic).map(|topic| topic.stream(Partition(0))).collect()
 }
 
-/// One event per batch, as the server commits what its clients publish.
+/// A batch with one event, as the server makes for each publish of a client.
 pub(crate) fn batch(stream: &Stream, body: &Arc<EventBody>, nonce: u64) -> Batch {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let event = NewEvent { id: None, body: body.clone() };
@@ -91,7 +92,7 @@ pub(crate) fn body(bytes: usize) -> Arc<EventBody> {
     Arc::new(EventBody::of(JsonText::parse(&text).unwrap_or_else(|_| JsonText::null())))
 }
 
-/// A store of its own and what was put into it so far.
+/// A store of its own, with counts of what was put into it so far.
 struct Load {
     store: SqliteStore,
     streams: Vec<Stream>,

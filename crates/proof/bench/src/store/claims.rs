@@ -1,6 +1,7 @@
-//! Claims of a durable handler behind few and behind many events that it has finished, and what asking for news costs.
+//! Claims of a durable handler in a log with few and with many events that it has finished, and the cost of looking for
+//! news.
 //!
-//! Nothing is synced: what is measured is the work of the claim, which the disk would hide.
+//! Nothing is synced: this measures the work of the claim, which the disk would hide.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::figures::Latencies;
 use crate::probe::Probe;
 use crate::report::Collector;
 
-/// How much shorter the short log is.
+/// How many times shorter the short log is.
 const SHORT: u64 = 1000;
 const ROUNDS: u64 = 200;
 const EVENTS: usize = 100;
@@ -76,7 +77,7 @@ struct Load {
     nonce: u64,
 }
 
-/// A claim that took anything else than what was put there measures something else.
+/// A claim of another number of events would measure something else.
 fn expect(claimed: usize) -> Result<(), BenchError> {
     match claimed {
         EVENTS => Ok(()),
@@ -94,7 +95,8 @@ impl Load {
         Ok(Some(Load { store, stream, body, handler, session, nonce: 0 }))
     }
 
-    /// Events that the handler has been through: beyond them its lane begins.
+    /// Appends events that the handler has finished; its lane (the position where it looks for new events) begins after
+    /// them.
     fn finish(&mut self, count: u64) -> Result<(), BenchError> {
         let mut done = 0;
         while done < count {
@@ -160,7 +162,7 @@ impl Load {
         Ok(())
     }
 
-    /// Acks what is done and claims more, in one commit.
+    /// Acks `done` and claims more, in one commit.
     fn claim(&mut self, done: &[Claimed]) -> Result<Vec<Claimed>, BenchError> {
         let tickets: Vec<&Ticket> = done.iter().map(|one| &one.ticket).collect();
         let mut batch = self.empty();

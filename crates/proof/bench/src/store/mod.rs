@@ -12,7 +12,7 @@ use crate::error::BenchError;
 use crate::probe::Probe;
 use crate::report::{Collector, Report};
 
-/// Name, and whether it runs when nothing is asked for.
+/// Name, and whether the scenario runs by default.
 pub const STORE_SCENARIOS: &[(&str, bool)] =
     &[("append", true), ("topics", true), ("reads", true), ("claims", true)];
 

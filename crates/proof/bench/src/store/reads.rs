@@ -1,4 +1,4 @@
-//! Reading pages by offset and by time from a short and a long log, and opening it again.
+//! Reading pages by offset and by time from a short and a long log, and opening the store again.
 
 use std::path::Path;
 use std::time::Instant;

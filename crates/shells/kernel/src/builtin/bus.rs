@@ -1,4 +1,5 @@
-//! Bus.Publish and Bus.Subscribe: a command becomes a durable event, a durable event reaches an actor.
+//! The capability Bus. `Bus.Publish` turns a command into a durable event; `Bus.Subscribe` feeds the durable events of
+//! a topic to a capability.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::handlers;
 use crate::port::{Delivery, Port};
 use crate::watch::Seen;
 
-/// Messages whose commit is under way: the rest waits in the mailbox.
+/// Messages whose commit is under way. The rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;
 
 const PUBLISH: &str = "Bus.Publish";
@@ -55,15 +56,16 @@ pub fn bus(feeds: Arc<Feeds>) -> Capability {
         }))
 }
 
-/// Takes messages in order, and hands them to the bus in order, but does not wait for one commit before it asks for
-/// the next: so that they share a sync. Answers keep the order too.
+/// Takes messages in order, hands them to the bus in order and answers them in order. Does not wait for a commit before
+/// it hands over the next message, so that several commits share a sync.
 async fn work(port: Port, feeds: Arc<Feeds>) {
     let mut under_way = FuturesOrdered::new();
     loop {
         tokio::select! {
             delivery = port.next(), if under_way.len() < UNDER_WAY_MAX => match delivery {
                 Some(delivery) => {
-                    // Handed over here and not in the future: those are not polled in any order.
+                    // Handed over here and not in the future, because the order in which futures are polled is not
+                    // defined.
                     let publish = hand_over(&port, &feeds, &delivery).await;
                     under_way.push_back(handle(&port, &feeds, delivery, publish));
                 }
@@ -80,7 +82,7 @@ async fn work(port: Port, feeds: Arc<Feeds>) {
     }
 }
 
-/// For a publish: its call and whose trace it belongs to, or why it is none.
+/// For a publish: its call to the bus and the trace it belongs to, or why it failed. `None` for another message.
 type Handed = Option<Result<(Call, Option<TraceId>), OsFault>>;
 
 async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
@@ -120,19 +122,20 @@ async fn handle(
     (delivery.message, delivery.id, result)
 }
 
-/// Where a message wants to publish to, or to read from.
+/// The topic a message wants to publish to, or to read from.
 #[derive(Deserialize)]
 pub(crate) struct Where {
     topic: String,
     pub(crate) namespace: Option<String>,
 }
 
-/// The one way to read it: the edges decide by it whether whoever has a token may, before the message comes here.
+/// Reads the topic and namespace of a message. The edges check a token's rights with this same function before the
+/// message comes here, so both see the same namespace.
 pub(crate) fn place_of(data: &JsonText) -> Result<Where, OsFault> {
     serde_json::from_str(&data.last_members()).map_err(|error| faults::of_data(&error))
 }
 
-/// The namespace a message names, if it names one. Edges and capabilities read it alike, as with [`place_of`].
+/// The namespace that a message names, if any. The edges use the same function, as with [`place_of`].
 pub(crate) fn namespace_of(data: &JsonText) -> Result<Option<String>, OsFault> {
     #[derive(Deserialize)]
     struct Named {
@@ -144,7 +147,7 @@ pub(crate) fn namespace_of(data: &JsonText) -> Result<Option<String>, OsFault> {
 
 fn request(message: &OsMessage) -> Result<Request, OsFault> {
     let topic = topic_of(&place_of(&message.data)?)?;
-    // The same members as a body of HTTP, so the same reader.
+    // The data has the same members as the body of an HTTP publish, so the same parser reads it.
     let body = PublishBody::parse(&message.data.last_members()).map_err(|error| faults::of_frame(&error))?;
     let PublishBody::One { mut event, deliver_at } = body else {
         return Err(OsFault::new(422, "Schema validation failed: data is an array: publish one event"));
@@ -181,7 +184,7 @@ async fn published(
     }
 }
 
-/// The command is what the event follows from. Ids of messages may be what no id of an event is: then it is not told.
+/// The event is caused by the command. An id of a message that is not a valid id of an event is left out.
 fn lineage(message: &OsMessage) -> Lineage {
     let id = |id: &OsId| EventId::parse(id.as_str()).ok();
     let metadata = &message.metadata;

@@ -1,4 +1,4 @@
-//! Refusals of the bus as faults of a message: which code, and the bus's own words.
+//! Turns refusals of the bus into faults of a message: the code, with the bus's own text.
 
 use millrace_broker::Ended;
 use millrace_bus::{BusError, ErrorCode, Reply};
@@ -20,7 +20,7 @@ pub(crate) fn of_bus(error: &BusError) -> OsFault {
     OsFault::new(code, error.to_string())
 }
 
-/// For whatever is not the answer that was hoped for.
+/// Returns the fault for a reply that is not the expected one.
 pub(crate) fn of_reply(reply: &Reply) -> OsFault {
     match reply {
         Reply::Refused(error) => of_bus(error),
@@ -40,8 +40,8 @@ pub(crate) fn of_frame(error: &wire::FrameError) -> OsFault {
     }
 }
 
-/// Returns the fault for data that does not fit. The names of Rust types in serde's text are left out: they mean nothing to
-/// the sender.
+/// Returns the fault for data that does not fit. The names of Rust types in serde's text are left out: they mean
+/// nothing to the sender.
 pub(crate) fn of_data(error: &serde_json::Error) -> OsFault {
     let text = error.to_string();
     let text = match text.split_once("expected struct ") {

@@ -1,9 +1,10 @@
-//! A topic of the bus, fed to a capability: a member of a group whose window is the capability's mailbox.
+//! Feeds a topic of the bus to a capability: subscribes to the topic as a member of a group, and puts the events into
+//! the capability's mailbox.
 //!
-//! Each event becomes a `Bus.Message` with the event's own id, so whoever gets it twice can tell. It is acknowledged
-//! when the capability has processed it and refused, for a while longer each time, when it could not. While the
-//! capability takes nothing (it is unhealthy, or its mailbox is full) the feed leaves the group and gives back what it
-//! has as if it had not been delivered: nobody's attempts are used up by waiting.
+//! Each event becomes a `Bus.Message` with the event's own id, so a capability that gets it twice can tell. The event
+//! is acknowledged when the capability has processed it, and refused (NACK) when that failed, with a longer delay each
+//! time. While the capability takes nothing (it is unhealthy, or its mailbox is full) the feed leaves the group and
+//! gives its events back as not delivered: waiting uses up no attempts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +28,15 @@ use crate::inbox::LoopLink;
 const TAKE_ITEMS_MAX: usize = 64;
 const TAKE_BYTES_MAX: usize = 1 << 20;
 
-/// How an event of the bus arrives.
+/// The type of message in which an event of the bus arrives.
 pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
 
-/// Requests whose answer tells nothing new, and the FLOW after which no delivery comes.
+/// Request numbers: `ANY` for requests whose answer tells nothing new, `LAST_FLOW` for the FLOW request after whose
+/// answer no delivery comes.
 const ANY: u64 = 0;
 const LAST_FLOW: u64 = 1;
 
-/// Whom to feed with what.
+/// Which capability is fed, and from which topic.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) to: CapabilityId,
@@ -43,10 +45,10 @@ pub(crate) struct Plan {
     pub(crate) topic: BusTopic,
 }
 
-/// Answers the first subscription: the place of the group in each partition, or why there is none.
+/// Gets the answer to the first subscription: the position of the group in each partition, or why there is none.
 pub(crate) type Placed = oneshot::Sender<Result<Reply, OsFault>>;
 
-/// Dropping it ends the feed, once what the capability has in hand is settled.
+/// Dropping it ends the feed, once the events that the capability has are settled.
 #[derive(Debug)]
 pub(crate) struct Feed {
     _stop: watch::Sender<()>,
@@ -76,13 +78,13 @@ struct Feeding {
     placed: Option<Placed>,
 }
 
-/// Why a subscription came to its end.
+/// Why a subscription ended.
 enum End {
-    /// The feed was dropped, the runtime or the loop has ended, or the capability is gone.
+    /// The feed was dropped, the broker or the loop has ended, or the capability is gone.
     ForGood,
     /// The capability takes nothing just now.
     Full,
-    /// The bus said no, or dropped the connection.
+    /// The bus refused, or dropped the connection.
     Refused(String),
 }
 
@@ -109,7 +111,7 @@ impl Feeding {
         }
     }
 
-    /// Until the capability takes events, but no shorter than the pause. False: it never will again.
+    /// Waits until the capability takes events, at least for the pause. Returns false if it never will again.
     async fn wait(&mut self, pause_ms: u64) -> bool {
         loop {
             tokio::select! {
@@ -127,15 +129,16 @@ impl Feeding {
 
     async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<End, Ended> {
         let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
-        // Credits, because the window of the group has room again as soon as a lease expires, the mailbox has not.
+        // Credits bound what is delivered. The window of the group alone does not: it has room again as soon as a lease
+        // expires, although the mailbox still holds the event.
         at.ask(Request::Flow { credits: self.limits.window.into() }).await?;
         at.ask(self.subscribe(&at.key)).await?;
         let mut settling = FuturesUnordered::new();
-        // What the capability has, and the credits that were spent on it.
+        // The events that the capability has, with the credits spent on each.
         let mut handed = BTreeMap::<_, u64>::new();
         let mut items = Vec::new();
         let mut ending: Option<End> = None;
-        // The answer to the last FLOW has come.
+        // The answer to the last FLOW has come: no more deliveries follow.
         let mut stemmed = false;
         loop {
             if settling.is_empty()
@@ -160,7 +163,8 @@ impl Feeding {
                             Item::Delivery { event, attempts, .. } => {
                                 let spent = handed.entry(place(&event)).or_default();
                                 *spent += 1;
-                                // Its lease has expired meanwhile. It has it already, and what comes of that counts.
+                                // A second copy: the lease expired meanwhile. The capability still has the first copy,
+                                // and its result settles both.
                                 if *spent == 1 {
                                     settling.push(hand_over(&self.link, &self.plan, event, attempts));
                                 }
@@ -183,7 +187,7 @@ impl Feeding {
                         Ok(Settled::Processed) => at.ask(self.ack(&event)).await?,
                         Ok(Settled::Failed(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
                         Ok(Settled::Unseen) => {
-                            // First this, or it would come again at once.
+                            // Before the event is given back, or it would be delivered again at once.
                             at.end(&mut ending, End::Full).await?;
                             at.ask(self.give_back(&event)).await?;
                         }
@@ -197,7 +201,7 @@ impl Feeding {
                     }
                 }
                 _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {
-                    // No more from now on; what is in hand is still settled.
+                    // No more deliveries from now on; events that the capability has are still settled.
                     at.end(&mut ending, End::ForGood).await?;
                     ending = Some(End::ForGood);
                 }
@@ -205,7 +209,7 @@ impl Feeding {
         }
     }
 
-    /// Why the subscription is none, if that is what is said.
+    /// Returns why there is no subscription any more, if the reply says so.
     fn answered(&mut self, reply: Reply, pause_ms: &mut u64) -> Option<String> {
         match reply {
             reply @ Reply::Subscribed { .. } => {
@@ -217,7 +221,7 @@ impl Feeding {
                 self.tell_placed(Err(faults::of_bus(&error)));
                 Some(error.to_string())
             }
-            // A late ack of what the bus has given to somebody else meanwhile: that one will settle it.
+            // A late ack of an event that the bus has given to another member meanwhile, which will settle it.
             Reply::Refused(error) if error.code() == millrace_bus::ErrorCode::UnknownOffset => None,
             Reply::Refused(error) => Some(error.to_string()),
             _ => None,
@@ -226,7 +230,7 @@ impl Feeding {
 
     fn tell_placed(&mut self, placed: Result<Reply, OsFault>) {
         if let Some(waiting) = self.placed.take() {
-            // Who asked has given up waiting: the feed goes on.
+            // An error means that the subscriber no longer waits for the answer: the feed goes on.
             let _ = waiting.send(placed);
         }
     }
@@ -278,8 +282,9 @@ impl Feeding {
     }
 }
 
-/// The loop has ended before the bus: the server stops. Leases that are still there when the bus stops count as cut
-/// short by it; those of a connection that closes before would count as attempts.
+/// Keeps the connection open until the bus ends. The loop has ended first, which means that the server stops: leases
+/// that are still open when the bus stops do not count as attempts, but leases of a connection that closes earlier
+/// would.
 async fn outlive(link: &Link) {
     let mut items = Vec::new();
     while let Taken::Items { bytes } = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX).await {
@@ -288,7 +293,7 @@ async fn outlive(link: &Link) {
     }
 }
 
-/// Where requests go.
+/// The connection that requests are sent on.
 struct At<'a> {
     key: TopicKey,
     link: &'a Link,
@@ -299,7 +304,7 @@ impl At<'_> {
         self.link.ask(&mut vec![(ANY, request)]).await
     }
 
-    /// No more from now on, for the first reason there is; what is in hand is still settled.
+    /// Asks for no more deliveries; the first reason given is kept. Events that the capability has are still settled.
     async fn end(&self, ending: &mut Option<End>, end: End) -> Result<(), Ended> {
         if ending.is_none() {
             *ending = Some(end);
@@ -309,7 +314,7 @@ impl At<'_> {
     }
 }
 
-/// An event that the capability was to have.
+/// An event that was handed to the capability, with the result.
 struct Back {
     event: Arc<Event>,
     attempts: u32,
@@ -337,7 +342,7 @@ fn hand_over(
     }
 }
 
-/// `Bus.Message` {topic, partition, offset, key, headers, payload}; `attempts` from the second delivery on.
+/// Builds `Bus.Message` {topic, partition, offset, key, headers, payload}; with `attempts` from the second delivery on.
 fn message(event: &Event, attempts: u32) -> Result<OsMessage, OsFault> {
     let body = &event.body;
     let key = body.key.as_deref().map_or_else(|| Ok("null".to_owned()), faults::json)?;

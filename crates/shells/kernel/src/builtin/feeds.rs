@@ -1,4 +1,5 @@
-//! Who is fed with which topics: by manifest as long as a capability runs, by command until it is gone.
+//! All feeds of topics to capabilities. A feed named in a manifest lives as long as its capability runs; a feed made by
+//! `Bus.Subscribe` until the capability is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +18,17 @@ use crate::watch::{Seen, Watch};
 /// Bounds on feeds.
 #[derive(Clone, Debug)]
 pub struct FeedLimits {
-    /// Events of a topic in the capability's mailbox, or on their way to it, at a time. The rest waits in the log. Their
-    /// leases run while they wait, and a capability handles one message at a time: the more of them, the sooner a slow one
-    /// gets them twice. 2 = one in its hands and one ready, so that it does not wait for the bus.
+    /// Events of a topic in the capability's mailbox, or on their way to it, at a time. The rest waits in the log.
+    /// Their leases run while they wait, and a capability handles one message at a time: the larger the window, the
+    /// sooner a slow capability gets events twice. 2 = one in progress and one ready, so that it does not wait for the
+    /// bus.
     pub window: u32,
-    /// Before an event that could not be processed is delivered again, doubled with each attempt, and before a feed that
-    /// was refused tries again.
+    /// Delay before an event that could not be processed is delivered again, doubled with each attempt; also before a
+    /// refused feed tries again.
     pub retry_ms: u64,
-    /// The most that doubling makes of it.
+    /// The upper bound of the doubled delay.
     pub retry_ms_max: u64,
-    /// Topics one capability may be fed from by Bus.Subscribe: more are refused with 429.
+    /// Topics that one capability may subscribe to by Bus.Subscribe. More are refused with 429.
     pub topics_max: usize,
 }
 
@@ -36,13 +38,13 @@ impl Default for FeedLimits {
     }
 }
 
-/// Everything that is fed with events of the bus.
+/// All feeds of events of the bus.
 pub struct Feeds {
     bus: Handle,
     runtime: tokio::runtime::Handle,
     limits: FeedLimits,
     watch: Option<Watch>,
-    /// By command; what manifests ask for ends with their capability.
+    /// Feeds made by `Bus.Subscribe`. Feeds of manifests are kept with their capability (`change.rs`).
     asked: Mutex<Asked>,
 }
 
@@ -55,7 +57,7 @@ impl std::fmt::Debug for Feeds {
 type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
 
 impl Feeds {
-    /// Feeds run on `runtime`. `watch` hears what the bus answers to commands.
+    /// Feeds run on `runtime`. `watch` is told what the bus answers to commands.
     pub fn new(
         bus: Handle,
         runtime: tokio::runtime::Handle,
@@ -65,7 +67,7 @@ impl Feeds {
         Arc::new(Feeds { bus, runtime, limits, watch, asked: Mutex::default() })
     }
 
-    /// For the loop: what manifests ask for.
+    /// Starts the feeds that manifests ask for; given to the loop.
     pub fn bus_feed(self: &Arc<Feeds>) -> BusFeed {
         let feeds = self.clone();
         Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
@@ -84,7 +86,7 @@ impl Feeds {
         manifest.bus.iter().map(start).collect()
     }
 
-    /// Answered when the group has its place.
+    /// Starts a feed and returns the answer of the bus, which comes when the group has its position.
     pub(super) async fn subscribe(&self, link: &LoopLink, plan: Plan) -> Result<Reply, OsFault> {
         let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
         let (to, group) = (plan.to, plan.topic.group.clone());
@@ -95,7 +97,8 @@ impl Feeds {
             let mut asked = self.asked();
             asked.retain(|id, _| live.contains(id));
             let feeds = asked.entry(to).or_default();
-            // Asked again is asked anew: whoever restarted cannot know what its predecessor asked for.
+            // The same subscription again replaces the old one: a capability that was restarted cannot know what it
+            // subscribed to before.
             feeds.retain(|(topic, of, _)| (topic, of) != (&key, &group));
             let max = self.limits.topics_max;
             if feeds.len() >= max {
@@ -131,7 +134,7 @@ impl Feeds {
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        // Nothing in it panics half way.
+        // Nothing panics while it holds this lock, so poisoning can be ignored.
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

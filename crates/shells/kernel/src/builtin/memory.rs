@@ -1,4 +1,5 @@
-//! Memory.Get, Set, Delete and List: JSON values under paths that outlive the process.
+//! The capability Memory: `Memory.Get`, `Set`, `Delete` and `List` keep JSON values under paths, durably. The values
+//! are in `shelf.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::capability::Capability;
 use crate::handlers;
 use crate::port::{Delivery, Port};
 
-/// Messages whose commit is under way, and those behind them: the rest waits in the mailbox.
+/// Messages whose commit is under way, and those behind them. The rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;
 
 const GET: &str = "Memory.Get";
@@ -43,8 +44,8 @@ pub fn memory(shelf: Shelf) -> Capability {
         }))
 }
 
-/// Messages are begun in order and answered in order, and each sees what those before it have left. But the commit of
-/// one is not waited for before the next is asked for: so that they share a sync.
+/// Messages are begun in order and answered in order, and each sees the changes of those before it. The next message is
+/// begun before the commit of the previous one is done, so that several commits share a sync.
 async fn work(port: Port, mut shelf: Shelf) {
     let mut under_way = FuturesOrdered::new();
     loop {
@@ -53,7 +54,8 @@ async fn work(port: Port, mut shelf: Shelf) {
                 Some(delivery) => {
                     let namespace = namespace(&delivery);
                     let step = namespace.clone().and_then(|at| begin(&mut shelf, &at, &delivery));
-                    // Handed over here and not in the future: those are not polled in any order.
+                    // Handed over here and not in the future, because the order in which futures are polled is not
+                    // defined.
                     let call = match &step {
                         Ok(Step::Write(write)) => Some(write.hand_over(shelf.bus()).await),
                         _ => None,
@@ -91,7 +93,8 @@ async fn work(port: Port, mut shelf: Shelf) {
     }
 }
 
-/// `Memory.Changed`, before the reply (RFC 0032, 18). Not the value: whoever wants it asks for it, and then has the newest.
+/// Emits `Memory.Changed`, before the reply (RFC 0032, 18). Without the value: a subscriber that wants it asks for it
+/// and gets the newest.
 fn tell_change(port: &Port, delivery: DeliveryId, request: &OsMessage, at: &Namespace) {
     let Some(key) = Members::of(request).ok().and_then(|members| members.key().ok()) else { return };
     let Ok(ty) = OsType::new(CHANGED) else { return };
@@ -109,17 +112,17 @@ fn tell_change(port: &Port, delivery: DeliveryId, request: &OsMessage, at: &Name
     port.answer(delivery, OsMessage { kind: OsKind::Event, ty, data, metadata });
 }
 
-/// What a message has become.
+/// The work to be done for a message.
 enum Step {
     Write(Write),
-    /// What was to be deleted is not there.
+    /// A deletion of a path that has no value.
     Nothing,
-    /// Looks when everything before it is settled.
+    /// A read, done when every message before it is settled.
     Look,
 }
 
-/// Whose Memory a message is about: the namespace it names, which an edge has checked, or that of whoever sent it. What
-/// capabilities send belongs to `default` unless it says otherwise.
+/// The namespace of a message: the one it names, which an edge has checked, or that of its sender. Messages of
+/// capabilities that name none belong to `default`.
 fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
     match namespace_of(&delivery.message.data)? {
         None => Ok(delivery.by.as_deref().map(Principal::home).unwrap_or_default()),
@@ -171,8 +174,8 @@ fn finish(
     }
 }
 
-/// The members of a message's data. Not a JSON tree, because the value's bytes are to stay as they are; and a map, because
-/// of a member that is given twice the last one counts.
+/// The members of a message's data. Not a JSON tree, because the bytes of the value must not change. A map, because if
+/// a member is given twice the last one counts.
 struct Members<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> Members<'a> {
@@ -181,7 +184,7 @@ impl<'a> Members<'a> {
         members.map(Members).map_err(|_| unfit("data is no object"))
     }
 
-    /// A member that may be absent, or null.
+    /// A string member; `None` if it is absent or null.
     fn text(&self, name: &str) -> Result<Option<String>, OsFault> {
         let Some(raw) = self.0.get(name) else { return Ok(None) };
         serde_json::from_str(raw.get()).map_err(|_| unfit(&format!("{name} is no string")))

@@ -1,8 +1,9 @@
-//! The values of Memory: JSON under paths, separate for each namespace, in the store and all of them in memory.
+//! The values of Memory: JSON under paths, separate for each namespace, in the store and all of them in memory
+//! (`Shelf`).
 //!
-//! Only this process writes these rows, so what is in memory is what is in the store; a value is shown to others only
-//! after its commit. Both are bounded, so nothing has to be read while the loop runs. Commits of several changes may be
-//! under way at once, so that they share a sync.
+//! Only this process writes these rows, so memory and store agree; a value is visible to readers only after its commit.
+//! Number and bytes of the values are bounded, so all fit in memory and nothing has to be read from the store while the
+//! loop runs. Commits of several changes may be under way at once, so that they share a sync.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,19 +16,20 @@ use serde_json::value::RawValue;
 
 use crate::builtin::faults;
 
-/// Each with the answer when it is reached.
+/// The bounds of Memory, each with the answer when it is reached.
 #[derive(Clone, Debug)]
 pub struct MemoryLimits {
-    /// Paths that hold a value: a new one is refused with 503. The holder of a token may use half of them, over all
-    /// namespaces of the token together, so that there is room for the others.
+    /// Paths that hold a value. A new one above this is refused with 503. The holder of a token may use half of them,
+    /// over all namespaces of the token together, so that others have room.
     pub keys_max: usize,
-    /// Of all paths and values together: what would go beyond it is refused with 503. Shared in the same way.
+    /// Bytes of all paths and values together. A value that would exceed it is refused with 503. Shared in the same
+    /// way.
     pub bytes_max: usize,
-    /// One path: 422.
+    /// Bytes of one path: 422.
     pub key_bytes_max: usize,
-    /// One value: 413. So that it fits a line together with its path and the longest metadata.
+    /// Bytes of one value: 413. Small enough that a line has room for it with its path and the longest metadata.
     pub value_bytes_max: usize,
-    /// Data of one page of Memory.List: the rest is for the next.
+    /// Bytes of data in one page of Memory.List. The rest is for the next page.
     pub page_bytes_max: usize,
 }
 
@@ -50,11 +52,11 @@ const SEAL: &str = "pwenc:v1:";
 pub struct Shelf {
     bus: Handle,
     limits: MemoryLimits,
-    /// What the store holds, as far as its commits were confirmed.
+    /// The values in the store, as far as the commits were confirmed.
     values: BTreeMap<Namespace, BTreeMap<String, JsonText>>,
-    /// Over all namespaces.
+    /// Use over all namespaces.
     total: Held,
-    /// Of each namespace that has any.
+    /// Use of each namespace that has values or writes.
     by_namespace: BTreeMap<Namespace, Held>,
     /// Writes whose commit has not been confirmed.
     writes: usize,
@@ -76,7 +78,8 @@ impl Held {
         *self = Held { keys: self.keys.saturating_sub(1), bytes: self.bytes.saturating_sub(bytes) };
     }
 
-    /// Whether a path and `bytes` fit beside this in the place of `old` bytes, if there is a value already.
+    /// Whether a path and `bytes` more fit under `max`. `old` is the size of the value that is replaced, if there is
+    /// one.
     fn check(self, of: &str, old: Option<usize>, bytes: usize, max: Held) -> Result<(), OsFault> {
         let full = |what: String| OsFault::new(503, format!("{of} is full: it holds {what}, delete some"));
         if old.is_none() && self.keys >= max.keys {
@@ -89,12 +92,12 @@ impl Held {
     }
 }
 
-/// How much of the room whoever sets a value may use.
+/// How much of Memory the sender of a value may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share<'a> {
-    /// Administrators, the owner of the socket and capabilities look after all of it.
+    /// All of it: for administrators, the owner of the socket and capabilities.
     Whole,
-    /// Half of the room, over these namespaces together: those of a token.
+    /// Half of it, over these namespaces together: for the holder of a token.
     Half(&'a Namespaces),
 }
 
@@ -103,7 +106,7 @@ pub(crate) enum Share<'a> {
 pub(crate) struct Write {
     namespace: Namespace,
     path: String,
-    /// `None` = the path goes.
+    /// `None` = the path is deleted.
     value: Option<JsonText>,
 }
 
@@ -112,7 +115,8 @@ impl Write {
         self.path.len() + self.value.as_ref().map_or(0, |value| value.bytes().len())
     }
 
-    /// To be awaited in the order in which the changes were made; see [`committed`].
+    /// Hands the change to the bus. Calls must be awaited in the order in which the changes were made; see
+    /// [`committed`] for the result.
     pub(crate) async fn hand_over(&self, bus: Handle) -> Result<Call, OsFault> {
         let (space, key) = (Space::Kv, row(&self.namespace, &self.path));
         let op = match &self.value {
@@ -124,7 +128,7 @@ impl Write {
     }
 }
 
-/// When a write that was handed over is durable.
+/// Waits until a write that was handed over is durable.
 pub(crate) async fn committed(call: Result<Call, OsFault>) -> Result<(), OsFault> {
     match call?.reply().await {
         Ok(Reply::Written) => Ok(()),
@@ -134,14 +138,14 @@ pub(crate) async fn committed(call: Result<Call, OsFault>) -> Result<(), OsFault
 }
 
 impl Shelf {
-    /// Reads every value. Blocks.
+    /// Reads every value from the store. Blocks.
     pub fn load(store: &dyn Store, bus: Handle, limits: MemoryLimits) -> Result<Shelf, StoreError> {
         let values = BTreeMap::new();
         let (total, by_namespace) = (Held::default(), BTreeMap::new());
         let mut shelf = Shelf { bus, limits, values, total, by_namespace, writes: 0 };
         let prefix = rows();
         each_row(store, Space::Kv, KeyRange::prefix(&prefix), |found| {
-            // No other row was ever written there.
+            // Every row here has the prefix and a path; others are skipped.
             let key = found.key.strip_prefix(&prefix).unwrap_or_default();
             let Some(at) = key.find('/') else { return };
             let (namespace, path) = key.split_at(at);
@@ -156,13 +160,13 @@ impl Shelf {
         self.bus.clone()
     }
 
-    /// The value, or null.
+    /// Returns the value, or null.
     pub(crate) fn get(&self, at: &Namespace, path: &str) -> Result<JsonText, OsFault> {
         self.check(path)?;
         Ok(self.value(at, path).cloned().unwrap_or_else(JsonText::null))
     }
 
-    /// To be committed, then settled.
+    /// Checks a new value and counts it. The caller commits the write and then calls [`Shelf::settle`].
     pub(crate) fn set(
         &mut self,
         at: &Namespace,
@@ -184,7 +188,7 @@ impl Shelf {
         Ok(self.begun(write))
     }
 
-    /// The same. `None`: there is nothing, and nothing on its way.
+    /// Like [`Shelf::set`], for a deletion. `None`: there is no value, and no write is under way.
     pub(crate) fn delete(&mut self, at: &Namespace, path: &str) -> Result<Option<Write>, OsFault> {
         self.check(path)?;
         if self.writes == 0 && self.value(at, path).is_none() {
@@ -200,7 +204,8 @@ impl Shelf {
         write
     }
 
-    /// Its commit is over. In the order in which they were begun; only now others see it.
+    /// Ends a write after its commit, successful or not. Must be called in the order in which the writes were begun.
+    /// Only from now on readers see the change.
     pub(crate) fn settle(&mut self, write: Write, committed: bool) {
         self.writes -= 1;
         self.count(&write.namespace, |held| held.take(write.bytes()));
@@ -241,9 +246,9 @@ impl Shelf {
         }
     }
 
-    /// An object of paths and values, in the order of paths, as many as fit: the path `prefix` and those below it, or with
-    /// a `/` at its end only those below it. If there are more, its last member is
-    /// `next`, which is no path because it does not begin with `/`: the path to go on after.
+    /// Returns an object of paths and values, in the order of paths, as many as fit a page: the path `prefix` and those
+    /// below it, or with a `/` at its end only those below it. If there are more, the last member is `next`: the path
+    /// to continue after. `next` cannot be mistaken for a path because it does not begin with `/`.
     pub(crate) fn list(
         &self,
         at: &Namespace,
@@ -271,7 +276,7 @@ impl Shelf {
         let rest = rest.take_while(|(path, _)| path.starts_with(&below));
         for (path, value) in itself.into_iter().chain(rest) {
             let name = faults::json(path)?;
-            // Room for a comma, a colon, the brace, and the `next` that tells of this page's last path.
+            // A comma, a colon and the closing brace; and below, a `next` member with the last path of this page.
             let needed = name.len() + value.bytes().len() + 3;
             let next = last.map_or(name.len(), |last| 2 * last.len() + 2) + ",\"next\":".len();
             if page.len() + needed + next > self.limits.page_bytes_max {
@@ -347,7 +352,8 @@ fn rows() -> String {
     format!("{}memory/", keys::ROUTER)
 }
 
-/// For new paths and for prefixes. A path that was stored before there was this rule can still be read and deleted.
+/// Checks the segments of new paths and of prefixes. A path that was stored before this rule existed can still be read
+/// and deleted.
 fn check_segments(shown: &str, path: &str) -> Result<(), OsFault> {
     let is_wrong = |segment: &str| matches!(segment, "" | "." | "..");
     if path.is_empty() || !path.split('/').skip(1).any(is_wrong) {
@@ -360,7 +366,7 @@ fn check_segments(shown: &str, path: &str) -> Result<(), OsFault> {
     Err(OsFault::new(422, why))
 }
 
-/// The bytes below `/vault/` are to be of no use to whoever gets hold of the store.
+/// Values below `/vault/` must be encrypted, so that a stolen store reveals nothing.
 fn check_seal(path: &str, value: &RawValue) -> Result<(), OsFault> {
     let is_sealed = || serde_json::from_str::<String>(value.get()).is_ok_and(|text| text.starts_with(SEAL));
     if path.starts_with(SEALED) && !is_sealed() {

@@ -1,4 +1,4 @@
-//! Values, their pages, and how much room each namespace and token gets.
+//! Tests of `shelf.rs`: values, their pages, and how much room each namespace and token gets.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Bench {
         Bench { store, runtime }
     }
 
-    /// As a process finds it that starts now.
+    /// Loads the values as a process does that starts now.
     fn shelf(&self, limits: MemoryLimits) -> Shelf {
         Shelf::load(&*self.store, self.runtime.handle(), limits).unwrap()
     }
@@ -146,7 +146,7 @@ async fn a_bus_that_is_gone_answers_and_nothing_is_shown_that_is_not_durable() {
 async fn each_namespace_has_its_own_paths_also_over_a_restart() {
     let bench = Bench::new();
     let mut shelf = bench.shelf(MemoryLimits { keys_max: 4, ..MemoryLimits::default() });
-    // The name `default2` begins like `default`, and a path below may look like the end of a name.
+    // `default2` begins like `default`, and the path `/efault/a` after the namespace `d` would look like `default`.
     let names = ["default", "default2", "d"].map(|name| Namespace::new(name).unwrap());
     for (value, name) in names.iter().enumerate() {
         let write = shelf.set(name, "/a", &raw(&value.to_string()), Share::Whole).unwrap();
@@ -180,7 +180,7 @@ async fn a_token_gets_half_of_the_room_over_all_its_namespaces_also_over_a_resta
     let limits = MemoryLimits { keys_max: 4, bytes_max: 100, ..MemoryLimits::default() };
     let [eu, us, asia] = ["eu", "us", "asia"].map(|name| Namespace::new(name).unwrap());
     let of_eu: Namespaces = Some([eu.clone()].into());
-    // A name that stands twice in a token's entry counts once.
+    // A namespace that is listed twice for a token counts once.
     let of_both: Namespaces = Some([eu.clone(), us.clone(), eu.clone()].into());
     let mut shelf = bench.shelf(limits.clone());
     for path in ["/a", "/b"] {
@@ -202,7 +202,7 @@ async fn a_token_gets_half_of_the_room_over_all_its_namespaces_also_over_a_resta
         assert_eq!(refused.code, 503, "51 bytes of 50");
         let write = shelf.set(&eu, "/a", &fits, Share::Half(&of_both)).unwrap();
         shelf.settle(write, false);
-        // Other tokens have the other half, and whom no token binds may use all of it.
+        // Other tokens have the other half; a sender without a token may use all of it.
         let of_asia: Namespaces = Some([asia.clone()].into());
         let write = shelf.set(&asia, "/c", &raw("1"), Share::Half(&of_asia)).unwrap();
         shelf.settle(write, false);

@@ -1,13 +1,14 @@
 //! Events that a child was given and may not have finished with.
 //!
-//! A child need not answer an event, so nothing tells when it has finished with one. A `reply` to the event does. Without a
-//! reply an event counts as finished [`ChildLimits::event_ms`] after the child has read it. How much the child has read is
-//! known from its pipe: what is still in the pipe has certainly not been begun. What has been read may wait in a buffer of
-//! the child, which is why the pipe is small ([`ChildLimits::ahead_bytes`]).
+//! A child need not answer an event, so it is not known when it has finished with one, unless it sends a `reply` to the
+//! event. Without a reply an event counts as finished [`ChildLimits::event_ms`] after the child has read it. The pipe
+//! shows how much the child has read: an event that is still in the pipe has certainly not been begun. An event that
+//! has been read may wait in a buffer of the child, which is why the pipe is small ([`ChildLimits::ahead_bytes`]).
 //!
-//! The row of a durable timer stays until its event is finished, so a kill of the server loses none. When a child ends, its
-//! next life gets every event of a durable timer that is not finished, and every other event that was not read. Other events
-//! that were read shortly before may be lost: each of them is told by `Sys.EventDropped`.
+//! The row of a durable timer stays until its event is finished, so a kill of the server loses none. When a child ends,
+//! its next life (run of the process) gets every unfinished event of a durable timer, and every other event that was
+//! not read. Other events that were read shortly before the end may be lost: each of them is reported by
+//! `Sys.EventDropped`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,17 +20,19 @@ use crate::child::hand::{Hand, fault_of};
 use crate::child::settings::ChildLimits;
 use crate::port::{Delivery, Port};
 
-/// Ids of plain events that are kept, so that a child that replies to every event is not blamed for it.
+/// Ids of plain events (those of no durable timer) that are kept, so that a reply to such an event is not taken for a
+/// fault.
 const REPLIABLE_MAX: usize = 1024;
-/// Lives that ended while an event of a durable timer was the only message in hand: then the event is given up.
+/// Number of lives that ended while an event of a durable timer was the only message in hand. At this number the event
+/// is given up.
 const LIVES_MAX: u8 = 2;
 
 #[derive(Debug)]
 struct Given {
     delivery: Delivery,
-    /// How many bytes had been meant for the child at the end of this event.
+    /// Position of the end of this event in the bytes written to the child.
     end: u64,
-    /// When it was seen that the child had read it.
+    /// When it was noticed that the child had read it.
     read_at: Option<Instant>,
     written_at: Instant,
     /// The engine has not been told that the delivery is done.
@@ -40,18 +43,18 @@ struct Given {
 #[derive(Debug, Default)]
 struct TimerEvents {
     events: VecDeque<Given>,
-    /// The child has replied to an event of this type. It is then at one after another: the time of an event begins when
-    /// the child has replied to the event before.
+    /// The child has replied to an event of this type, so it handles them one after another: the time of an event
+    /// begins when the child has replied to the event before.
     replies: bool,
-    /// When the last one was finished.
+    /// When the last event was finished.
     finished_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(super) struct GivenEvents {
     timers: BTreeMap<OsType, TimerEvents>,
-    /// The newest of the other events: at most twice `ahead_bytes` of them, because older ones have been read and are not
-    /// in the child's buffer any more.
+    /// The newest plain events: at most twice `ahead_bytes` of them. Older ones have been read and are no longer in the
+    /// child's buffer.
     plain: VecDeque<Given>,
     repliable: VecDeque<OsId>,
     ahead_bytes: u64,
@@ -71,8 +74,8 @@ impl GivenEvents {
         }
     }
 
-    /// An event was written to the child's pipe. The last one before a pause stays open in the engine, so that a capability
-    /// that is to go does not go before the child has finished with it.
+    /// An event was written to the child's pipe. The last event before a pause stays open in the engine, so that a
+    /// capability that is to be removed stays until the child has finished with it.
     pub(super) fn wrote(&mut self, port: &Port, hand: Hand) {
         let Hand { delivery, end, .. } = hand;
         let now = Instant::now();
@@ -100,7 +103,7 @@ impl GivenEvents {
         }
     }
 
-    /// Another message follows, or the last one counts as finished.
+    /// Marks the last plain event as done: another message follows, or its time has passed.
     fn close_plain(&mut self, port: &Port) {
         if let Some(last) = self.plain.back_mut().filter(|last| last.open) {
             last.open = false;
@@ -108,13 +111,13 @@ impl GivenEvents {
         }
     }
 
-    /// How many plain events the child may have read and not begun, at most.
+    /// The most plain events that the child may have read and not begun.
     pub(super) fn ahead(&self) -> u32 {
         u32::try_from(self.plain.len()).unwrap_or(u32::MAX)
     }
 
-    /// The child has answered a message that was meant for it as the first `end` bytes: it takes one message after another,
-    /// so it has finished with the plain events before.
+    /// The child has answered the message that ends at byte `end`. A child handles one message after another, so it has
+    /// finished with the plain events before.
     pub(super) fn answered(&mut self, port: &Port, end: u64) {
         while self.plain.front().is_some_and(|oldest| oldest.end <= end) {
             let Some(oldest) = self.plain.pop_front() else { break };
@@ -124,7 +127,7 @@ impl GivenEvents {
         }
     }
 
-    /// Whether an outcome is about an event that the child was given.
+    /// Whether an outcome is about an event that the child was given; if so, finishes that event.
     pub(super) fn is_answered_by(&mut self, port: &Port, outcome: &OsMessage) -> bool {
         let Some(cause) = &outcome.metadata.causation else { return false };
         let is_it = |given: &Given| given.delivery.message.metadata.id == *cause;
@@ -146,12 +149,13 @@ impl GivenEvents {
         true
     }
 
-    /// The child has replied to an event of this type that it had alone.
+    /// The child has replied to an event of this type that it was given alone.
     pub(super) fn replied(&mut self, ty: &OsType) {
         self.timers.entry(ty.clone()).or_default().replied();
     }
 
-    /// When something counts as finished, or when the pipe is to be looked at: a few times within the time of an event.
+    /// When the next event counts as finished, or when the pipe is to be checked: a few times within the time of an
+    /// event.
     pub(super) fn until(&self) -> Option<Instant> {
         let fronts = self.timers.values().filter_map(|of_type| Some((of_type.events.front()?, of_type)));
         let timers = fronts.map(|(given, of_type)| of_type.start(given).map(|start| start + self.event_time));
@@ -161,7 +165,7 @@ impl GivenEvents {
         timers.chain(plain).map(|due| due.unwrap_or(look)).min()
     }
 
-    /// The child has read its first `read` bytes. Finishes the events whose time has passed.
+    /// Called with the number of bytes that the child has read. Finishes the events whose time has passed.
     pub(super) fn look(&mut self, port: &Port, read: u64) {
         let now = Instant::now();
         self.looked_at = now;
@@ -187,15 +191,15 @@ impl GivenEvents {
         }
     }
 
-    /// The child has ended by itself when it was told to: it has read everything before.
+    /// The child has ended by itself when it was told to: it has read and finished everything.
     pub(super) fn finished(self, port: &Port) {
         for given in self.all().filter(|given| given.open) {
             port.done(given.delivery.id, Ok(()));
         }
     }
 
-    /// The child was killed because it did not end: its successor is to have the events of durable timers. Other events are
-    /// not for it: they were checked against the manifest of its predecessor.
+    /// The child was killed because it did not end. Events of durable timers are given back for its successor. Other
+    /// events are not given to the successor: they were checked against the manifest of this child.
     pub(super) fn give_back(self, port: &Port, read: u64, in_hand: Option<Hand>) {
         let (ahead, time) = (self.ahead_bytes, self.event_time);
         let in_hand = in_hand.map(Given::in_hand);
@@ -215,19 +219,20 @@ impl GivenEvents {
             }
         }
         if lost > 0 {
-            // The loop may have stopped, and would tell nobody.
+            // Logged here as well, because the loop may have stopped and then reports nothing.
             tracing::warn!(capability = %port.name(), "it was killed, and {lost} events may be lost");
         }
     }
 
-    /// The child is gone without having been told to end. `read` is how much of what was written it had read. `in_hand` is
-    /// the event in its hands, if it had one; `busy` that it was at a request or an event of the bus, which was given to it
-    /// after all of these.
+    /// The child has ended without having been told to. `read` is how many bytes it had read, `in_hand` the event it
+    /// was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it was
+    /// given after all of these.
     ///
-    /// An event of a durable timer that the child can have been at is given alone in its next life. If that one ends as well,
-    /// the event is given up: or an event that ends whoever gets it would come for ever.
+    /// An event of a durable timer that the child may have been handling (a suspect) is given alone in the next life.
+    /// If that life ends as well, the event is given up; otherwise an event that crashes the child would come back for
+    /// ever.
     ///
-    /// Returns how many events of durable timers it may have been at.
+    /// Returns the number of suspects.
     pub(super) fn for_next_life(self, port: &Port, read: u64, in_hand: Option<Hand>, busy: bool) -> usize {
         let (ahead, time) = (self.ahead_bytes, self.event_time);
         let alone = in_hand.as_ref().filter(|hand| hand.is_alone()).map(|hand| hand.delivery.id);
@@ -283,7 +288,7 @@ impl TimerEvents {
         self.finished_at = Some(Instant::now());
     }
 
-    /// When the child can have begun with its oldest event.
+    /// When the child can have begun its oldest event.
     fn start(&self, oldest: &Given) -> Option<Instant> {
         let before = self.finished_at.filter(|_| self.replies);
         oldest.read_at.map(|read_at| before.map_or(read_at, |before| read_at.max(before)))

@@ -1,9 +1,9 @@
 //! Children that end with the server however it ends.
 //!
-//! The end of its stdin tells a child to end, but one that does not listen would live on after a `kill -9` of the server.
-//! Linux kills a process when its parent dies if the process has asked for it. It must ask itself, between fork and exec,
-//! where no safe code of ours can run. So a child is started by way of a program of ours that asks and then becomes the
-//! child: [`Guard`] says how that program is started, [`become_guarded`] is what it does.
+//! The end of its stdin tells a child to end, but a child that ignores this would live on after a `kill -9` of the
+//! server. Linux kills a process when its parent dies if the process has asked for it. The process must ask itself,
+//! between fork and exec, where no safe code of ours can run. So a child is started through a program of ours that asks
+//! and then becomes the child: [`Guard`] says how that program is started, [`become_guarded`] is what it does.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -11,11 +11,12 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What the program says instead of a manifest when it cannot become the child, before the number of the error.
+/// The start of the line that the program writes instead of a manifest when it cannot become the child; the error
+/// number follows.
 const CANNOT: &str = "millrace-guard: cannot become the child: ";
 
-/// How the program that guards is started: a command that ends in a call of [`become_guarded`]. `--parent PID -- COMMAND...`
-/// is added to it.
+/// How the guarding program is started: a command that ends in a call of [`become_guarded`]. `--parent PID --
+/// COMMAND...` is added to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub program: PathBuf,
@@ -23,8 +24,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// This program again with these arguments, also when its file was replaced or removed meanwhile. `None` where that
-    /// cannot be, or would not help: elsewhere than on Linux.
+    /// Starts this program itself with these arguments, also when its file was replaced or removed meanwhile. `None`
+    /// where that is not possible or of no use: on other systems than Linux.
     pub fn this_program(args: impl IntoIterator<Item = impl Into<OsString>>) -> Option<Guard> {
         let program = PathBuf::from("/proc/self/exe");
         let can = cfg!(target_os = "linux") && program.exists();
@@ -39,8 +40,8 @@ impl Guard {
     }
 }
 
-/// Makes this process the command, to be killed when `parent` ends. Comes back only if that failed; the server has been
-/// told then.
+/// Makes this process the command, to be killed when `parent` ends. Returns only on failure, after it has reported the
+/// error to the server.
 pub fn become_guarded(parent: u32, command: &[OsString]) -> io::Error {
     let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let error = match tie_to(parent) {
@@ -48,12 +49,13 @@ pub fn become_guarded(parent: u32, command: &[OsString]) -> io::Error {
         Err(error) => error,
     };
     let code = error.raw_os_error().unwrap_or(0);
-    // Nobody reads it: then nobody is there who would want to know.
+    // An error means that nobody reads the line: then nobody needs it.
     let _ = writeln!(io::stdout(), "{CANNOT}{code}");
     error
 }
 
-/// The server must be the parent still after the wish was made known: had it ended before, nothing would come of it.
+/// Asks to be killed with the parent, then checks that the server still is the parent: had it ended before, the request
+/// would have no effect.
 #[cfg(target_os = "linux")]
 fn tie_to(parent: u32) -> io::Result<()> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -67,7 +69,7 @@ fn tie_to(_: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Why the program could not become the child, if that is what its first line says.
+/// Why the program could not become the child, if its first line says so.
 pub(super) fn failure(line: &[u8]) -> Option<io::Error> {
     let code = std::str::from_utf8(line).ok()?.strip_prefix(CANNOT)?;
     Some(match code.trim_end().parse() {

@@ -1,4 +1,4 @@
-//! The one message a child has in its hands.
+//! The message that a child is handling (`Hand`): there is at most one at a time.
 
 use millrace_model::{OsFault, OsId, OsKind, OsMessage};
 use serde::Deserialize;
@@ -10,22 +10,22 @@ use crate::port::{Delivery, Port};
 #[derive(Debug)]
 pub(super) struct Hand {
     pub(super) delivery: Delivery,
-    /// How many bytes are meant for the child up to the end of this message.
+    /// Position of the end of this message in the bytes written to the child.
     pub(super) end: u64,
     pub(super) ends: Ends,
     /// When the child is not waited for any longer.
     pub(super) until: Option<Instant>,
 }
 
-/// What finishes it.
+/// The condition that finishes the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// An event: that it was written.
+    /// An event: finished when it was written.
     Written,
-    /// An event of a durable timer that a life before may have ended for: its outcome, or that a while has passed. The child
-    /// gets nothing else meanwhile.
+    /// A suspect (see `given.rs`), an event of a durable timer during which the child may have ended before: finished
+    /// by its outcome, or when a while has passed. The child is given nothing else meanwhile.
     Alone,
-    /// A request: its outcome, which goes to whoever asked.
+    /// A request: finished by its outcome, which goes to the requester.
     Outcome,
     /// An event of the bus: a reply acknowledges it, an error gives it back.
     Settled,
@@ -57,12 +57,12 @@ impl Hand {
         self.ends == Ends::Alone
     }
 
-    /// Nobody but the child keeps it, and nobody waits for an outcome.
+    /// An event that only the child has, and of which nobody awaits an outcome.
     pub(super) fn is_event(&self) -> bool {
         matches!(self.ends, Ends::Written | Ends::Alone)
     }
 
-    /// Whether this outcome is about it.
+    /// Whether this outcome is about this message.
     pub(super) fn is_answered_by(&self, outcome: &OsMessage) -> bool {
         self.ends != Ends::Written && outcome.metadata.causation.as_ref() == Some(self.id())
     }
@@ -79,12 +79,12 @@ impl Hand {
         }
     }
 
-    /// The child will not answer it.
+    /// Ends the message with `fault`, because the child will not answer it.
     pub(super) fn fail(self, port: &Port, fault: OsFault) {
         port.done(self.delivery.id, Err(fault));
     }
 
-    /// Lineage that the child left out.
+    /// Fills in causation and correlation that the child left out.
     pub(super) fn lend(&self, message: &mut OsMessage) {
         let metadata = &mut message.metadata;
         if metadata.causation.is_none() {

@@ -1,5 +1,5 @@
-//! One run of a child process: messages are written to its stdin, one at a time is in its hands, and lines of its stdout
-//! (`life/output.rs`) answer them.
+//! A life of a child: one run of its process. Messages are written to its stdin, one at a time is in its hands, and
+//! lines of its stdout (`life/output.rs`) answer them.
 
 mod output;
 
@@ -21,34 +21,35 @@ use crate::child::process::{Pipes, Process, unread};
 use crate::child::settings::ChildLimits;
 use crate::port::{Delivery, Port};
 
-/// Read at once.
+/// Bytes of stdout read at once.
 const READ_BYTES: usize = 16 << 10;
-/// Outcomes of requests of the child wait while more than this waits to be written to it, and it is not listened to: one
-/// that asks and does not read stops by itself, at its full stdout.
+/// Bytes that wait to be written to the child. Above this, outcomes of the child's requests wait and its stdout is not
+/// read: a child that sends requests and does not read blocks on its full stdout.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
-/// It is not listened to either while more outcomes wait than this: reading would be faster than writing to it.
+/// Outcomes that wait for the child. Above this, its stdout is not read either: otherwise requests would be read faster
+/// than their outcomes are written.
 const OUTCOMES_MAX: usize = 128;
-/// For the rest of its stdout after it has ended, and for its end after that of its stdout.
+/// Time to read the rest of stdout after the process has ended, and for the process to end after its stdout has.
 const END_MS: u64 = 500;
-/// How long an event that a life before may have ended for is given alone, if the child does not reply to it. Doubled for
-/// every life in a row that left several such events, up to [`ChildLimits::event_ms`].
+/// How long a suspect (see `given.rs`) is given alone if the child does not reply to it. Doubled for every life in a
+/// row that left several suspects, up to [`ChildLimits::event_ms`].
 const ALONE_MS: u64 = 1000;
-/// Between two looks whether a child that is to go has been given everything.
+/// Interval of the checks whether a child that is to be removed has been given everything.
 const LEAVE_LOOK_MS: u64 = 20;
 
 pub(super) enum LifeEnd {
     Retired,
     Ended {
         why: String,
-        /// What it had in its hands.
+        /// The request or event of the bus that it was handling.
         begun: Vec<DeliveryId>,
         /// The message that it was killed for because it did not answer.
         over: Option<Arc<OsMessage>>,
-        /// How many events of durable timers it may have been at.
+        /// Number of events of durable timers that it may have been handling.
         suspects: usize,
-        /// It ran, but it did not read, or did not answer.
+        /// The process ran, but did not read, or did not answer.
         hung: bool,
-        /// It was given up over a request, and had answered nothing before that either.
+        /// The child was killed over an unanswered request, and had answered nothing before that either.
         silent: bool,
     },
 }
@@ -60,54 +61,55 @@ pub(super) struct Life<'a> {
     given: GivenEvents,
     /// How long an event is given alone.
     alone: Duration,
-    /// Bytes that the pipe to the child has taken.
+    /// Bytes written to the pipe of the child.
     written: u64,
-    /// How many of them the child had read when its stdin was closed, because it is to go.
+    /// Set when stdin was closed because the child is to be removed: how many bytes the child had read then.
     closed_at: Option<u64>,
-    /// When a child that is to go is killed.
+    /// When a child that is to be removed is killed.
     leave_until: Option<Instant>,
     /// The message that was given up last.
     over: Option<Arc<OsMessage>>,
-    /// Since when it has read nothing because it has closed its stdin.
+    /// Set when the child has closed its stdin: nothing more can be written to it.
     deaf_since: Option<Instant>,
-    /// Lines on their way to the child, and how much of them it has.
+    /// Lines to be written to the child, and how many bytes of them have been written.
     out: Vec<u8>,
     sent: usize,
-    /// When it last read some of them, or there were none.
+    /// When some of them were last written, or when the first was added.
     took_at: Instant,
-    /// Requests of this life whose outcome has not come, how many of each id: the second of one id is refused while the
-    /// first waits. What its predecessor asked for it would not understand.
+    /// Requests of this life whose outcome has not come, counted by id, because the engine refuses the second request
+    /// of an id while the first waits. Outcomes of requests of an earlier life are dropped: this process would not
+    /// understand them.
     asked: BTreeMap<OsId, usize>,
     splitter: LineSplitter,
-    /// It was to go when a message was given up last.
+    /// The capability was already to be removed when a message was given up last.
     was_to_go: bool,
-    /// It gets another life when it does not answer.
+    /// The child is started again when it does not answer.
     restarts: bool,
-    /// It has answered something.
+    /// The child has answered something.
     answered: bool,
     /// A request was given up.
     gave_up: bool,
 }
 
-/// What woke it.
+/// The event that ended a wait.
 enum Woken {
     Read(std::io::Result<usize>),
     Wrote(std::io::Result<usize>),
     Delivery(Option<Delivery>),
     Outcome(Option<std::sync::Arc<OsMessage>>),
     GiveUp,
-    /// Events it was given may count as finished.
+    /// Time to check which events the child has finished.
     Look,
-    /// The child is to end, and may have been given everything.
+    /// The capability is to be removed, and the child may have been given everything. Has the time to finish, in ms.
     Leaves(u64),
-    /// The child was to end, and has not done so in time.
+    /// The child was told to end, and has not done so in time.
     LeaveOver,
     /// The child has read nothing for too long.
     Hung,
     /// The child has closed its stdin and still runs.
     Deaf,
     Retired,
-    /// The process has ended, or it is too long since it has.
+    /// The process ended, and the time for the rest of its stdout is over.
     Exited,
 }
 
@@ -156,7 +158,7 @@ impl<'a> Life<'a> {
         let mut hung = None;
         loop {
             match life.wake(&mut stdin, &mut stdout, &mut buffer, &mut process, &mut exited).await {
-                // Its stdout has ended: it has nothing more to say.
+                // The end of its stdout: the child has nothing more to say.
                 Woken::Read(Ok(0) | Err(_)) | Woken::Exited => break,
                 Woken::Read(Ok(bytes)) => life.hear(&buffer[..bytes]).await,
                 Woken::Wrote(wrote) => life.wrote(&wrote),
@@ -235,7 +237,8 @@ impl<'a> Life<'a> {
         LifeEnd::Ended { why, begun, over, suspects, hung: was_hung, silent }
     }
 
-    /// Returns what it had begun, which is lost with it, and how many events of durable timers it may have been at.
+    /// Returns the delivery that the child had begun, which fails with it, and how many events of durable timers it may
+    /// have been handling.
     fn end(self, read: u64) -> (Vec<DeliveryId>, usize) {
         match self.hand {
             Some(hand) if !hand.is_event() => {
@@ -252,14 +255,14 @@ impl<'a> Life<'a> {
             (true, None) => self.given.finished(self.port),
             (true, Some(hand)) => {
                 self.given.finished(self.port);
-                // The child got a part of it at most.
+                // An event still in hand was not written completely, or was given alone and not answered.
                 GivenEvents::new(self.limits).give_back(self.port, 0, Some(hand));
             }
             (false, in_hand) => self.given.give_back(self.port, read, in_hand),
         }
     }
 
-    /// How many of the bytes written to it the child has read, as far as the system tells.
+    /// How many bytes the child has read, as far as the system tells.
     fn read_bytes(&self, stdin: Option<&ChildStdin>) -> u64 {
         let now = stdin.map(|stdin| self.written.saturating_sub(unread(stdin)));
         now.or(self.closed_at).unwrap_or(self.written)
@@ -276,7 +279,7 @@ impl<'a> Life<'a> {
         within_ms
     }
 
-    /// Waits for whatever comes first. Everything in it can be cut short without losing anything.
+    /// Waits for whichever comes first. Every branch can be cancelled without losing anything.
     async fn wake(
         &self,
         stdin: &mut Option<ChildStdin>,
@@ -293,7 +296,7 @@ impl<'a> Life<'a> {
         let deaf_until = self.deaf_since.map(|at| at + Duration::from_millis(END_MS));
         let has_room = self.out.len() < UNSENT_BYTES_MAX;
         let listens = has_room && self.port.outcomes_waiting() < OUTCOMES_MAX;
-        // A child that reads nothing may be at events that it has in a buffer of its own: each has as long as a request.
+        // A child that reads nothing may be handling events from a buffer of its own: each gets as long as a request.
         let ahead = self.hand.as_ref().filter(|hand| hand.is_event()).map_or(0, |_| self.given.ahead());
         let answer = Duration::from_millis(self.limits.answer_ms).saturating_mul(ahead);
         let hung_at = self.deadline(self.took_at).filter(|_| !self.out.is_empty()).map(|at| at + answer);
@@ -317,7 +320,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Hands a message over.
+    /// Hands a message to the child.
     fn begin(&mut self, delivery: &Delivery) {
         self.over = None;
         self.write(&delivery.message);
@@ -347,8 +350,8 @@ impl<'a> Life<'a> {
                 self.sent += bytes;
                 self.written += *bytes as u64;
             }
-            // The child has closed its stdin, or has ended: lines that it wrote before are still to be read. The child gets
-            // nothing more, and the messages it has stay with it until its end.
+            // The child has closed its stdin, or has ended. Lines that it wrote before are still read. Nothing more is
+            // written to it, and the messages it has stay with it until its end.
             _ => {
                 self.deaf_since = Some(Instant::now());
                 self.out.clear();
@@ -365,7 +368,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// This one, and those that wait behind it.
+    /// Writes this outcome, and those that wait behind it.
     fn outcomes(&mut self, first: &OsMessage) {
         self.outcome(first);
         while self.out.len() < UNSENT_BYTES_MAX
@@ -385,7 +388,8 @@ impl<'a> Life<'a> {
         self.write(outcome);
     }
 
-    /// The requester gets its 504 from the engine; the next message must not wait for this one.
+    /// Gives up the message in hand, so that the next one does not wait for it. The engine answers the requester with
+    /// 504.
     fn give_up(&mut self) {
         if let Some(hand) = self.hand.take() {
             self.gave_up |= hand.ends == Ends::Outcome;
@@ -394,12 +398,13 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Whether it is to be killed for what it did not answer, and why.
+    /// Returns why the child is to be killed over the message that it did not answer, if it is.
     ///
-    /// It may be at it still: the next message would be a second one in its hands, or wait as long as this one did. So
-    /// its next life gets that. One that is to go has no next life: it gets the rest of its mailbox all the same. Nothing
-    /// came into that since it is to go, so when it was given a message after that and did not answer it, whoever waits
-    /// for the others has had 504 as well.
+    /// The child may still be handling that message: the next one would be a second one in its hands, or would wait as
+    /// long. So a child that is restarted is killed, and its next life gets the next message. A child that is to be
+    /// removed has no next life, so it is still given the rest of its mailbox. But no message has been added since its
+    /// removal began: if it leaves one of them unanswered, the requesters of all the others have had their 504, too,
+    /// and it is killed.
     async fn is_over(&mut self) -> Option<&'static str> {
         let is_to_go = self.port.is_to_go().await;
         let was_to_go = std::mem::replace(&mut self.was_to_go, is_to_go);

@@ -1,8 +1,9 @@
 //! Capabilities in other languages: child processes that speak OsMessage lines on stdin and stdout.
 //!
-//! A child says one line first, its manifest. Then it is handed one message at a time, like every other actor: the next
-//! request after the outcome of the one before. When it ends by itself it is started again, a few times. It ends when
-//! its stdin does; one that does not is killed at the end of the server, also at its sudden end if it is guarded
+//! The first line of a child is its manifest. Then it is handed one message at a time, like every other actor: the next
+//! request after the outcome of the one before. Each run of the process is a *life* of the child (`life.rs`): a child
+//! that ends by itself is started again, a few times (`supervise.rs`). The end of its stdin tells a child to end. A
+//! child that does not end is killed when the server ends, also when the server is killed if the child is guarded
 //! ([`Guard`]).
 
 mod given;

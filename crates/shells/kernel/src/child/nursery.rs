@@ -1,8 +1,8 @@
-//! The thread that starts children.
+//! The thread that starts child processes.
 //!
-//! A guarded child is killed when the *thread* that started it ends, not only when the process does. So they are all
-//! started by one thread that ends with the process and no earlier. It also keeps the milliseconds that a start takes
-//! away from the loop's own thread.
+//! Linux kills a guarded child (`guard.rs`) when the *thread* that started it ends, not only when the process does. So
+//! one thread, which lives as long as the process, starts all of them. That also keeps the milliseconds of a start away
+//! from the loop's own thread.
 
 use std::sync::{Mutex, PoisonError};
 use std::{io, thread};
@@ -11,17 +11,17 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-/// Starts that wait for the thread: more wait before it.
+/// Starts that wait for the thread. Above, callers wait.
 const WAITING_MAX: usize = 64;
 
 struct Start {
     command: Command,
-    /// Whose reactor notices the child's end.
+    /// The tokio runtime that is notified of the child's end.
     runtime: Handle,
     started: oneshot::Sender<io::Result<Child>>,
 }
 
-/// One for the process, whoever needs it first makes it.
+/// The queue of the thread. There is one for the process, made at first use.
 static NURSERY: Mutex<Option<mpsc::Sender<Start>>> = Mutex::new(None);
 
 pub(super) async fn spawn(command: Command) -> io::Result<Child> {
@@ -41,7 +41,7 @@ fn nursery() -> io::Result<mpsc::Sender<Start>> {
     let run = move || {
         while let Some(Start { mut command, runtime, started }) = starts.blocking_recv() {
             let _entered = runtime.enter();
-            // Nobody waits for it any more: dropping it kills it.
+            // If nobody waits for the child any more, dropping it kills it.
             drop(started.send(command.spawn()));
         }
     };

@@ -14,26 +14,27 @@ use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::sweep;
 use crate::child::words::Words;
 
-/// Runs. Dropping it kills it with everybody it started.
+/// A child process that runs. Dropping it kills it and all processes it started.
 #[derive(Debug)]
 pub(super) struct Process {
     child: tokio::process::Child,
-    /// Its own group, so that those it started end with it and a Ctrl-C at the terminal is for the server alone. `None`
-    /// once it has been waited for and its group killed: the number may be somebody else's then.
+    /// The child's own process group: processes it started end with it, and a Ctrl-C at the terminal goes to the server
+    /// alone. `None` once the child has been waited for and its group killed, because the number may then be reused.
     group: Option<Pid>,
     pub(super) words: Words,
-    /// In the environment of everybody it started, unless they removed it.
+    /// A mark in the environment of every process that the child started, unless they removed it (`sweep.rs`).
     mark: String,
-    /// Those have been ended.
+    /// The processes with this mark have been killed.
     swept: bool,
 }
 
-/// Not tied to the thread they were made on: the manifest may be read on another one than the rest.
+/// The pipes as plain descriptors, not bound to a tokio runtime: the manifest may be read on another thread than the
+/// rest.
 #[derive(Debug)]
 pub(super) struct Pipes {
     stdin: OwnedFd,
     stdout: OwnedFd,
-    /// What came with the manifest and belongs to the lines after it.
+    /// Bytes that were read together with the manifest and belong to the lines after it.
     pub(super) read_ahead: Vec<u8>,
 }
 
@@ -66,7 +67,7 @@ impl Process {
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let missing = || io::Error::other("a pipe is missing");
         let stdin = child.stdin.take().ok_or_else(missing)?;
-        // Where that cannot be done the child may read more at once.
+        // Where the pipe's size cannot be set, the child may read more at once.
         #[cfg(target_os = "linux")]
         let _ = rustix::pipe::fcntl_setpipe_size(&stdin, limits.ahead_bytes);
         let stdout = child.stdout.take().ok_or_else(missing)?;
@@ -75,16 +76,16 @@ impl Process {
         Ok((Process { child, group, words, mark, swept: false }, stdin, stdout))
     }
 
-    /// How it ended, for people.
+    /// Waits for the end and returns the status as text.
     pub(super) async fn wait(&mut self) -> String {
         let status = self.child.wait().await;
-        // Those it started live on without it, and nobody else would end them. Their group keeps its number as long as
-        // one of them is there.
+        // Processes that the child started live on without it, and nothing else would end them. Their group keeps its
+        // number as long as one of them lives.
         self.kill();
         self.group = None;
         if !self.swept {
             let mark = self.mark.clone();
-            // Reads a folder of the kernel: not on this thread, which others wait for.
+            // Reads /proc: not on this thread, which must not block.
             let _ = tokio::task::spawn_blocking(move || sweep::end_all(&mark)).await;
             self.swept = true;
         }
@@ -94,12 +95,13 @@ impl Process {
         }
     }
 
-    /// Whether a status, as [`Process::wait`] returns it, is that of a process that ended as it should.
+    /// Whether a status, as [`Process::wait`] returns it, is that of a successful process.
     pub(super) fn ended_well(status: &str) -> bool {
         status == std::process::ExitStatus::default().to_string()
     }
 
-    /// It has closed its stdout, so there is no talking to it any more: a moment to end, then it is killed.
+    /// For a child that has closed its stdout, so that no talking to it is possible any more: waits `ms` for its end,
+    /// then kills it.
     pub(super) async fn wait_or_kill(&mut self, ms: u64) -> String {
         if let Ok(status) = tokio::time::timeout(Duration::from_millis(ms), self.wait()).await {
             return status;
@@ -112,8 +114,8 @@ impl Process {
         self.wait().await
     }
 
-    /// Its stdin ends, which tells it to end. What it still says reaches nobody.
-    /// Returns whether it ended by itself.
+    /// Closes stdin, which tells the child to end, and discards the rest of its output. Kills it after `ms`. Returns
+    /// whether it ended by itself.
     pub(super) async fn end(mut self, stdin: Option<ChildStdin>, mut stdout: ChildStdout, ms: u64) -> bool {
         drop(stdin);
         let drained = async {
@@ -131,13 +133,13 @@ impl Process {
 
     fn kill(&mut self) {
         if let Some(group) = self.group {
-            // It may have ended this moment: fine.
+            // An error means that the group has just ended: fine.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// How many of the bytes written to a child it has not read. Where the system does not tell: none.
+/// How many of the bytes written to a child it has not read; 0 where the system does not tell.
 pub(super) fn unread(stdin: &ChildStdin) -> u64 {
     rustix::io::ioctl_fionread(stdin).unwrap_or(0)
 }
@@ -156,7 +158,7 @@ impl Pipes {
         Ok(Pipes { stdin: stdin.into_owned_fd()?, stdout: stdout.into_owned_fd()?, read_ahead })
     }
 
-    /// For the thread this is called on.
+    /// Binds the pipes to the tokio runtime of the current thread.
     pub(super) fn open(self) -> io::Result<(ChildStdin, ChildStdout, Vec<u8>)> {
         let stdin = ChildStdin::from_std(std::process::ChildStdin::from(self.stdin))?;
         let stdout = ChildStdout::from_std(std::process::ChildStdout::from(self.stdout))?;

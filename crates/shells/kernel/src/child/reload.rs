@@ -1,4 +1,4 @@
-//! The children of a configuration, and how another configuration takes its place while the loop runs.
+//! The child processes of a configuration, and the change to another configuration while the loop runs.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::child::start::{Child, ChildError};
 use crate::inbox::Ended;
 use crate::start::LoopHandle;
 
-/// Everything is as it was.
+/// Why a configuration was refused. Nothing has been changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     #[error(transparent)]
@@ -29,16 +29,16 @@ impl From<Ended> for ReloadError {
     }
 }
 
-/// Names of capabilities.
+/// The names of the capabilities that a reload changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     pub added: Vec<String>,
-    /// Other settings, an edited file, or unhealthy before.
+    /// Because of other settings or an edited file, or because the child was unhealthy.
     pub replaced: Vec<String>,
     pub removed: Vec<String>,
 }
 
-/// Those that run.
+/// The children that run.
 #[derive(Debug)]
 pub struct Children {
     handle: LoopHandle,
@@ -54,13 +54,13 @@ struct Running {
 }
 
 impl Children {
-    /// None yet: [`Children::become_these`] starts them.
+    /// Starts no children yet: see [`Children::become_these`].
     pub fn new(handle: LoopHandle, limits: ChildLimits) -> Children {
         Children { handle, limits, running: Vec::new() }
     }
 
-    /// Starts what is new or has changed, then puts all of it in its place in one step. Who is to go finishes what it
-    /// has; requests that come meanwhile go to its successor. On an error nothing has changed.
+    /// Starts the children that are new or have changed, then installs all of them in one step. A child that is removed
+    /// finishes the messages it has; new requests go to its successor. On an error nothing has changed.
     pub async fn become_these(&mut self, wanted: Vec<ChildSettings>) -> Result<Changed, ReloadError> {
         let mut names = BTreeSet::new();
         if let Some(twice) = wanted.iter().find(|settings| !names.insert(settings.name.clone())) {
@@ -110,7 +110,7 @@ impl Children {
         self.handle.link().look(move |router| !router.is_unhealthy(id)).await
     }
 
-    /// All at once: each of them may take a while to say its manifest.
+    /// Starts all at once: each of them may take a while to send its manifest.
     async fn start_all(&self, start: &[(ChildSettings, Stamp)]) -> Result<Vec<Capability>, ChildError> {
         let starting = start.iter().map(|(settings, _)| Child::start(settings.clone(), self.limits.clone()));
         let started = futures_util::future::try_join_all(starting).await?;

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use crate::child::guard::Guard;
 use millrace_wire::os::LINE_BYTES_MAX;
 
-/// One `[[capability]]` of the configuration.
+/// A `[[capability]]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildSettings {
-    /// As its manifest must say it.
+    /// Must be the name in the child's manifest.
     pub name: String,
     /// The program and its arguments; no shell is involved.
     pub command: Vec<String>,
-    /// Start it again when it ends by itself.
+    /// Start the child again when it ends by itself.
     pub restart: bool,
     /// Added to the server's own environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs; `None` = where the server does.
+    /// The child's working directory; `None` = that of the server.
     pub cwd: Option<PathBuf>,
 }
 
@@ -30,31 +30,32 @@ impl ChildSettings {
 
 #[derive(Clone, Debug)]
 pub struct ChildLimits {
-    /// Time for the manifest: the start fails.
+    /// Time until the child has sent its manifest. Otherwise the start fails.
     pub manifest_ms: u64,
-    /// One line it says: the request in hand is answered with 413.
+    /// Bytes of a line that the child writes. A longer line: the request in hand is answered with 413.
     pub line_bytes_max: usize,
-    /// A request or event of the bus in its hands: given up, and it is killed, which counts as a crash (one that is not to
-    /// be restarted is handed the next one). Something written to it of which it reads nothing: the same. 0 = never.
+    /// Time for the child to answer a request or an event of the bus. Then the message is given up and the child is
+    /// killed, which counts as a crash (a child without `restart` is not killed but handed the next message). The same
+    /// if it reads nothing of what was written to it for this long. 0 = no limit.
     pub answer_ms: u64,
-    /// An event that it has read and does not answer counts as finished after this: the row of a durable timer goes.
+    /// An event that the child has read and does not answer counts as finished after this time: the row of a durable
+    /// timer is deleted.
     pub event_ms: u64,
-    /// The size of the pipe to its stdin, in whole pages: what may have been written to it and not read. It is also the most
-    /// that it reads at once, and so what a child that takes one line after another has in a buffer of its own when it ends.
-    /// Only on Linux; elsewhere the system decides.
+    /// The size of the pipe to the child's stdin, in whole pages: how much may have been written to it and not read.
+    /// The child cannot read more than this at once; so a child that handles one line after another has at most this
+    /// much in a buffer of its own when it ends. Only on Linux; elsewhere the system decides.
     pub ahead_bytes: usize,
-    /// Starts after the first one within the window, or after as many lives in a row that answered nothing: then it is
-    /// unhealthy.
+    /// Restarts within the window, or lives in a row without an answer. Above, the child is unhealthy.
     pub restarts_max: usize,
     pub restart_window_ms: u64,
-    /// Between its end and the next start.
+    /// Pause between the end of the child and its next start.
     pub restart_pause_ms: u64,
-    /// From the end of its stdin until it is killed.
+    /// Time from the end of its stdin until the child is killed.
     pub end_ms: u64,
-    /// Lines of its stderr that are logged in a second: the rest is left out and counted.
+    /// Lines of the child's stderr logged per second. The rest is left out and counted.
     pub log_lines_max: usize,
-    /// By way of whom it is started. `None` = directly: then one that ignores the end of its stdin lives on when this
-    /// process is killed.
+    /// The program through which the child is started (`guard.rs`). `None` = started directly: then a child that
+    /// ignores the end of its stdin lives on when this process is killed.
     pub guard: Option<Guard>,
 }
 

@@ -1,16 +1,17 @@
-//! Whether the files behind a command have changed: an edited script is a changed capability.
+//! Detects whether the files behind a command have changed: an edited script is a changed capability.
 
 use std::path::Path;
 use std::time::SystemTime;
 
 use crate::child::settings::ChildSettings;
 
-/// Length and time of every word of the command that names a file. What is found by way of `PATH` is not looked at.
+/// Length and modification time of every word of the command that names a file. Programs found through `PATH` are not
+/// checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(Vec<Option<(u64, Option<SystemTime>)>>);
 
 impl Stamp {
-    /// Looks at files. Blocks.
+    /// Reads the files' metadata. Blocks.
     pub(super) fn of(settings: &ChildSettings) -> Stamp {
         let cwd = settings.cwd.as_deref().unwrap_or(Path::new(""));
         let look = |word: &String| {

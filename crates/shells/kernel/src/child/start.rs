@@ -1,4 +1,4 @@
-//! The start of a child: the process, and its first line.
+//! The start of a child: the process, and its first line, the manifest.
 
 use std::io;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::child::process::{Pipes, Process};
 use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::supervise;
 
-/// For a child that has closed its stdout to end.
+/// Time for a child that has closed its stdout to end.
 const END_MS: u64 = 500;
 
-/// Why it does not run. Each names the capability and what would be right.
+/// Why a child does not run. The text names the capability and how to correct it.
 #[derive(Debug, thiserror::Error)]
 #[error("capability '{name}': {why}")]
 pub struct ChildError {
@@ -45,7 +45,7 @@ pub enum StartError {
     Changed,
 }
 
-/// A child that runs and has said what it is. Dropping it kills it.
+/// A child that runs and has sent its manifest. Dropping it kills it.
 #[derive(Debug)]
 pub struct Child {
     settings: ChildSettings,
@@ -63,7 +63,7 @@ impl Child {
         }
     }
 
-    /// To be installed in a loop.
+    /// Turns the child into a capability that can be installed in a loop.
     pub fn into_capability(self) -> Capability {
         let Child { settings, limits, manifest, process, pipes } = self;
         let known = manifest.clone();
@@ -123,7 +123,7 @@ async fn begin(
 }
 
 enum First {
-    /// And what came after it.
+    /// The first line, and the bytes that came after it.
     Line(Vec<u8>, Vec<u8>),
     TooLong,
     End,
@@ -146,7 +146,7 @@ async fn first_line(stdout: &mut ChildStdout) -> First {
     }
 }
 
-/// After a crash: the same command must still be the same capability.
+/// Starts the child again after it ended: its manifest must be the same as before.
 pub(super) async fn again(
     settings: &ChildSettings,
     limits: &ChildLimits,

@@ -1,4 +1,5 @@
-//! The lives of one child, and what is between them.
+//! Supervises one child: runs its process, and decides after each end whether to start it again. Each run is a *life*
+//! (`life.rs`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::start::{self, StartError};
 use crate::port::Port;
 
-/// Until the capability is retired.
+/// Runs the child until the capability is retired.
 pub(super) async fn run(
     port: Port,
     settings: ChildSettings,
@@ -24,7 +25,7 @@ pub(super) async fn run(
 ) {
     let mut supervisor =
         Supervisor { port, settings, limits, manifest, restarts: VecDeque::new(), silent: 0, caution: 0 };
-    // One that takes the place of another says and hears nothing before that one has finished.
+    // A child that replaces another one reads and writes nothing before that one has finished.
     if !supervisor.port.is_its_turn().await {
         return;
     }
@@ -46,7 +47,8 @@ pub(super) async fn run(
                 );
                 tracing::warn!(capability = %name, "it ended: {why}");
                 supervisor.port.crashed(begun, over, fault);
-                // Its successor has been started already, and the next life would hang as well.
+                // A hung child that is to be removed is not started again: its successor runs already, and the next
+                // life would hang as well.
                 if hung && supervisor.port.is_to_go().await {
                     Err(why)
                 } else {
@@ -69,17 +71,18 @@ struct Supervisor {
     settings: ChildSettings,
     limits: ChildLimits,
     manifest: Manifest,
-    /// Within the window.
+    /// Starts within the window.
     restarts: VecDeque<Instant>,
-    /// Lives in a row without one answer. A request takes so long to be given up that the window would forget them.
+    /// Lives in a row without an answer. Counted apart from `restarts`, because giving up a request takes so long that
+    /// the window would have passed.
     silent: usize,
-    /// Lives in a row that left several events of which each may have ended them. Each makes the next one wait longer
-    /// between two of those events.
+    /// Lives in a row that left several suspects (events that may each have ended the child, see `given.rs`). Each such
+    /// life makes the next one wait longer between two suspects.
     caution: u32,
 }
 
 impl Supervisor {
-    /// `Err` says why there will be none.
+    /// Starts the next life after a pause. `Err` says why there will be none.
     async fn next_life(&mut self, mut why: String) -> Result<(Process, Pipes), String> {
         if !self.settings.restart {
             return Err(format!("it ended ({why}) and is not to be started again"));
@@ -115,7 +118,7 @@ impl Supervisor {
     async fn give_up(&self, reason: String) {
         tracing::error!(capability = %self.settings.name, "unhealthy: {reason}");
         self.port.unhealthy(reason);
-        // The engine answers for everything; what was posted meanwhile it has answered for as well.
+        // Discards messages that were posted meanwhile: the engine has answered for them as well.
         while self.port.next().await.is_some() {}
     }
 }

@@ -1,19 +1,21 @@
-//! Ends what a child has started and left in a session of its own, which its process group does not reach.
+//! Kills processes that a child has started and left in a session of their own, which killing its process group does
+//! not reach.
 //!
-//! Every child gets a mark in its environment, and whoever it starts inherits it. When the child has ended, processes that
-//! carry its mark are killed. A process that has removed the mark from its environment, or runs as another user, is not
-//! found. Elsewhere than on Linux nothing is looked for.
+//! Every child gets a mark in its environment, and every process that it starts inherits the mark. When the child has
+//! ended, processes that carry its mark are killed. A process that has removed the mark from its environment, or runs
+//! as another user, is not found. On other systems than Linux nothing is searched.
 //!
-//! Rejected: to make the child a subreaper (`PR_SET_CHILD_SUBREAPER`). Whatever it leaves behind would become its own
-//! child, and a program that does not expect that never collects them: thousands of zombies. A cgroup needs rights that a
-//! server seldom has.
+//! Rejected: making the child a subreaper (`PR_SET_CHILD_SUBREAPER`). Processes it leaves behind would become its own
+//! children, and a program that does not expect that never collects them: thousands of zombies. A cgroup needs rights
+//! that a server seldom has.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The name of the mark in the environment. Not one of `MILLRACE_...`, which are settings.
+/// The name of the mark in the environment. The name does not begin with `MILLRACE_`, because those variables are
+/// settings.
 pub(super) const MARK: &str = "CHILD_OF_MILLRACE";
 
-/// One that no other child has, of this server or of another one.
+/// A mark that no other child has, of this server or of another one.
 pub(super) fn new_mark() -> String {
     static CHILDREN: AtomicU64 = AtomicU64::new(0);
     static START: std::sync::OnceLock<u128> = std::sync::OnceLock::new();
@@ -25,7 +27,7 @@ pub(super) fn new_mark() -> String {
 pub(super) fn end_all(mark: &str) {
     use rustix::process::{Pid, Signal, kill_process};
 
-    /// Those that are found may start others meanwhile, which are found in the next round.
+    /// Processes that are found may start others meanwhile; the next round finds those.
     const ROUNDS_MAX: usize = 16;
 
     let wanted = format!("{MARK}={mark}");
@@ -36,7 +38,7 @@ pub(super) fn end_all(mark: &str) {
             let is_marked = environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes());
             if is_marked && let Some(pid) = Pid::from_raw(pid) {
                 found = true;
-                // It may have ended this moment: fine.
+                // An error means that the process has just ended: fine.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
@@ -46,7 +48,7 @@ pub(super) fn end_all(mark: &str) {
     }
 }
 
-/// One that is dead and was not collected has no environment.
+/// The numbers of all processes. A zombie is among them, but its environment reads as empty.
 #[cfg(target_os = "linux")]
 fn processes() -> Vec<i32> {
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! What a child writes to stderr: into the log, line by line, and the last line kept for whoever asks why it ended.
+//! The stderr of a child: logged line by line. The last line is kept and reported when the child has ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// A longer line is dropped, and said to be.
+/// A longer line is dropped, and the log says so.
 const LINE_BYTES_MAX: usize = 8192;
-/// In which lines are counted.
+/// The interval in which lines are counted.
 const WINDOW: Duration = Duration::from_secs(1);
-/// For the rest of what a child that has ended had to say.
+/// Time to read the rest of stderr after the child has ended.
 const LAST_WORDS_MS: u64 = 500;
 
 #[derive(Debug)]
@@ -23,22 +23,23 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// No more than `lines_max` lines a second are logged; what is left out is counted.
+    /// Logs at most `lines_max` lines a second and counts the rest.
     pub(super) fn listen(name: &str, lines_max: usize, stderr: ChildStderr) -> Words {
         let last = Arc::new(Mutex::new(String::new()));
         let task = tokio::spawn(log(name.to_owned(), lines_max, stderr, last.clone()));
         Words { last, task }
     }
 
-    /// Once it has ended.
+    /// The last line, once the child has ended.
     pub(super) async fn last(&mut self) -> String {
-        // Whoever inherited its stderr may keep it open: then what came so far is all.
+        // A process that inherited the child's stderr may keep it open: after the timeout the last line so far is
+        // returned.
         let _ = tokio::time::timeout(Duration::from_millis(LAST_WORDS_MS), &mut self.task).await;
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// How much is logged. A child in a loop must not fill the disk with its complaints.
+/// Limits how much is logged: a child in a loop must not fill the disk with its messages.
 struct Meter {
     lines_max: usize,
     until: Instant,
@@ -51,7 +52,7 @@ impl Meter {
         Meter { lines_max, until: Instant::now() + WINDOW, lines: 0, left_out: 0 }
     }
 
-    /// Whether one more is logged.
+    /// Whether one more line may be logged.
     fn takes(&mut self, name: &str) -> bool {
         if Instant::now() >= self.until {
             self.turn(name);
@@ -64,7 +65,7 @@ impl Meter {
         takes
     }
 
-    /// The next window begins.
+    /// Starts the next window.
     fn turn(&mut self, name: &str) {
         let Meter { lines_max, left_out, .. } = *self;
         if left_out > 0 {
@@ -102,13 +103,13 @@ async fn log(name: String, lines_max: usize, mut stderr: ChildStderr, last: Arc<
     loop {
         let read = tokio::select! {
             read = stderr.read(&mut buffer) => read,
-            // What was left out is told also of a child that says nothing more.
+            // Reports the lines left out even if the child writes nothing more.
             () = sleep_until(meter.until), if meter.left_out > 0 => {
                 meter.turn(&name);
                 continue;
             }
         };
-        // An error reads like the end: there is nothing more to be had.
+        // An error is treated like the end: nothing more can be read.
         let Ok(bytes @ 1..) = read else { break };
         let mut input = &buffer[..bytes];
         while let Some(line) = splitter.next(&mut input) {

@@ -1,4 +1,4 @@
-//! Accepting connections and seeing each one to its end.
+//! Accepts connections and serves each one to its end.
 
 use std::io;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use crate::ndjson::edge::Edge;
 use crate::ndjson::reader::Reader;
 use crate::ndjson::wire::{End, Wire};
 
-/// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
+/// Pause after an accept that failed for lack of descriptors or memory: without it, it would fail again at once.
 const ACCEPT_RETRY_MS: u64 = 100;
 
-/// Until the task is ended.
+/// Runs until the task is aborted.
 pub(crate) async fn accept(edge: Edge, listener: UnixListener) {
     loop {
         match listener.accept().await {
@@ -66,7 +66,7 @@ async fn serve(edge: &Edge, stream: UnixStream) {
     }
 }
 
-/// One line, if it can be written at once: nobody waits for whom there is no room.
+/// Sends a connection for which there is no room one line with 503, if that is possible without waiting.
 fn turn_away(edge: &Edge, stream: &UnixStream) {
     edge.counts.turned_away();
     let max = edge.settings.connections_max;

@@ -1,4 +1,4 @@
-//! What every connection of the socket shares.
+//! State that all connections of the socket share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,9 +18,9 @@ use crate::ndjson::wire::Wire;
 use crate::settings::LoopSettings;
 use crate::watch::{Seen, Watch};
 
-/// Read at once, and handed to the loop before more is read.
+/// Bytes read at once, and handed to the loop before more is read.
 const READ_BYTES: usize = 64 << 10;
-/// Buffers kept for the next who reads: connections that say nothing have none.
+/// Buffers kept for the next reader: idle connections have none.
 const BUFFERS_KEPT_MAX: usize = 16;
 
 #[derive(Clone)]
@@ -45,21 +45,21 @@ impl std::ops::Deref for Edge {
     }
 }
 
-/// Who a connection turned out to be.
+/// The identity and rights of a connection.
 pub(super) struct Admitted {
     pub(super) by: By,
     pub(super) rights: Rights,
-    /// Of the token it came in with, if any.
+    /// Whether the token it came in with is still valid; `None` without a token.
     valid: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Admitted {
-    /// Whoever may open the socket's file is its owner.
+    /// For a connection without a token: only the owner may open the socket's file.
     pub(super) fn owner() -> Admitted {
         Admitted { by: None, rights: Rights::ALL, valid: None }
     }
 
-    /// A token may be taken away while its connection is open.
+    /// Whether the token is still valid: it may be revoked while its connection is open.
     pub(super) fn is_valid(&self) -> bool {
         self.valid.as_ref().is_none_or(|valid| valid())
     }
@@ -81,7 +81,7 @@ impl Edge {
 }
 
 impl Parts {
-    /// One more connection, if there is room for it.
+    /// Counts a new connection. Returns false if there is no room for it.
     pub(super) fn enter(&self) -> bool {
         let room = self.open.get() < self.settings.connections_max;
         if room {
@@ -107,8 +107,8 @@ impl Parts {
         }
     }
 
-    /// Who a connection of `now` becomes by the token in this message, if it shows one: at first or later, and also
-    /// where none is asked for.
+    /// The identity that a connection of `now` gets by the token in this message, if it carries one. Tokens are
+    /// accepted in any message of a connection, and also where none is required.
     pub(super) fn shown(
         &self,
         now: Option<&Principal>,
@@ -121,9 +121,9 @@ impl Parts {
         }))
     }
 
-    /// Answers a line that the loop never sees. `by` sent it.
+    /// Answers a line that is not passed to the loop. `by` sent it.
     pub(super) fn refuse(&self, wire: &Rc<Wire>, conn: ConnId, by: &By, refusal: OsRefusal) {
-        // Who may not is worth a line of the log, who mistypes is not.
+        // A refused permission is worth a line in the log, a mistyped line is not.
         match (refusal.code, &self.watch) {
             (code @ (401 | 403), Some(watch)) => {
                 let what = refusal.ty.as_ref().map_or("a line", |ty| ty.as_str());

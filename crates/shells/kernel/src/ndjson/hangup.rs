@@ -1,4 +1,4 @@
-//! Telling a client that is gone from one that only stopped writing.
+//! Tells a client that has closed the connection from a client that has only stopped writing.
 //!
 //! Both read as the end of the stream. The poller tells them apart: only a full hang-up closes the way to write, too.
 
@@ -11,14 +11,14 @@ use tokio::net::UnixStream;
 
 /// Waits until the other side has closed both directions.
 pub(super) async fn hung_up(stream: &UnixStream) -> io::Result<()> {
-    // A descriptor of its own, so that forgetting readiness here takes none away from who writes.
+    // Uses a descriptor of its own, so that clearing readiness here takes none away from the task that writes.
     let own = UnixStream::from_std(StdStream::from(stream.as_fd().try_clone_to_owned()?))?;
     loop {
         if own.ready(Interest::WRITABLE).await?.is_write_closed() {
             return Ok(());
         }
         let forget = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-        // That it would block is what was asked for.
+        // The error is intended: `WouldBlock` clears the readiness.
         let _ = own.try_io(Interest::WRITABLE, forget);
     }
 }

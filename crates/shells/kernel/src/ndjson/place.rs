@@ -1,4 +1,4 @@
-//! Where the socket lies, and that only one server serves it and only its owner reaches it.
+//! The socket's file. Only one server serves it, and only its owner can reach it.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -10,7 +10,8 @@ use std::{env, fs};
 
 const FOLDER: &str = "millrace";
 const SOCKET: &str = "millrace.sock";
-/// Its name in the folder it is bound in. Short, because paths of sockets may have only about a hundred bytes.
+/// The socket's name in the folder in which it is bound. Short, because a path of a socket may have only about a
+/// hundred bytes.
 const SOCKET_INSIDE: &str = "s";
 const LOCK_SUFFIX: &str = ".lock";
 const FOLDER_MODE: u32 = 0o700;
@@ -28,27 +29,27 @@ pub enum PlaceError {
     Io { path: PathBuf, error: io::Error },
 }
 
-/// `$XDG_RUNTIME_DIR/millrace/millrace.sock`, else the same in the directory for temporary files.
+/// Returns `$XDG_RUNTIME_DIR/millrace/millrace.sock`, else the same in the directory for temporary files.
 pub fn default_path() -> PathBuf {
     let base = env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     base.unwrap_or_else(env::temp_dir).join(FOLDER).join(SOCKET)
 }
 
-/// A socket that listens under a name nobody knows yet. Dropping it removes it.
+/// A listening socket that is still under a temporary path, until [`SocketPlace::open`]. Dropping it removes the file.
 #[derive(Debug)]
 pub struct SocketPlace {
     path: PathBuf,
-    /// Where it lies now: under its own name once it was [`SocketPlace::open`]ed.
+    /// The current path of the socket: `path` once it was [`SocketPlace::open`]ed.
     lies: PathBuf,
     /// The folder it was bound in, which nobody else can enter.
     bound_in: PathBuf,
-    /// Held as long as this lives, and given up by the system however the process ends. The file stays: if it were
-    /// removed, two servers could each hold one.
+    /// Held as long as this value lives; the system releases it however the process ends. The file is never removed:
+    /// otherwise two servers could each hold a lock on a file of this name.
     _lock: File,
 }
 
 impl SocketPlace {
-    /// Takes the place, if no living server has it. A dead one's socket is replaced.
+    /// Binds a socket for `path`, unless a running server has it. The socket file of a dead server will be replaced.
     pub fn take(path: &Path) -> Result<(SocketPlace, UnixListener), PlaceError> {
         let path = &std::path::absolute(path).map_err(|error| io_error(path, error))?;
         let failed = |error| io_error(path, error);
@@ -59,7 +60,7 @@ impl SocketPlace {
             Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
                 return Err(PlaceError::NoSocket(path.clone()));
             }
-            // A server that knows nothing of our lock.
+            // A server that does not use our lock file.
             Ok(_) if UnixStream::connect(path).is_ok() => return Err(PlaceError::Taken(path.clone())),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -83,14 +84,14 @@ impl SocketPlace {
         &self.path
     }
 
-    /// Shows it under its name: whoever finds it there is accepted.
+    /// Renames the socket to its final path: clients that connect there are accepted.
     pub fn open(&mut self) -> Result<(), PlaceError> {
         fs::rename(&self.lies, &self.path).map_err(|error| io_error(&self.path, error))?;
         self.lies.clone_from(&self.path);
         clear(&self.bound_in).map_err(|error| io_error(&self.bound_in, error))
     }
 
-    /// In a directory that everybody may write to, somebody else may have made our folder first.
+    /// Checks that the folder is ours: in a directory that everybody may write to, another user may have made it first.
     fn own_folder(&self, folder: &Path) -> Result<(), PlaceError> {
         let failed = |error| io_error(folder, error);
         let found = fs::symlink_metadata(folder).map_err(failed)?;
@@ -113,7 +114,7 @@ impl Drop for SocketPlace {
     }
 }
 
-/// Whether it was not there before. One that is there is left as it is.
+/// Returns true if the folder was made; an existing one is left as it is.
 fn make_folder(folder: &Path) -> io::Result<bool> {
     if folder.is_dir() {
         return Ok(false);
@@ -122,10 +123,10 @@ fn make_folder(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Binds a socket inside a new folder that only its owner can enter. A bound socket accepts at once and has the mode that
-/// the umask leaves; the umask itself belongs to all threads of the process and is not touched.
+/// Binds a socket inside a new folder that only its owner can enter. A bound socket accepts at once and has the mode
+/// that the umask leaves; the umask belongs to all threads of the process and is not touched.
 fn bind_in(folder: &Path) -> io::Result<UnixListener> {
-    // A process that had this number may have been killed half-way.
+    // A process that had the same process id may have been killed half-way.
     clear(folder)?;
     DirBuilder::new().mode(FOLDER_MODE).create(folder)?;
     let bound = UnixListener::bind(folder.join(SOCKET_INSIDE));
@@ -172,14 +173,14 @@ fn io_error(path: &Path, error: io::Error) -> PlaceError {
 mod tests {
     use super::*;
 
-    /// The socket itself may be open to everybody for a moment: the way to it is not.
+    /// The socket itself may be open to everybody for a moment: the folder around it is not.
     #[test]
     fn a_socket_is_bound_where_nobody_else_can_enter() {
         let root = tempfile::tempdir().expect("a folder");
         let folder = root.path().join("inside");
         let listener = bind_in(&folder).expect("bound");
         assert_eq!(fs::metadata(&folder).expect("there").mode() & 0o777, FOLDER_MODE);
-        // What a killed process left is cleared away.
+        // Files of a killed process are cleared away.
         drop(listener);
         bind_in(&folder).expect("bound again");
         clear(&folder).expect("cleared");

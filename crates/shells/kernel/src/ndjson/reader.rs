@@ -1,4 +1,4 @@
-//! One connection: from bytes to messages for the loop.
+//! The reading side of one connection: from bytes to messages for the loop.
 
 use std::future::pending;
 use std::io;
@@ -25,7 +25,7 @@ pub(super) struct Reader {
     wire: Rc<Wire>,
     half: OwnedReadHalf,
     splitter: LineSplitter,
-    /// After its first message.
+    /// Set by the first message.
     admitted: Option<Admitted>,
 }
 
@@ -35,12 +35,13 @@ impl Reader {
         Reader { edge, conn, wire, half, splitter, admitted: None }
     }
 
-    /// Whether the loop knows of it.
+    /// Whether the loop knows this connection.
     pub(super) fn is_open(&self) -> bool {
         self.admitted.is_some()
     }
 
-    /// Until it hangs up. One that only stops writing is waited for: its answers are still to come.
+    /// Reads until the client hangs up. A client that only stops writing is waited for, because its answers are still
+    /// to come.
     pub(super) async fn run(&mut self) -> End {
         loop {
             self.wire.room().await;
@@ -58,12 +59,12 @@ impl Reader {
         self.wire.reads_no_more();
         match hung_up(self.half.as_ref()).await {
             Ok(()) => End::Gone,
-            // It cannot be found out: then writing will.
+            // A hang-up cannot be detected here: then the writing side will notice it.
             Err(_) => pending().await,
         }
     }
 
-    /// `None` if it had to say who it is and said nothing.
+    /// Returns `None` if the client had to authenticate and sent nothing in time.
     async fn read_in_time(&mut self) -> io::Result<Option<(Box<[u8]>, usize)>> {
         let settings = self.edge.settings.clone();
         if self.admitted.is_some() || !settings.require_auth {
@@ -75,12 +76,12 @@ impl Reader {
         }
     }
 
-    /// Whoever says nothing holds no buffer.
+    /// Reads into a shared buffer that is taken only when there is something to read: idle connections hold none.
     async fn read(&mut self) -> io::Result<(Box<[u8]>, usize)> {
         loop {
             self.half.readable().await?;
             let mut buffer = self.edge.buffer();
-            // Unlike `try_read` this knows that a read which did not fill the buffer has emptied the socket.
+            // Unlike `try_read`, this knows that a read which did not fill the buffer has emptied the socket.
             match self.half.read(&mut buffer).now_or_never() {
                 Some(read) => return Ok((buffer, read?)),
                 None => self.edge.give_back(buffer),
@@ -98,7 +99,7 @@ impl Reader {
         }
     }
 
-    /// A last line needs no LF.
+    /// Handles a last line without LF.
     async fn take_last(&mut self) {
         let taken = self.splitter.finish().map(|line| read_line(&self.edge, line));
         if let Some(taken) = taken {
@@ -144,7 +145,7 @@ impl Reader {
         self.admitted.as_ref().and_then(|admitted| admitted.by.clone())
     }
 
-    /// Without a token, where none is asked for.
+    /// Admits a connection without a token, where none is required.
     fn enter(&mut self) {
         if self.admitted.is_none() {
             self.turn_into(Admitted::owner());
@@ -160,7 +161,7 @@ impl Reader {
         self.admitted = Some(admitted);
     }
 
-    /// Nothing more is read; the writer ends the connection.
+    /// Refuses the message and reads no more; the writing side closes the connection.
     async fn send_away(&self, refusal: OsRefusal) {
         self.edge.refuse(&self.wire, self.conn, &self.by(), refusal);
         self.wire.finish();

@@ -1,4 +1,4 @@
-//! One connection's way out, and its share of the bounds.
+//! The writing side of one connection, and its share of the bounds.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -8,33 +8,33 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// A buffer that grew beyond this is given back once it is empty.
+/// A buffer that grew beyond this is shrunk once it is empty.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Everything that was asked is answered and written.
+    /// Every request is answered, and the answers are written.
     Finished,
-    /// It hung up.
+    /// The client hung up.
     Gone,
-    /// It took nothing for too long.
+    /// The client read nothing for too long.
     Slow,
-    /// It said nothing for too long although it had to prove who it is.
+    /// The client had to authenticate and sent nothing for too long.
     Silent,
 }
 
 pub(crate) struct Wire {
     half: OwnedWriteHalf,
     out: RefCell<Out>,
-    /// In the list of those to be flushed.
+    /// In the list of connections to be flushed.
     marked: Cell<bool>,
-    /// The socket's buffer is full: the connection's own task goes on when there is room.
+    /// The socket's buffer is full: the connection's own task continues when there is room.
     blocked: Cell<bool>,
     failed: Cell<bool>,
-    /// It reads no more: once everything is answered, that was it.
+    /// The client sends nothing more: the connection ends once everything is answered.
     reads_no_more: Cell<bool>,
-    /// Write out what is there and close.
+    /// Write the rest and close.
     finishing: Cell<bool>,
     writer: Notify,
     permits: Cell<usize>,
@@ -69,7 +69,7 @@ impl Wire {
         }
     }
 
-    /// Adds a line. Whoever adds also marks it ([`crate::conns::Conns::mark`]).
+    /// Adds a line. The caller also marks the connection ([`crate::conns::Conns::mark`]).
     pub(crate) fn put(&self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.out.borrow_mut().bytes);
     }
@@ -79,12 +79,12 @@ impl Wire {
         out.bytes.len() - out.sent
     }
 
-    /// Whether it was not marked before.
+    /// Marks the connection for a flush. Returns whether it was not marked before.
     pub(crate) fn mark(&self) -> bool {
         !self.marked.replace(true)
     }
 
-    /// Writes without waiting.
+    /// Writes as much as is possible without waiting.
     pub(crate) fn flush(&self) {
         self.marked.set(false);
         if self.blocked.get() || self.failed.get() {
@@ -145,7 +145,7 @@ impl Wire {
         self.permits.set(self.permits.get() - 1);
     }
 
-    /// Waits until it has read enough of what it was sent.
+    /// Waits until the client has read enough of what was sent to it.
     pub(super) async fn room(&self) {
         while self.unsent() > self.unsent_bytes_max {
             self.reader_waits.set(true);

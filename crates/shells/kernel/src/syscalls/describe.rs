@@ -1,4 +1,4 @@
-//! What there is to be asked: both shapes of `Syscall.Describe`, and `Syscall.List`.
+//! `Syscall.Describe` in both its forms (one type, or schemas of many), and `Syscall.List`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ struct Asks {
     after: Option<String>,
 }
 
-/// `page_bytes` is what fits into an answer: the rest is asked for with `after`.
+/// `page_bytes` is how much fits into one answer: the client asks for the rest with `after`.
 pub(super) async fn describe(ctx: &Context, page_bytes: usize) -> Result<JsonText, OsFault> {
     let asks: Asks = ctx.data()?;
     let Some(name) = asks.name else {
@@ -40,7 +40,7 @@ pub(super) async fn list(ctx: &Context) -> Result<JsonText, OsFault> {
     ctx.reply(&json!({ "syscalls": syscalls }))
 }
 
-/// In the order of types, at least one, so that pages come to an end.
+/// The schemas of one page, in the order of types. A page has at least one, so that paging comes to an end.
 fn page(schemas: BTreeMap<String, Value>, after: Option<&str>, page_bytes: usize) -> Value {
     let (mut shown, mut bytes, mut next) = (serde_json::Map::new(), 0, None::<String>);
     let mut rest = schemas.into_iter().filter(|(ty, _)| after.is_none_or(|after| ty.as_str() > after));
@@ -58,7 +58,7 @@ fn page(schemas: BTreeMap<String, Value>, after: Option<&str>, page_bytes: usize
     }
 }
 
-/// By type or by the name of a capability; whatever is unknown is left out.
+/// The schemas of the wanted types and capabilities; unknown names are left out.
 fn schemas(router: &Router, wanted: &BTreeSet<String>) -> BTreeMap<String, Value> {
     let all = wanted.contains("*");
     requests(router)

@@ -1,4 +1,4 @@
-//! The capabilities of the loop itself. (Timer and Sys are the engine's own.)
+//! The capabilities of the loop itself: Syscall, Reload and Trace. (The engine itself implements Timer and Sys.)
 
 mod describe;
 mod syscall;
@@ -15,7 +15,7 @@ use crate::credentials::CheckToken;
 use crate::settings::LoopSettings;
 use crate::start::Asked;
 
-/// What the envelope of a reply may take, with three ids of the longest kind in it, every byte escaped.
+/// The most that the envelope of a reply takes: three ids of the longest kind, every byte escaped.
 const ENVELOPE_BYTES: usize = 6 * 1024;
 
 pub(crate) fn all(
@@ -30,7 +30,7 @@ pub(crate) fn all(
     ]
 }
 
-/// What of an answer is left for data that comes in pages.
+/// How many bytes of an answer are left for data that comes in pages.
 fn page_bytes(line_bytes_max: usize) -> usize {
     line_bytes_max.saturating_sub(ENVELOPE_BYTES)
 }

@@ -22,7 +22,7 @@ pub(super) fn syscall(
     let page_bytes = super::page_bytes(settings.line_bytes_max);
     Capability::new("Syscall", "The loop's own commands")
         .place(Place::Loop)
-        // Any data comes back byte for byte, so nothing is checked about it.
+        // The data comes back byte for byte, so nothing about it is checked.
         .open_query(
             "Syscall.Ping",
             "Answers with the data it was sent",
@@ -82,7 +82,7 @@ pub(super) fn syscall(
         .answers(object(&json!({ "message": { "type": "string" } }), &["message"]))
 }
 
-/// On its own, because it takes its time and others must not wait for it.
+/// `Syscall.Reload`, as a capability of its own: it takes a while, and other system calls must not wait for it.
 pub(super) fn reload(asked: mpsc::Sender<Asked>) -> Capability {
     Capability::new("Reload", "Reads the configuration again")
         .place(Place::Loop)

@@ -1,4 +1,4 @@
-//! `Syscall.Trace`: what the loop saw of an undertaking, page by page, because a reply is one line.
+//! `Syscall.Trace`: the messages of a correlation that the loop has recorded, in pages, because a reply is one line.
 
 use millrace_model::{OsFault, OsId};
 use millrace_router::{Party, Step, TraceQuery, TraceRecord};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::capability::{Capability, Place};
 use crate::context::Context;
 
-/// Records looked at for one page.
+/// Records read for one page.
 const PAGE_RECORDS_MAX: usize = 256;
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
         _ => return Err(OsFault::new(422, "Schema validation failed: give either correlation or id")),
     };
     let after = asks.after.unwrap_or(0);
-    // Capabilities, and whom no access control concerns, see all of it.
+    // Capabilities, and clients that access control does not apply to, see records of all namespaces.
     let from = ctx.caller().and_then(|caller| caller.namespaces.clone());
     let look =
         move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1, &from);
@@ -63,7 +63,7 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
     for record in &found {
         let shown = shown(record);
         bytes += shown.to_string().len() + 1;
-        // At least one, or a page would never end.
+        // A page has at least one record, or paging would never end.
         if records.len() == PAGE_RECORDS_MAX || (bytes > page_bytes && !records.is_empty()) {
             break;
         }
@@ -77,7 +77,7 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
     ctx.reply(&answer)
 }
 
-/// As it is shown, and as it is kept.
+/// A record as JSON, for `Syscall.Trace` and for the stored trace.
 pub(crate) fn shown(record: &TraceRecord) -> Value {
     let mut shown = json!({
         "number": record.number,

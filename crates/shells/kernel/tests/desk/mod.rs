@@ -1,6 +1,6 @@
-//! A loop with a bus beside it, clients that ask, and children made for the occasion.
+//! The tests' harness (`Desk`): a loop with a bus, clients, and child processes written for each test.
 
-// Each test file uses its own part of the desk.
+// Each test file uses its own part of the harness.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) struct Desk {
     folder: TempDir,
 }
 
-/// Impatient where a person would be bored, patient where a busy machine might not be.
+/// Short waits where they cost time, long ones where a busy machine needs them.
 pub(crate) fn limits() -> ChildLimits {
     ChildLimits { restart_pause_ms: 10, manifest_ms: 60_000, ..ChildLimits::default() }
 }
@@ -71,7 +71,7 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    /// A child in Python: `body` handles each `message`, with `say` and `answer` at hand.
+    /// A child in Python: `body` handles each `message`, and may call `say` and `answer`.
     pub(crate) fn script(&self, name: &str, manifest: &Value, body: &str) -> ChildSettings {
         let path = self.path(&format!("{name}.py"));
         let body = body.lines().fold(String::new(), |all, line| all + "    " + line + "\n");
@@ -97,7 +97,7 @@ impl Desk {
         Client { sender, receiver, next: 0 }
     }
 
-    /// The events of a topic's only partition.
+    /// The group's commit in the topic's only partition.
     pub(crate) async fn committed(&self, topic: &str, group: &str) -> u64 {
         let topic = millrace_model::TopicKey::parse(&format!("default/{topic}")).expect("a topic");
         match self.runtime.handle().call(Request::Offsets { topic }).await.expect("the bus runs") {
@@ -129,7 +129,7 @@ pub(crate) fn example(name: &str, program: &str, path: &str) -> ChildSettings {
     command(name, &[program, &path])
 }
 
-/// One that handles a single query, `NAME.Do`.
+/// The manifest of a child that handles a single query, `NAME.Do`.
 pub(crate) fn doer(name: &str) -> Value {
     json!({"name": name, "inbound": [{"kind": "query", "type": format!("{name}.Do")}]})
 }
@@ -141,7 +141,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Returns the id.
+    /// Sends a message and returns its id.
     pub(crate) async fn send(&mut self, kind: &str, ty: &str, data: &Value) -> String {
         self.next += 1;
         let id = format!("{ty}-{}", self.next);
@@ -165,14 +165,14 @@ impl Client {
         answer
     }
 
-    /// The data of a query's reply.
+    /// Sends a query and returns the reply's data.
     pub(crate) async fn query(&mut self, ty: &str, data: &Value) -> Value {
         let answer = self.ask("query", ty, data).await;
         assert_eq!(answer["kind"], "reply", "{answer}");
         answer["data"].clone()
     }
 
-    /// Code and text of an error.
+    /// Sends a query that must fail, and returns code and text of the error.
     pub(crate) async fn refused(&mut self, ty: &str, data: &Value) -> (u64, String) {
         let id = self.send("query", ty, data).await;
         let answer = self.answer().await;

@@ -8,7 +8,7 @@ use crate::child::hand::Ends;
 
 impl Life<'_> {
     pub(super) async fn hear(&mut self, mut input: &[u8]) {
-        // The splitter is taken out: a line borrows from it while the rest of the struct changes.
+        // Taken out of `self`, because a line borrows from the splitter while the rest of the struct changes.
         let mut splitter = std::mem::replace(&mut self.splitter, LineSplitter::new(0));
         while let Some(line) = splitter.next(&mut input) {
             let said = self.read(line);
@@ -17,7 +17,7 @@ impl Life<'_> {
         self.splitter = splitter;
     }
 
-    /// The last line may lack its LF. Such a line counts if it is a message; otherwise it was cut short.
+    /// Handles a last line without LF. Such a line counts if it is a message; otherwise it was cut short.
     pub(super) async fn last_line(&mut self) {
         let mut splitter = std::mem::replace(&mut self.splitter, LineSplitter::new(0));
         let said = splitter.finish().and_then(|line| self.read(line).ok());
