@@ -10,6 +10,7 @@ mod leftovers;
 mod manifest;
 mod places;
 mod problem;
+mod prose;
 mod purity;
 mod rooms;
 mod size;
@@ -37,6 +38,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Problem>] = &[
     leftovers::unfinished_work,
     leftovers::missing_module_docs,
     places::machine_paths,
+    prose::openers,
     whitespace::trailing,
     whitespace::tabs,
 ];
