@@ -1,8 +1,9 @@
-//! A claim: which events a handler gets, and the rows that say so.
+//! A claim: which events a handler gets, and the rows that record it.
 //!
-//! Three sources, each in order: claims of its own that are due again, the lanes of events off the plain priority, and
-//! the plain lanes, which walk the streams. Whichever has the most urgent, then oldest event gives the next one. A claim in
-//! order of keys goes another way: `ordered.rs`.
+//! A claim has three sources, each of them sorted: the handler's own claims that are due again (`due.rs`), the lanes of
+//! events with another priority than the default (`off.rs`), and the plain lanes, which walk the streams (`plain.rs`).
+//! The source with the most urgent, then oldest event gives the next one. A claim in order of keys works differently:
+//! see `ordered.rs`.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -19,20 +20,20 @@ use crate::off::OffLanes;
 use crate::plain::PlainLane;
 use crate::{StreamView, TxView, ordered};
 
-/// How many events one claim passes over (of another lane, damaged, gone) before it ends and says that there is more.
+/// How many events a claim passes over (of another lane, damaged, gone) before it ends and says that there is more.
 pub const LOOK_MAX: usize = 1024;
 
-/// What a claim becomes.
+/// The result of a claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// Plain puts and deletes, to be applied in order.
+    /// Plain puts and deletes, to be applied in this order.
     pub ops: Vec<Op>,
     pub claimed: Vec<Claimed>,
-    /// Something may be left that could be taken at once.
+    /// Further events may be left that could be claimed at once.
     pub more: bool,
 }
 
-/// Urgent first, then older, then by place.
+/// Sorts urgent events first, then older ones, then by position.
 pub(super) type Order = (Reverse<i32>, Timestamp, Partition, Offset);
 
 pub(super) const PLAIN_RANK: i32 = PRIORITY_DEFAULT.0;
@@ -41,7 +42,7 @@ pub(super) fn rank(priority: Priority) -> i32 {
     priority.0.clamp(0, LANE_PRIORITY_MAX)
 }
 
-/// Which source has the next event.
+/// The source of the next event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Due,
@@ -49,15 +50,15 @@ enum Source {
     Plain(usize),
 }
 
-/// What has been decided so far.
+/// The decisions of a claim so far.
 pub(super) struct Taking<'a> {
     pub(super) now: Timestamp,
     pub(super) claim: &'a Claim,
     pub(super) taken: Taken,
     bytes: usize,
-    /// Events that may still be marked as started.
+    /// How many more events may be marked as about to start ([`RunMark::Claimed`]).
     starts: usize,
-    /// Events that may still be passed over.
+    /// How many more events may be passed over.
     pub(super) patience: usize,
 }
 
@@ -72,7 +73,7 @@ pub fn claim<L: TxView>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<T
     }
     let mut due = Due::load(look, now, claim)?;
     let mut streams = look.streams(&claim.topic)?;
-    // What this very commit began has nothing to give yet.
+    // Streams that this very commit began have no events to claim yet.
     streams.retain(|looked| looked.next > Offset::FIRST);
     let mut events = Events::default();
     let (mut off, mut plain) = lanes(look, claim, &streams)?;
@@ -105,7 +106,7 @@ pub fn claim<L: TxView>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<T
     Ok(taking.taken)
 }
 
-/// One of each per stream.
+/// Returns the lanes of each stream, in the order of `streams`.
 fn lanes<'a, L: TxView>(
     look: &mut L,
     claim: &Claim,
@@ -128,7 +129,7 @@ fn lanes<'a, L: TxView>(
 }
 
 impl Taking<'_> {
-    /// Whether the event still fits; the first one always does.
+    /// Returns whether the event still fits in the claim; the first one always does.
     pub(super) fn fits(&self, event: &Event) -> bool {
         self.taken.claimed.is_empty() || self.bytes.saturating_add(event.body.bytes()) <= self.claim.bytes_max
     }
@@ -148,10 +149,11 @@ impl Taking<'_> {
         let (lost_runs, suspicion) = match (before.state, before.run) {
             (ClaimState::Waiting, _) => (0, before.suspicion),
             (ClaimState::Leased, RunMark::Unknown) => (0, before.suspicion.max(Suspicion::Possible)),
-            // The process may have died before the call, so nothing is counted; or because of it.
+            // The process may have died before the call, so no attempt is counted; or because of the event, so it is
+            // suspected.
             (ClaimState::Leased, RunMark::Claimed) => (0, Suspicion::Likely),
             (ClaimState::Leased, RunMark::Started) => (1, Suspicion::Likely),
-            // The session was alive late in the lease: nothing ended a process.
+            // The session was alive late in the lease: the event did not end a process.
             (ClaimState::Leased, RunMark::Long) => (1, Suspicion::None),
         };
         let row = ClaimRow {
@@ -182,7 +184,7 @@ impl Taking<'_> {
         self.taken.claimed.push(Claimed { ticket, event });
     }
 
-    /// The event will never reach the handler. An ending that is already there stays.
+    /// Records that the event will never reach the handler. An ending that is already recorded stays.
     pub(super) fn lose(&mut self, stream: &Stream, offset: Offset, attempts: u32, found: &Found) {
         let error = match found {
             Found::Damaged => "the event was damaged",

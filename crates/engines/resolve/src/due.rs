@@ -1,4 +1,4 @@
-//! Claims whose time has come: those that wait for another try, and those whose lease ran out.
+//! Claims that are due: those that wait for another attempt, and those whose lease has expired.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -9,9 +9,9 @@ use crate::TxView;
 use crate::claim::{Order, Taking, rank};
 use crate::events::{Events, Found};
 
-/// How many due claims are put in order of priority; those due first are looked at first.
+/// How many due claims are sorted by priority; those that were due first are read first.
 pub const DUE_MAX: usize = 1024;
-/// How many due claims of other topics (the handler once took them) are passed over in search of this one's.
+/// How many due claims on other topics (which the handler took earlier) are skipped while looking for this topic's.
 pub const FOREIGN_MAX: usize = 16 * DUE_MAX;
 
 const ROWS_PER_SCAN: usize = 256;
@@ -25,7 +25,7 @@ struct Open {
 }
 
 pub(super) struct Due {
-    /// In order.
+    /// Sorted by `order`.
     open: VecDeque<Open>,
 }
 
@@ -66,7 +66,7 @@ impl Due {
         self.open.front().map(|open| open.order)
     }
 
-    /// Whether the claim may go on.
+    /// Claims the first due event. Returns whether the claim may go on.
     pub(super) fn take<L: TxView>(
         &mut self,
         look: &mut L,
@@ -92,8 +92,8 @@ impl Due {
     }
 }
 
-/// A row nobody can read must not strand its event. The generation is one that counting never reaches, so that no old
-/// ticket is good again.
+/// Replaces a claim's row that cannot be decoded, so that its event is not stranded. Counting never reaches this
+/// generation, so no old ticket becomes valid again.
 pub(super) fn unreadable(now: Timestamp) -> ClaimRow {
     ClaimRow {
         generation: now.0,

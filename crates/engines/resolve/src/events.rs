@@ -1,4 +1,4 @@
-//! Single events for claims, read in stretches where they lie close together.
+//! Reads single events for claims, several at once where they lie close together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use millrace_model::{Event, Offset, Partition, ReadLimit, Stream};
 
 use crate::TxView;
 
-/// Wanted events that are at most this far apart are read in one go, with those between them.
+/// Wanted events at most this far apart are read together, with the events between them.
 const GAP_MAX: u64 = 4;
 /// Events read ahead at once.
 const AHEAD_MAX: u64 = 256;
@@ -20,14 +20,15 @@ pub(super) enum Found {
     Gone,
 }
 
-/// Events that were read ahead. All of one topic.
+/// Events that were read ahead, all of one topic.
 #[derive(Default)]
 pub(super) struct Events {
     read: BTreeMap<(Partition, Offset), Found>,
 }
 
 impl Events {
-    /// `following`: what will probably be asked for next in this stream, rising.
+    /// Returns the event at `offset`. `following` are the offsets that will probably be asked for next in this stream,
+    /// ascending.
     pub(super) fn find<L: TxView>(
         &mut self,
         look: &mut L,

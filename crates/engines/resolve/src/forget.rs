@@ -1,4 +1,4 @@
-//! A dropped topic: what handlers knew of its streams must not be taken for knowledge of later ones of the same name.
+//! A dropped topic: how far handlers were in its streams must not be applied to later streams of the same name.
 
 use millrace_model::{KeyRange, Op, Space, TopicKey};
 
@@ -7,10 +7,10 @@ use crate::TxView;
 const ROWS_PER_SCAN: usize = 1024;
 
 /// Deletes all lanes and open claims on the topic, so that its handlers begin anew and holders of leases are refused.
-/// Looks through these two tables of the namespace: they hold what is open, not what is finished.
+/// Scans these two tables of the whole namespace, which hold only open work, no finished events.
 pub fn forget_topic<L: TxView>(look: &mut L, topic: &TopicKey) -> Result<Vec<Op>, L::Error> {
     let mut ops = Vec::new();
-    // `namespace/handler/topic/…` and `namespace/handler/due/topic/…`
+    // Keys are `namespace/handler/topic/…` and `namespace/handler/due/topic/…`.
     for (space, place) in [(Space::Lanes, 2), (Space::Claims, 3)] {
         let mut range = KeyRange::prefix(&format!("{}/", topic.namespace()));
         loop {

@@ -26,22 +26,22 @@ pub use reconcile::{Reconciled, reconcile};
 use bytes::Bytes;
 use millrace_model::{KeyRange, Offset, Page, ReadLimit, Row, Space, Stream, TopicKey};
 
-/// A transaction that is being written, as its symbolic operations see it.
+/// An open write transaction, as symbolic operations see it.
 ///
-/// Rows are as the operations before left them. Events are those of earlier commits: [`StreamView::next`] is where they end,
-/// and whatever `read` shows from there on is not looked at.
+/// Rows are as the earlier operations left them. Events are only those of earlier commits: they end at
+/// [`StreamView::next`], and events that `read` returns from there on are ignored.
 pub trait TxView {
     type Error;
 
     fn get(&mut self, space: Space, key: &str) -> Result<Option<Bytes>, Self::Error>;
 
-    /// Rows in key order, like `Store::scan`.
+    /// Returns rows in key order, like `Store::scan`.
     fn scan(&mut self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, Self::Error>;
 
-    /// Like `Store::read`. Damage is reported in the page, and set aside by the adapter.
+    /// Returns events like `Store::read`. The page reports damage, and the adapter sets it aside.
     fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, Self::Error>;
 
-    /// The streams of a topic in order of partition, without those that an operation before dropped.
+    /// Returns the streams of a topic in order of partition, without those that an earlier operation dropped.
     fn streams(&mut self, topic: &TopicKey) -> Result<Vec<StreamView>, Self::Error>;
 }
 
@@ -49,9 +49,9 @@ pub trait TxView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamView {
     pub stream: Stream,
-    /// Tells it from earlier streams of the same name; part of the keys in [`Space::OffPriority`].
+    /// Tells this stream from earlier ones of the same name; part of the keys in [`Space::OffPriority`].
     pub made: u64,
     pub start: Offset,
-    /// The end of what earlier commits appended.
+    /// The end of the events that earlier commits appended.
     pub next: Offset,
 }

@@ -1,4 +1,5 @@
-//! The lanes of one stream's events off the plain priority: found through the rows the store wrote when it appended them.
+//! The lanes of a stream's events with another priority than the default. The store wrote a row for each of them when
+//! it appended the event ([`Space::OffPriority`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,25 +11,25 @@ use crate::events::{Events, Found};
 use crate::plain::PlainLane;
 use crate::{StreamView, TxView};
 
-/// Rows fetched at once from one lane.
+/// Rows read at once from a lane.
 const ROWS_MAX: usize = 128;
 
 pub(super) struct OffLanes<'a> {
     looked: &'a StreamView,
-    /// Nothing below is wanted, in whichever lane.
+    /// No event below this offset is wanted, in any of the lanes.
     from: Offset,
-    /// How far the handler has looked in each lane, as stored.
+    /// How far the handler has come in each lane, as stored.
     stored: BTreeMap<u32, Offset>,
-    /// How far it has looked now, where that changed.
+    /// How far the handler has come in each lane that this claim has advanced.
     moved: BTreeMap<u32, Offset>,
     lane: Option<u32>,
-    /// Where the next lane is looked for.
+    /// The key from which the next lane is searched.
     seek: String,
-    /// Waiting events of the current lane: offset and time.
+    /// Events of the current lane that wait to be claimed: offset and time.
     rows: VecDeque<(Offset, Timestamp)>,
-    /// Where the current lane is read on.
+    /// The offset from which the current lane is read on.
     next: Offset,
-    /// All lanes have been looked through to the end.
+    /// All lanes have been read to their ends.
     done: bool,
 }
 
@@ -109,7 +110,7 @@ impl<'a> OffLanes<'a> {
         Ok(())
     }
 
-    /// Whether the claim may go on.
+    /// Claims the next event of the current lane. Returns whether the claim may go on.
     pub(super) fn take<L: TxView>(
         &mut self,
         look: &mut L,
@@ -127,7 +128,7 @@ impl<'a> OffLanes<'a> {
                 if matches!(lost, Found::Damaged) {
                     taking.lose(&self.looked.stream, offset, 0, &lost);
                 }
-                // Nobody will ever find the event: the row has no use any more.
+                // Nothing can find the event any more, so the row has no use.
                 let key = keys::off_priority(&self.looked.stream, self.looked.made, lane, offset);
                 taking.taken.ops.push(Op::Delete { space: Space::OffPriority, key });
                 taking.patience = taking.patience.saturating_sub(1);
@@ -142,7 +143,7 @@ impl<'a> OffLanes<'a> {
         !self.rows.is_empty() || !self.done
     }
 
-    /// The rows that say how far it came.
+    /// Writes the rows that record how far the claim came in each lane.
     pub(super) fn finish(&self, plain: &mut PlainLane<'_>, ops: &mut Vec<Op>, claim: &Claim) {
         let key = |lane: u32| keys::lane(&claim.handler, &self.looked.stream, Some(lane));
         if self.is_unfinished() {
@@ -157,13 +158,13 @@ impl<'a> OffLanes<'a> {
     }
 }
 
-/// How far the handler has looked in each lane off the plain priority, as its rows say.
+/// Returns how far the handler has come in each lane other than the plain one, by its stored rows.
 pub(super) fn stored_lanes(looked: &StreamView, rows: &[Row]) -> BTreeMap<u32, Offset> {
     let mut stored = BTreeMap::new();
     for row in rows {
         let Some((partition, Some(lane))) = keys::lane_place(&row.key) else { continue };
         if partition == looked.stream.partition {
-            // An unreadable row counts as the end: nothing is handed out twice, `doctor` names the row.
+            // An unreadable row counts as the end: no event is handed out twice, and `doctor` names the row.
             let read = LaneRow::decode(&row.key, &row.value);
             stored.insert(lane, read.map_or(looked.next, |row| row.next));
         }
@@ -171,7 +172,7 @@ pub(super) fn stored_lanes(looked: &StreamView, rows: &[Row]) -> BTreeMap<u32, O
     stored
 }
 
-/// The row's value is the time of its event.
+/// Returns the time of the row's event, which is the row's value.
 fn time_of(row: &Row) -> Timestamp {
     let text = std::str::from_utf8(&row.value).ok();
     Timestamp(text.and_then(|text| text.parse().ok()).unwrap_or_default())

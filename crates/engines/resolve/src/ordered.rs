@@ -1,11 +1,11 @@
-//! A claim in order of keys: events of one key one at a time, in the order of the log, however many sessions claim.
+//! A claim in order of keys: events of a key one at a time, in the order of the log, however many sessions claim.
 //!
-//! What keeps the order is in the table of open claims. A key is open while the handler has a row for one of its events.
-//! A new event of an open key is not taken: it is filed behind its key, as a claim that waits and is due. So the lanes go
-//! on past it, and nothing but the rows says what is left. Of the rows of one key only the first is ever taken, when it is
-//! due and nobody holds another one. Claims that know no order see plain rows that are due.
+//! The table of open claims keeps the order. A key is open while the handler has a row for one of its events. A new
+//! event of an open key is not claimed but filed behind its key, as a waiting claim that is due at once. So the lanes
+//! advance past the event, and only its row says that it is left. Of the rows of a key only the first is ever claimed,
+//! when it is due and no session holds another one. Claims by priority see these rows as ordinary claims that are due.
 //!
-//! Every such claim reads all open claims of the handler, which is why their number is bounded.
+//! Every claim in order of keys reads all open claims of the handler, which is why their number is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,21 +21,22 @@ use crate::events::{Events, Found};
 use crate::plain::PlainLane;
 use crate::{StreamView, TxView};
 
-/// A handler with so many open claims (held, waiting for a retry, behind their keys) takes no new events until some have
-/// ended. Claims that wait already go on.
+/// A handler with this many open claims (held, waiting for a retry, behind their keys) takes no new events until some
+/// have ended. Claims that already wait continue.
 pub const OPEN_MAX: usize = 4096;
 
-/// Rows of open claims that one claim reads. More are there only when somebody has replayed that many letters, or when the
-/// handler had them before it was ordered: the order then holds among those that are due first, and nothing new is taken.
+/// How many rows of open claims a claim reads. There are more only if that many dead letters were replayed, or if the
+/// handler had them before it was ordered: then the order holds among those that are due first, and no new event is
+/// taken.
 const ROWS_MAX: usize = 16 * OPEN_MAX;
 
-/// Events that one claim reads because their row does not say which key they have. Rows beyond wait for a later claim, and
-/// nothing new is taken.
+/// How many events a claim reads because their row does not name their key. The rows beyond wait for a later claim, and
+/// no new event is taken.
 const KEYS_READ_MAX: usize = 1024;
 
 const ROWS_PER_SCAN: usize = 256;
 
-/// Time never falls within a stream, so this is the order of offsets there; between streams the older event is first.
+/// Sorts by age. Time never decreases within a stream, so there this is the order of offsets.
 type Place = (Timestamp, Partition, Offset);
 
 /// An open claim that is due.
@@ -48,23 +49,23 @@ struct Ready {
 
 /// The open claims of one key.
 struct OpenKey {
-    /// Of the first of them.
+    /// The position of the first of them.
     place: Place,
     ready: Option<Ready>,
-    /// Somebody works on one of them.
+    /// A session holds a lease on one of them.
     held: bool,
 }
 
-/// What a handler has open.
+/// The open claims of a handler.
 struct Open {
-    /// How many claims it has open on this topic.
+    /// How many open claims the handler has on this topic.
     rows: usize,
     keys: BTreeMap<OrderKey, OpenKey>,
-    /// What may be taken, in order: the first of each key, if it is due, and what has no key.
+    /// The claims that may be taken, sorted: the first one of each key if it is due, and due ones without a key.
     ready: VecDeque<(Place, Ready)>,
-    /// There are rows that were not read.
+    /// Some rows were not read.
     cut_short: bool,
-    /// A first row of its key has ended here, so that the next one may be ready.
+    /// The first row of a key was deleted in this claim because its event is gone, so the next one may be ready.
     freed: bool,
 }
 
@@ -73,7 +74,7 @@ pub(super) fn claim<L: TxView>(look: &mut L, mut taking: Taking<'_>) -> Result<T
     let mut events = Events::default();
     let mut open = Open::load(look, &taking, &mut events)?;
     let mut streams = look.streams(&claim.topic)?;
-    // What this very commit began has nothing to give yet.
+    // Streams that this very commit began have no events to claim yet.
     streams.retain(|looked| looked.next > Offset::FIRST);
     let mut lanes = lanes(look, claim, &streams, OPEN_MAX.saturating_sub(open.rows))?;
     let mut behind = claim.events_max.saturating_mul(BEHIND_PER_EVENT_MAX);
@@ -102,8 +103,8 @@ pub(super) fn claim<L: TxView>(look: &mut L, mut taking: Taking<'_>) -> Result<T
     Ok(taking.taken)
 }
 
-/// The lane with the oldest event that was not looked at. None while that cannot be said of all lanes, because the claim has
-/// passed over as many events as it may: a key whose topic has got more partitions has events in two of them.
+/// Returns the lane whose next event is the oldest. `None` if a lane's next event is unknown because the claim has
+/// passed over as many events as it may: after a topic got more partitions, a key has events in two of them.
 fn oldest<L: TxView>(
     look: &mut L,
     lanes: &mut [PlainLane<'_>],
@@ -123,7 +124,7 @@ fn oldest<L: TxView>(
     Ok(oldest)
 }
 
-/// One per stream. The first page of each is not larger than there is room for rows.
+/// Returns a lane per stream. The first page of each is no larger than the room for further rows.
 fn lanes<'a, L: TxView>(
     look: &mut L,
     claim: &Claim,
@@ -153,7 +154,7 @@ impl Open {
             rows_read += rows.len();
             for Row { key, value } in rows {
                 let place = keys::claim_place(&key).filter(|(_, stream, _)| stream.topic == claim.topic);
-                // The handler once took other topics.
+                // Skips rows of other topics, which the handler took earlier.
                 let Some((_, stream, offset)) = place else { continue };
                 open.rows += 1;
                 let mut row = ClaimRow::decode(&key, &value).unwrap_or_else(|_| unreadable(taking.now));
@@ -203,12 +204,12 @@ impl Open {
         }
     }
 
-    /// Whether new events may be looked at.
+    /// Returns whether new events may be taken.
     fn has_room(&self) -> bool {
         self.rows < OPEN_MAX && !self.cut_short
     }
 
-    /// Takes the first of what is ready. Returns whether the claim may go on.
+    /// Claims the first ready event. Returns whether the claim may go on.
     fn take_ready<L: TxView>(
         &mut self,
         look: &mut L,
@@ -233,7 +234,7 @@ impl Open {
         Ok(true)
     }
 
-    /// Takes the lane's next event, or files it behind its key. Returns whether the claim may go on.
+    /// Claims the lane's next event, or files it behind its key. Returns whether the claim may go on.
     fn take_new(&mut self, lane: &mut PlainLane<'_>, taking: &mut Taking<'_>, behind: &mut usize) -> bool {
         let Some(event) = lane.front() else { return true };
         let key = OrderKey::of(event.body.key.as_deref());
@@ -258,7 +259,7 @@ impl Open {
     }
 }
 
-/// A row that is due and that nobody has claimed yet.
+/// Writes the row of an event that waits behind its key: due now, and never claimed so far.
 fn file_behind(event: &Arc<Event>, key: OrderKey, taking: &mut Taking<'_>) {
     let row = ClaimRow {
         state: ClaimState::Waiting,
@@ -274,7 +275,8 @@ fn file_behind(event: &Arc<Event>, key: OrderKey, taking: &mut Taking<'_>) {
     taking.taken.ops.push(Ticket { handler, stream, offset: event.offset, row }.put());
 }
 
-/// The key of an event whose claim was made without order. An event that is gone keeps nobody waiting.
+/// Returns the key of an event whose claim was made by priority. An event that is gone gets none, so no other waits for
+/// it.
 fn key_of<L: TxView>(
     look: &mut L,
     events: &mut Events,

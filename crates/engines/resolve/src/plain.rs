@@ -1,5 +1,5 @@
-//! The plain lane of one stream: its events in offset order, without those that wait in other lanes. For a claim in order
-//! of keys it is the only lane and walks over events of every priority.
+//! The plain lane of a stream: its events in offset order, without those that wait in the lanes of `off.rs`. For a
+//! claim in order of keys this is the only lane, and it walks over events of every priority.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,26 +12,26 @@ use crate::events::Found;
 use crate::off::stored_lanes;
 use crate::{StreamView, TxView};
 
-/// Largest page; the first one is as large as the claim needs, and each further one twice the last.
+/// The largest page. The first page is as large as the claim needs, and each further page twice the last.
 const PAGE_MAX: usize = 256;
 
 pub(super) struct PlainLane<'a> {
     looked: &'a StreamView,
     stored: LaneRow,
     row: LaneRow,
-    /// Its row cannot be read: nothing is taken, so that nothing is handed out twice. `doctor` names the row.
+    /// The lane's row cannot be read: nothing is claimed, so that no event is handed out twice. `doctor` names the row.
     closed: bool,
     events: VecDeque<Arc<Event>>,
-    /// Where it is read on.
+    /// The offset from which the stream is read on.
     next: Offset,
     page: usize,
     page_bytes: usize,
-    /// Of a claim in order of keys: how far other claims have looked in each of the other lanes.
+    /// Set for a claim in order of keys: how far claims by priority have come in each of the other lanes.
     whole: Option<BTreeMap<u32, Offset>>,
 }
 
 impl<'a> PlainLane<'a> {
-    /// The lane of a claim in order of keys. Begins where something of any lane may be left.
+    /// Returns the lane of a claim in order of keys. Begins at the first offset where an event of any lane may be left.
     pub(super) fn whole(
         looked: &'a StreamView,
         rows: &[Row],
@@ -62,7 +62,7 @@ impl<'a> PlainLane<'a> {
         }
     }
 
-    /// Below, nothing of the other lanes is wanted.
+    /// Returns the offset below which no event of the other lanes is wanted.
     pub(super) fn off(&self) -> Offset {
         self.row.off
     }
@@ -105,14 +105,14 @@ impl<'a> PlainLane<'a> {
         let seen = page.events.len();
         self.events.extend(page.events.into_iter().filter(|event| !skipped.contains(&event.offset)));
         taking.patience = taking.patience.saturating_sub(seen - self.events.len());
-        // A page always gets somewhere; should an adapter's not, the lane ends here rather than never.
+        // A page always advances; should an adapter's page not, the lane ends here instead of looping.
         let through = page.through.next().min(self.looked.next);
         self.next = if through > self.next { through } else { self.looked.next };
         Ok(())
     }
 
-    /// Which of the events wait in another lane. An event off the plain priority without a row there (it is older than
-    /// such rows, or the row was lost) is taken here: late, but not never.
+    /// Returns which of the events wait in another lane. An event with another priority than the default that has no
+    /// row there (it is older than such rows, or the row was lost) is claimed from the plain lane: late, but not never.
     fn elsewhere<L: TxView>(
         &self,
         look: &mut L,
@@ -122,8 +122,9 @@ impl<'a> PlainLane<'a> {
         self.with_rows(look, off)
     }
 
-    /// Which of the events other claims have taken, each through the lane that has a row for it. Reads rows only where the
-    /// plain lane and the event's own are not equally far, so only while claims in order of priority have left a rest.
+    /// Returns which of the events earlier claims by priority have taken, each through the lane that has a row for it.
+    /// Reads rows only where the plain lane and the event's own lane differ in how far they are, so only while such
+    /// claims have left events behind.
     fn taken_before<L: TxView>(
         &self,
         look: &mut L,
@@ -144,13 +145,13 @@ impl<'a> PlainLane<'a> {
             }
         }
         let filed = self.with_rows(look, unclear.iter().map(|(lane, offset, _)| (*lane, *offset)))?;
-        // Without a row the event was the plain lane's, which is the opposite there.
+        // An event without a row belonged to the plain lane, whose answer is the opposite of `by_own` here.
         let found = unclear.into_iter().filter(|(_, offset, by_own)| filed.contains(offset) == *by_own);
         taken.extend(found.map(|(_, offset, _)| offset));
         Ok(taken)
     }
 
-    /// Which of these events, given by lane and rising offset, have a row in their lane.
+    /// Returns which of these events, given by lane and ascending offset, have a row in their lane.
     fn with_rows<L: TxView>(
         &self,
         look: &mut L,
@@ -171,7 +172,7 @@ impl<'a> PlainLane<'a> {
         Ok(found)
     }
 
-    /// The next event, if [`PlainLane::peek`] has found one.
+    /// Returns the next event, if [`PlainLane::peek`] has found one.
     pub(super) fn front(&self) -> Option<&Arc<Event>> {
         self.events.front()
     }
@@ -180,7 +181,7 @@ impl<'a> PlainLane<'a> {
         self.events.pop_front()
     }
 
-    /// Whether the claim may go on.
+    /// Claims the next event. Returns whether the claim may go on.
     pub(super) fn take(&mut self, taking: &mut Taking<'_>) -> bool {
         match self.events.pop_front() {
             Some(event) if !taking.fits(&event) => {
@@ -203,11 +204,11 @@ impl<'a> PlainLane<'a> {
         !self.closed && self.position() < self.looked.next
     }
 
-    /// The row that says how far it came.
+    /// Writes the row that records how far the claim came in this lane.
     pub(super) fn finish(&mut self, ops: &mut Vec<Op>, claim: &Claim) {
         let position = self.position();
         if let Some(stored) = self.whole.as_ref().filter(|_| !self.closed) {
-            // Below, nothing of any lane is left; rows of lanes that say no more than that go.
+            // Below `position` no event of any lane is left, so rows of lanes that say no more than that are deleted.
             self.row.off = self.row.off.max(position);
             let passed = stored.iter().filter(|(_, next)| **next <= self.row.off);
             let key = |lane: u32| keys::lane(&claim.handler, &self.looked.stream, Some(lane));

@@ -1,4 +1,4 @@
-//! A commit of state: what is declared is compared with what stands, and only what changed is written.
+//! A commit of state: compares the declared state with the stored one and writes only what has changed.
 
 use millrace_model::{
     HeadRow, Intent, KeyRange, Op, Operation, Reconcile, Space, StateChange, StateCommit, StateCommitRow,
@@ -9,10 +9,10 @@ use crate::TxView;
 
 const ROWS_PER_SCAN: usize = 1024;
 
-/// What a reconcile becomes.
+/// The result of a reconcile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reconciled {
-    /// Plain puts and deletes, to be applied in order. None when nothing changes.
+    /// Plain puts and deletes, to be applied in this order. Empty when nothing changes.
     pub ops: Vec<Op>,
     pub commit: Option<StateCommit>,
 }
@@ -26,7 +26,7 @@ pub fn reconcile<L: TxView>(
     for intent in &reconcile.intents {
         let key = keys::identity(&reconcile.namespace, &intent.identity);
         let head = look.get(Space::Heads, &key)?;
-        // A head that cannot be read is not what was declared.
+        // A head that cannot be decoded counts as different from the declared state.
         let read = head.as_ref().and_then(|head| HeadRow::decode(&key, head).ok());
         let same =
             |fields: &str| read.is_some_and(|head| head.fields == fields && head.schema == intent.schema);
@@ -72,7 +72,7 @@ pub fn reconcile<L: TxView>(
     Ok(Reconciled { ops, commit: Some(commit) })
 }
 
-/// The newest number given. Should its row be unreadable, the commits themselves say: no number is ever given twice.
+/// Returns the newest number given. If its row is unreadable, reads the commits themselves: no number is given twice.
 fn last_commit<L: TxView>(look: &mut L) -> Result<StateCommit, L::Error> {
     let Some(value) = look.get(Space::Kv, keys::STATE_COMMITS)? else { return Ok(StateCommit(0)) };
     let counted = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! What a handler holds while it works on one event.
+//! The context of a handler while it works on an event.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ use crate::typed::{
     entity_identity, relation_identity,
 };
 
-/// What is known about an event besides its fields.
+/// Everything about an event besides its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventMeta {
     pub id: EventId,
     pub event_type: String,
     pub created_at: Timestamp,
     pub priority: Priority,
-    /// The event that began the chain: this one's own id for an event that no handler caused.
+    /// The event that began the chain; the event's own id if no handler caused it.
     pub root: EventId,
     /// How many handlers lie between the root and this event.
     pub depth: u32,
@@ -40,10 +40,10 @@ pub struct EventMeta {
     pub offset: Offset,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
-    /// The moment a schedule's fire was planned for; `created_at` is later by jitter and by whatever kept the session from
-    /// firing. `None` for events that come from no schedule.
+    /// The moment for which a schedule's fire was planned; `created_at` is later by jitter and by any delay of the
+    /// session. `None` for events that come from no schedule.
     pub planned_at: Option<Timestamp>,
-    /// 1 for the first try.
+    /// 1 for the first attempt.
     pub attempt: u32,
     /// The handler that is called.
     pub handler: String,
@@ -74,15 +74,15 @@ impl EventMeta {
     }
 }
 
-/// How a handler's commit reaches the engine.
+/// The way by which a handler's commit reaches the engine: the loop of a session, or the world of a simulation.
 #[derive(Debug)]
 pub(crate) enum Link {
     Loop(Arc<Mailbox>),
     World(Arc<World>, ActorId),
 }
 
-/// The part of a context that does not depend on the event's type. The loop makes it, the handler fills it, the loop
-/// gets it back with the result.
+/// The part of a context that does not depend on the event's type. The loop makes it, the handler fills it, and the
+/// loop gets it back with the result.
 #[derive(Debug)]
 pub struct Core {
     session: Session,
@@ -95,9 +95,9 @@ pub struct Core {
     pending: Pending,
     commit_meta: BTreeMap<String, String>,
     emitted: Vec<Outgoing>,
-    /// A commit failed in a way that ends this try, whatever the handler makes of it.
+    /// Set when a commit failed in a way that ends this attempt, whatever the handler returns.
     failed: Option<String>,
-    /// That was a conflict: the run has read what does not stand any more, so nothing more of it may be written.
+    /// Set when that was a conflict: the run has read state that has changed since, so it may write nothing more.
     conflict: Option<Identity>,
     /// The last commit has been made.
     acked: bool,
@@ -121,7 +121,8 @@ impl Core {
         }
     }
 
-    /// What a handler that returned without an error leaves behind. Intents it did not commit are dropped here.
+    /// Returns the emitted events of a handler that returned without an error. Intents that it did not commit are
+    /// dropped.
     pub(crate) fn into_emitted(self) -> Result<Vec<OutEvent>, RunError> {
         match self.failed {
             Some(error) => Err(RunError::Failed(error)),
@@ -138,7 +139,7 @@ impl Core {
         Ok(())
     }
 
-    /// Nothing is declared, emitted or committed for an event that is acknowledged.
+    /// Refuses to declare, emit or commit anything for an event that is acknowledged.
     fn allow_more(&self) -> Result<()> {
         if self.acked { Err(SessionError::Acknowledged) } else { Ok(()) }
     }
@@ -177,7 +178,7 @@ impl Core {
         if let Some(identity) = &self.conflict {
             return Err(SessionError::Conflict { identity: identity.clone() });
         }
-        // With renewal only the engine knows how long the lease holds.
+        // With lease renewal only the engine knows how long the lease holds.
         if !self.session.settings().lease_renewal && self.session.now() >= self.lease_until {
             return Err(self.fail(SessionError::LeaseExpired));
         }
@@ -194,7 +195,7 @@ impl Core {
                 }
                 Ok(commit.map(|commit| commit.0))
             }
-            // Nothing is lost: the handler may split it, or read again what was forgotten.
+            // Nothing is lost: the handler may split its commit, or repeat the read that was forgotten.
             Err(
                 error @ (SessionError::BatchSizeExceeded { .. }
                 | SessionError::TooLarge { .. }
@@ -229,7 +230,7 @@ impl Core {
         }
     }
 
-    /// The try is over, whatever the handler returns: what it emitted goes with it.
+    /// Ends the attempt, whatever the handler returns: what it declared and emitted is dropped.
     fn fail(&mut self, error: SessionError) -> SessionError {
         self.failed = Some(error.to_string());
         if let SessionError::Conflict { identity } = &error {
@@ -241,7 +242,7 @@ impl Core {
     }
 }
 
-/// The event, and everything the handler may do about it.
+/// The event, and everything that the handler may do about it.
 #[derive(Debug)]
 pub struct HandlerContext<E: Event> {
     pub event: E,
@@ -257,18 +258,18 @@ impl<E: Event> HandlerContext<E> {
         self.core
     }
 
-    /// Declares the full state of an entity or relation, or of many. Nothing is written before `commit`, and what is
+    /// Declares the full state of an entity or relation, or of many. Nothing is written before `commit`; state that is
     /// not committed when the handler returns is dropped.
     pub fn ensure<How>(&mut self, state: impl IntoIntents<How>) -> Result<()> {
         self.core.declare(state.into_intents()?)
     }
 
-    /// Declares that there is no such entity. Its history stays.
+    /// Declares that the entity does not exist. Its history stays.
     pub fn retract<T: Entity>(&mut self, key: impl Key) -> Result<()> {
         self.core.declare(Declared::without_entity::<T>(key)?)
     }
 
-    /// Declares that there is no such relation. The instance key is `""` for types that declare none.
+    /// Declares that the relation does not exist. The instance key is `""` for types that declare none.
     pub fn retract_relation<R: Relation>(
         &mut self,
         left: impl Key,
@@ -278,12 +279,12 @@ impl<E: Event> HandlerContext<E> {
         self.core.declare(Declared::without_relation::<R>(left, right, instance)?)
     }
 
-    /// Declares what an entity becomes, as a function of what it is: `None` if there is none. The function gives back
-    /// the new state, or an `Option` of it to retract the entity with `None`.
+    /// Declares the new state of an entity as a function of its present state, `None` if the entity does not exist. The
+    /// function returns the new state, or an `Option` of it, where `None` retracts the entity.
     ///
-    /// It is called by the commit, on what stands then, and again if somebody else was faster (at most
-    /// `update_retries_max` times), so no change of others is lost. Changes declared before for the same entity come
-    /// first.
+    /// The commit calls the function with the state that is stored then, and again if another commit was faster (at
+    /// most `update_retries_max` times), so no change of others is lost. Changes declared earlier for the same entity
+    /// are applied first.
     ///
     /// ```
     /// # use millrace_session::{Entity, Event, HandlerContext, Result};
@@ -304,7 +305,7 @@ impl<E: Event> HandlerContext<E> {
         self.core.update(entity_identity::<T>(key), change)
     }
 
-    /// The same for a relation. The instance key is `""` for types that declare none.
+    /// Declares the new state of a relation in the same way. The instance key is `""` for types that declare none.
     pub fn update_relation<R, N>(
         &mut self,
         left: impl Key,
@@ -319,32 +320,36 @@ impl<E: Event> HandlerContext<E> {
         self.core.update(relation_identity::<R>(left, right, instance), change)
     }
 
-    /// Enqueues the event if and when the handler succeeds, together with the acknowledgement.
+    /// Publishes the event if and when the handler succeeds, together with the acknowledgement.
     pub fn emit(&mut self, event: impl IntoOutgoing) -> Result<()> {
         let event = event.into_outgoing()?.without_own_id()?;
         self.core.emit(event)
     }
 
-    /// Attaches text to the next commit.
+    /// Attaches a text to the next commit.
     pub fn add_commit_meta(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.core.commit_meta.insert(name.into(), value.into());
     }
 
-    /// Makes what was declared durable. The number of the commit, or `None` when nothing differs from what is stored.
-    ///
-    /// If this run has read what it declares and somebody else has changed it since, nothing is written: the answer is
-    /// [`SessionError::Conflict`], and the event is run again without that counting as an attempt.
-    ///
-    /// After an error the try is over, whatever the handler returns, and what it emitted is dropped; except when the
-    /// commit was too large, which leaves everything queued.
+    /// Makes the declared state durable. Returns the number of the commit, or `None` when nothing differs from what is
+    /// stored.
     ///
     /// A run that fails after this is repeated, and its commits with it. Where that would count something twice, use
     /// [`HandlerContext::commit_and_ack`].
+    ///
+    /// # Errors
+    ///
+    /// If this run has read state that it declares and another commit has changed it since, nothing is written: the
+    /// error is [`SessionError::Conflict`], and the event is run again without counting an attempt.
+    ///
+    /// After an error the attempt is over, whatever the handler returns, and what it declared and emitted is dropped.
+    /// There are two exceptions, which leave everything queued: a commit that was too large, and
+    /// [`StateError::ReadForgotten`].
     pub fn commit(&mut self) -> Result<Option<u64>> {
         self.core.commit(None, false)
     }
 
-    /// The same together with an event: both are stored, or neither. A retry does not store the event again.
+    /// Commits the same together with an event: both are stored, or neither. A retry does not store the event again.
     pub fn commit_with(&mut self, event: impl IntoOutgoing) -> Result<Option<u64>> {
         let event = event.into_outgoing()?.without_own_id()?;
         self.core.allow_more()?;
@@ -355,12 +360,12 @@ impl<E: Event> HandlerContext<E> {
         self.core.commit(Some(&event), false)
     }
 
-    /// The last commit: what was declared, what was emitted and the acknowledgement of the event become durable together,
-    /// or none of it does. The event is then done: it is not run again, also if the handler fails later, panics, or its
-    /// process dies.
+    /// Makes the last commit: the declared state, the emitted events and the acknowledgement of the event become
+    /// durable together, or none of them does. The event is then done: it is not run again, even if the handler fails
+    /// later, panics, or its process dies.
     ///
-    /// Afterwards nothing more can be declared, emitted or committed ([`SessionError::Acknowledged`]); an error that the
-    /// handler returns is logged.
+    /// Afterwards nothing more can be declared, emitted or committed ([`SessionError::Acknowledged`]); an error that
+    /// the handler returns is only logged.
     pub fn commit_and_ack(&mut self) -> Result<Option<u64>> {
         self.core.commit(None, true)
     }
@@ -369,7 +374,8 @@ impl<E: Event> HandlerContext<E> {
         &self.core.meta
     }
 
-    /// The commit of state the event was stored with by `commit_with` or `commit_and_ack`, if that changed anything.
+    /// Returns the commit of state with which `commit_with` or `commit_and_ack` stored this event, if that changed any
+    /// state.
     pub fn commit_id(&self) -> Result<Option<u64>> {
         let key = keys::commit_of_event(self.state().namespace(), &self.core.meta.id);
         let Some(value) = self.state().row(Space::Kv, &key)? else { return Ok(None) };
@@ -377,35 +383,37 @@ impl<E: Event> HandlerContext<E> {
         Ok(Some(parsed.map_err(|source| millrace_model::RowError { key, source })?))
     }
 
-    /// From this moment on commits are refused, unless `lease_renewal` is on.
+    /// Returns the time from which commits are refused, unless `lease_renewal` is on.
     pub fn lease_until(&self) -> Timestamp {
         self.core.lease_until
     }
 
-    /// What the session's clock says: virtual time in a simulation.
+    /// Returns the time of the session's clock: virtual time in a simulation.
     pub fn now(&self) -> Timestamp {
         self.core.session.now()
     }
 
-    /// The value of that type that the program gave the session by [`Session::with`]: a pool, a client, settings.
+    /// Returns the value of that type that the program gave the session by [`Session::with`]: a pool, a client,
+    /// settings.
     pub fn data<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
         self.core.session.data()
     }
 
-    /// What is committed, to be read; what this handler has only declared is not in it.
+    /// Returns the committed state for reading, without what this handler has only declared.
     ///
-    /// What is read through the context counts: a commit that declares an identity which this run has read (or found
-    /// missing, by `get`) checks that it still stands. [`State::unchecked`] reads without that.
+    /// Reads through the context count: a commit that declares an identity which this run has read (or found missing,
+    /// by `get`) checks that it is unchanged. [`State::unchecked`] reads without that.
     pub fn state(&self) -> &State {
         &self.core.state
     }
 
-    /// The entity with this key as it is now.
+    /// Returns the entity with this key as it is now.
     pub fn get<T: Entity>(&self, key: impl Key) -> Result<Option<Stored<T>>> {
         Ok(self.state().get(key)?)
     }
 
-    /// The relation between two entities, by the keys of both. The instance key is `""` for types that declare none.
+    /// Returns the relation between two entities, by the keys of both. The instance key is `""` for types that declare
+    /// none.
     pub fn get_relation<R: Relation>(
         &self,
         left: impl Key,
@@ -415,7 +423,7 @@ impl<E: Event> HandlerContext<E> {
         Ok(self.state().get_relation(left, right, instance)?)
     }
 
-    /// Entities or relations of one type.
+    /// Begins a query of the entities or relations of a type.
     pub fn query<T: Stateful>(&self) -> Query<T> {
         self.state().query()
     }

@@ -1,4 +1,4 @@
-//! What a program hands to its handlers: a pool, a client, settings. One value per type.
+//! Values that a program gives to its handlers: a pool, a client, settings. A session has at most one value per type.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ type Value = Arc<dyn Any + Send + Sync>;
 pub(crate) struct Data(BTreeMap<TypeId, (&'static str, Value)>);
 
 impl Data {
-    /// A second value of a type takes the place of the first.
+    /// Adds a value. A second value of a type replaces the first.
     pub(crate) fn with<T: Any + Send + Sync>(&self, value: T) -> Data {
         let mut values = self.0.clone();
         values.insert(TypeId::of::<T>(), (type_name::<T>(), Arc::new(value)));

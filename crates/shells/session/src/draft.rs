@@ -1,5 +1,5 @@
-//! One commit of state from what was declared to what is durable: resolve the updates, look at the schemas, send it, and
-//! do it again if a schema was changed or somebody else was faster with what an update works on.
+//! A commit of state, from declared to durable: resolves the updates, checks the schemas and sends the commit. Repeats
+//! that if a schema was changed, or if another commit was faster with state that an update works on.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::session::Session;
 use crate::state::{Origin, Pending, Resolved, State, carry_over};
 use crate::typed::Outgoing;
 
-/// How often a commit is tried again when somebody else changed a schema in between.
+/// How often a commit is attempted when other processes change a schema in between.
 const SCHEMA_TRIES: usize = 8;
 
-/// What a commit is made of.
+/// The parts of a commit.
 pub(crate) struct Draft<'a> {
     pub(crate) session: &'a Session,
-    /// Remembers what was read, if that is to be checked.
+    /// Remembers what was read, if reads are to be checked.
     pub(crate) state: &'a State,
     pub(crate) pending: &'a Pending,
     pub(crate) meta: &'a BTreeMap<String, String>,
@@ -27,8 +27,8 @@ pub(crate) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// Sends it until it is through or cannot be. `send` makes one attempt: [`SessionError::SchemaChanging`] and
-    /// [`SessionError::Conflict`] say which of its checks failed.
+    /// Sends the commit until it succeeds or cannot succeed. `send` makes a single attempt:
+    /// [`SessionError::SchemaChanging`] and [`SessionError::Conflict`] say which of its checks failed.
     pub(crate) fn commit(
         &self,
         mut send: impl FnMut(StateChanges) -> Result<Option<StateCommit>>,

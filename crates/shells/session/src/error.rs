@@ -1,4 +1,4 @@
-//! What can go wrong in a session, by what the caller has to do next.
+//! The errors of a session, grouped by what the caller has to do next.
 
 use millrace_claims::{CommitError, SpecError};
 use millrace_model::{Identity, NameError, RowError};
@@ -12,43 +12,43 @@ pub type Result<T, E = SessionError> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// Somebody else may be working on the event by now. Return the error: the event is tried again.
+    /// Another session may be working on the event by now. Return the error: the event is tried again.
     #[error(
         "the lease on the event ran out before the commit: nothing was written, the event is tried again"
     )]
     LeaseExpired,
-    /// The handler took longer than its timeout. Return the error: the try has failed already.
+    /// The handler took longer than its timeout. Return the error: the attempt has failed already.
     #[error("the handler did not answer within {timeout_ms} ms: nothing was written, the try has failed")]
     TimedOut { timeout_ms: u64 },
-    /// Handlers feed one another in a circle, or the chain is longer than was foreseen.
+    /// Handlers cause events for one another in a circle, or the chain is longer than expected.
     #[error(
         "the event would be {depth} handlers away from its root, at most {limit} are allowed: look for handlers \
          that feed one another, or raise max_event_chain_depth"
     )]
     EventLoopLimit { depth: u32, limit: u32 },
-    /// Nothing was written and everything is still queued.
+    /// Nothing was written, and everything is still queued.
     #[error(
         "{count} intents in one commit, at most {limit} are allowed: commit more often, or raise max_batch_size"
     )]
     BatchSizeExceeded { count: usize, limit: usize },
-    /// Nothing was written and everything is still queued.
+    /// Nothing was written, and everything is still queued.
     #[error(
         "{bytes} bytes at once, at most {limit} are allowed: commit more often, or put less into the event"
     )]
     TooLarge { bytes: usize, limit: usize },
-    /// Nothing was written and everything is still queued.
+    /// Nothing was written. Outside of handlers everything is still queued; in a handler the attempt has failed.
     #[error("an event was to be delayed by {delay_ms} ms, at most {limit} are allowed")]
     DelayTooLong { delay_ms: u64, limit: u64 },
-    /// Somebody else changed this identity after it was read. Nothing was written. A handler returns the error: its event
-    /// is run again, and no attempt is counted. Elsewhere: read again, decide again, commit again.
+    /// Another commit changed this identity after it was read. Nothing was written. A handler returns the error: its
+    /// event is run again, and no attempt is counted. Other callers read again, decide again and commit again.
     #[error("{identity} has changed since it was read: nothing was written; read it again")]
     Conflict { identity: Identity },
-    /// `commit_and_ack` was the last thing to be written for this event.
+    /// `commit_and_ack` was already called for this event, and must be the last commit.
     #[error(
         "the event is acknowledged: after commit_and_ack nothing more can be declared, emitted or committed for it"
     )]
     Acknowledged,
-    /// Nothing was written. Try again when the migration is through.
+    /// Nothing was written. Try again when the migration has finished.
     #[error("somebody kept changing the schema of what was to be committed: nothing was written, try again")]
     SchemaChanging,
     /// Nothing of this commit was written.

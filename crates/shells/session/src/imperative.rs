@@ -1,4 +1,4 @@
-//! What a program does outside of handlers: declare state, commit it, publish events.
+//! The calls of a program outside of handlers: it declares state, commits it, publishes events.
 
 use millrace_claims::{CommitChecks, OutEvent, OwnEvent, StateChanges, imperative_events};
 use millrace_model::{
@@ -15,19 +15,19 @@ use crate::typed::{
     Declared, Entity, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to, entity_identity,
 };
 
-/// What a commit's metadata always holds.
+/// The name that the metadata of every commit contains.
 pub(crate) const META_NAMESPACE: &str = "namespace";
 
-/// Where a published event is, or when it will be stored.
+/// Where a published event is stored, or when it will be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     pub id: EventId,
     pub partition: Partition,
-    /// Zero, which no event has, while the event waits.
+    /// Zero, which no event has, while the event is delayed.
     pub offset: Offset,
-    /// An event with this id was there already; this one was not stored.
+    /// An event with this id was there already, and this one was not stored.
     pub duplicate: bool,
-    /// The event of this id waits, and is stored at this time if the wall clock does not step.
+    /// The event with this id is delayed, and will be stored at this time if the wall clock does not step.
     pub due: Option<Timestamp>,
 }
 
@@ -40,17 +40,17 @@ impl From<&Appended> for Published {
 
 impl Session {
     /// Declares the full state of an entity or relation, or of many. Nothing is written before `commit`; of several
-    /// declarations for one identity the last counts.
+    /// declarations for an identity the last one counts.
     pub fn ensure<How>(&self, state: impl IntoIntents<How>) -> Result<()> {
         Ok(self.queued().pending.push(state.into_intents()?)?)
     }
 
-    /// Declares that there is no such entity. Its history stays.
+    /// Declares that the entity does not exist. Its history stays.
     pub fn retract<T: Entity>(&self, key: impl Key) -> Result<()> {
         Ok(self.queued().pending.push(Declared::without_entity::<T>(key)?)?)
     }
 
-    /// Declares that there is no such relation. The instance key is `""` for types that declare none.
+    /// Declares that the relation does not exist. The instance key is `""` for types that declare none.
     pub fn retract_relation<R: Relation>(
         &self,
         left: impl Key,
@@ -61,11 +61,12 @@ impl Session {
         Ok(self.queued().pending.push(declared)?)
     }
 
-    /// Declares what an entity becomes, as a function of what it is: `None` if there is none. The function gives back
-    /// the new state, or an `Option` of it to retract the entity with `None`.
+    /// Declares the new state of an entity as a function of its present state, `None` if the entity does not exist. The
+    /// function returns the new state, or an `Option` of it, where `None` retracts the entity.
     ///
-    /// It is called by the commit, on what stands then, and again if somebody else was faster (at most
-    /// `update_retries_max` times, then the commit is [`SessionError::Conflict`]), so no change of others is lost.
+    /// The commit calls the function with the state that is stored then, and again if another commit was faster (at
+    /// most `update_retries_max` times, then the commit fails with [`SessionError::Conflict`]), so no change of others
+    /// is lost.
     pub fn update<T, R>(
         &self,
         key: impl Key,
@@ -80,27 +81,29 @@ impl Session {
         Ok(self.queued().pending.update(&T::schema(), identity, apply)?)
     }
 
-    /// Attaches text to the next commit.
+    /// Attaches a text to the next commit.
     pub fn add_commit_meta(&self, name: impl Into<String>, value: impl Into<String>) {
         self.queued().meta.insert(name.into(), value.into());
     }
 
-    /// Makes what is queued durable. The number of the commit, or `None` when nothing differs from what is stored.
+    /// Makes the queued state durable. Returns the number of the commit, or `None` when nothing differs from what is
+    /// stored.
     ///
-    /// When it fails, everything is still queued. What the session has read is not checked: clones of it share the queue,
-    /// and nobody knows whose read a declaration comes from. For that there are [`Session::update`] and
+    /// After an error everything is still queued. Reads of the session are not checked: its clones share the queue, and
+    /// a declaration does not say whose read it follows from. To check reads, use [`Session::update`] or
     /// [`Session::transaction`].
     pub fn commit(&self) -> Result<Option<u64>> {
         self.commit_queued(&[])
     }
 
-    /// The same together with an event: both are stored, or neither. The event is stored even if no state changes.
+    /// Commits the same together with an event: both are stored, or neither. The event is stored even if no state
+    /// changes.
     pub fn commit_with(&self, event: impl IntoOutgoing) -> Result<Option<u64>> {
         self.commit_queued(&[event.into_outgoing()?])
     }
 
-    /// The same with many events: state and events are stored together, or nothing is. Events of different types go into
-    /// one list as [`Outgoing`]:
+    /// Commits the same together with many events: state and events are stored together, or nothing is. To put events
+    /// of different types into one list, turn them into [`Outgoing`]:
     ///
     /// ```
     /// # use millrace_session::{Event, IntoOutgoing, Result, Session};
@@ -116,15 +119,16 @@ impl Session {
         self.commit_queued(&events.collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// Stores an event, and nothing of what is queued. Durable when this returns. An event with an id of its own
-    /// ([`Event::with_id`](crate::Event::with_id)) that is stored already is not stored again: `duplicate` says so. One that is
-    /// delayed ([`Event::with_delay`](crate::Event::with_delay)) waits durably: `due` says until when.
+    /// Stores an event, and nothing of what is queued. The event is durable when this returns. An event with an id of
+    /// its own ([`Event::with_id`](crate::Event::with_id)) that is stored already is not stored again: see
+    /// [`Published::duplicate`]. A delayed event ([`Event::with_delay`](crate::Event::with_delay)) waits durably until
+    /// [`Published::due`].
     pub fn publish(&self, event: impl IntoOutgoing) -> Result<Published> {
         let batch = self.event_batch(event.into_outgoing()?)?;
         published(self.commit_batch(batch)?)
     }
 
-    /// Many events, each stored on its own but with as few syncs as it takes. The first that fails is reported; those
+    /// Stores many events, each on its own but with as few syncs as possible. Returns the first error; the events
     /// before it are stored.
     pub fn publish_all<E: IntoOutgoing>(
         &self,
@@ -142,29 +146,29 @@ impl Session {
         }
     }
 
-    /// The entity with this key as it is now.
+    /// Returns the entity with this key as it is now.
     pub fn get<T: Entity>(&self, key: impl Key) -> Result<Option<Stored<T>>> {
         Ok(self.state().get(key)?)
     }
 
-    /// Entities or relations of one type.
+    /// Begins a query of the entities or relations of a type.
     pub fn query<T: Stateful>(&self) -> Query<T> {
         self.state().query()
     }
 
-    /// What a commit changed; nothing for a commit there is not.
+    /// Returns the changes of a commit; empty if there is no such commit.
     pub fn list_commit_changes(&self, commit: u64) -> Result<Vec<millrace_model::StateChange>> {
         Ok(self.state().list_commit_changes(millrace_model::StateCommit(commit))?)
     }
 
-    /// How types of this program that have drifted from what is stored become current again. Apply it with
+    /// Begins a migration of types of this program that have drifted from the stored schema. Apply it with
     /// [`Session::migrate`].
     pub fn migration(&self) -> Migration {
         Migration::new(self.state().clone())
     }
 
-    /// Rewrites what has drifted. The token is that of the plan that was looked at: if the store has changed since, nothing
-    /// happens.
+    /// Rewrites the rows of drifted types. `token` is that of the plan that was examined: if the store has changed
+    /// since, nothing happens.
     pub fn migrate(&self, migration: &Migration, token: &str) -> Result<Migrated> {
         let migrated = migration.apply(token, &mut |checks, ops| {
             let (nonce, now, durability) = (self.draw(), self.now(), Durability::Fsync);
@@ -182,7 +186,7 @@ impl Session {
     }
 
     fn commit_queued(&self, events: &[Outgoing]) -> Result<Option<u64>> {
-        // Taken out, so that others may queue meanwhile; given back if it is not written.
+        // Takes the queue, so that other threads may queue meanwhile; puts it back if it is not written.
         let taken = std::mem::take(&mut *self.queued());
         let written = self.write(self.state(), &taken, events);
         if written.is_err() {
@@ -202,7 +206,7 @@ impl Session {
     ) -> Result<Option<StateCommit>> {
         if queued.pending.is_empty() && events.is_empty() {
             if !queued.meta.is_empty() {
-                // For the next commit that is one.
+                // Kept for the next commit that writes something.
                 self.queued().meta.extend(queued.meta.clone());
             }
             return Ok(None);
@@ -210,12 +214,12 @@ impl Session {
         for event in events {
             self.know_event(event.name)?;
         }
-        // Its events are not of the draft: they may be many, and have ids of their own.
+        // The events are not part of the draft: there may be many, with ids of their own.
         Draft { session: self, state, pending: &queued.pending, meta: &queued.meta, event: None }
             .commit(|changes| self.send(changes, events))
     }
 
-    /// One attempt.
+    /// Makes a single attempt to commit.
     fn send(&self, changes: StateChanges, events: &[Outgoing]) -> Result<Option<StateCommit>> {
         let checks = CommitChecks::of(&changes);
         match self.commit_batch(self.batch(changes, events)?)? {
@@ -246,7 +250,7 @@ fn published(outcome: Outcome) -> Result<Published> {
     }
 }
 
-/// A batch that appends one event and checks nothing always answers with that event.
+/// A batch that appends an event and checks nothing always returns that event, so this does not happen.
 fn lost() -> SessionError {
     SessionError::Store(StoreError::Poisoned("a commit gave no answer".to_owned()))
 }

@@ -1,13 +1,14 @@
 //! Durable handlers for programs that embed Millrace: typed events, state beside them, explicit commits.
 //!
-//! [`typed`] holds what user types promise (the derives of `millrace-macros` write the promises down), [`state`]
-//! reads and migrates entities and relations over the store port, [`admin`] looks at the work of handlers from outside.
+//! [`typed`] has the traits of user types (the derives of `millrace-macros` implement them), [`state`] reads and
+//! migrates entities and relations over the store port, [`admin`] shows the work of handlers from outside.
 //!
-//! What is not here: decisions about claims, leases and retries (the `claims` engine makes them), the derives
-//! (`millrace-macros`), the face users see (`millrace` re-exports by an explicit list).
+//! Not in this crate: decisions about claims, leases and retries (the `claims` engine makes them), the derives
+//! (`millrace-macros`), and the public interface (`millrace` re-exports an explicit list).
 //!
-//! How it runs: the loop (`shell`) owns the engine and a mailbox. Handlers are called on threads of their own and commit
-//! through the mailbox; batches of the loop and of everybody else in the process are merged by one committer thread.
+//! How a session runs: the loop (`shell`) owns the engine and a mailbox. Handlers are called on threads of their own
+//! and commit through the mailbox; a single committer thread merges the batches of the loop and of all other callers in
+//! the process.
 //!
 //! Start with [`Session`] and [`HandlerContext`].
 
@@ -25,10 +26,10 @@ pub mod state;
 mod transaction;
 pub mod typed;
 
-/// The words that the public types are made of.
+/// The basic types that the public types are made of.
 pub use millrace_model as model;
 
-/// Every bound and interval of a session, with its default.
+/// Every limit and interval of a session, with its default.
 pub use millrace_claims::WorkerConfig as Config;
 pub use millrace_claims::{CatchUp, HandlerSettings, SpecError};
 pub use millrace_model::HandlerOrder;

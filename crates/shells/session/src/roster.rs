@@ -1,4 +1,4 @@
-//! Who works in a namespace, and what they gave up on: for people who look.
+//! Lists the sessions of a namespace and the events that its handlers gave up on, for people.
 
 use millrace_model::{DeadLetterRow, HandlerId, SessionId, SessionRow, Space, TopicName};
 use millrace_store::KeyRange;
@@ -8,12 +8,12 @@ use crate::error::Result;
 use crate::session::Session;
 use crate::typed::{Handler, Start};
 
-/// Rows that one call lists at most: the oldest.
+/// The most rows that a call lists: the oldest ones.
 pub const LIST_MAX: usize = 10_000;
 
 impl Session {
-    /// Events that handlers of this namespace gave up on, the oldest first. Those that are being replayed are not among
-    /// them.
+    /// Returns the events that handlers of this namespace gave up on, the oldest first, without those that are being
+    /// replayed.
     pub fn dead_letters(&self) -> Result<Vec<DeadLetterRow>> {
         let replaying = replaying(self.store(), &format!("{}/", self.namespace_name()))?;
         let rows = self.rows(Space::DeadLetters)?;
@@ -23,8 +23,8 @@ impl Session {
             .collect()
     }
 
-    /// Every session of this namespace that has run. One whose heartbeat is older than `session_ttl_ms` and that has
-    /// not stopped is dead.
+    /// Returns every session of this namespace that has run. A session whose heartbeat is older than `session_ttl_ms`
+    /// and that has not stopped is dead.
     pub fn sessions(&self) -> Result<Vec<(SessionId, SessionRow)>> {
         let rows = self.rows(Space::Sessions)?;
         let named = rows.iter().map(|row| {
@@ -41,7 +41,7 @@ impl Session {
 }
 
 impl Handler {
-    /// What the engine has to know.
+    /// Returns the part of the handler that the engine needs.
     pub(crate) fn spec(&self) -> Result<millrace_claims::HandlerSpec> {
         Ok(millrace_claims::HandlerSpec {
             id: HandlerId::new(&self.id)?,

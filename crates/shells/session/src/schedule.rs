@@ -1,4 +1,4 @@
-//! Events that come by the clock.
+//! Events that are sent by the clock.
 
 use millrace_claims::{CatchUp, ScheduleSpec, Times, set_schedule_enabled};
 use millrace_model::{Outcome, ScheduleRow, Space, keys};
@@ -9,12 +9,12 @@ use crate::imperative::out_event;
 use crate::session::Session;
 use crate::typed::{EventName, IntoOutgoing};
 
-/// Schedules that [`Session::schedules`] lists at most.
+/// The most schedules that [`Session::schedules`] lists.
 const SCHEDULES_MAX: usize = 10_000;
-/// How often switching a schedule is tried while it fires.
+/// How often switching a schedule is attempted while it fires.
 const SWITCH_TRIES: usize = 8;
 
-/// When to send which event. Sessions that bring a schedule of the same name share it: each fire happens once.
+/// Which event to send at which times. Sessions that have a schedule of the same name share it: each fire happens once.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     spec: ScheduleSpec,
@@ -22,8 +22,9 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Five fields (minute, hour, day of month, month, weekday), a nickname (`@hourly`, `@daily`, `@weekly`, `@monthly`,
-    /// `@yearly`), or an interval (`@every 90s`, `@every 1h30m`). In UTC, unless [`Schedule::zone`] says otherwise.
+    /// Makes a schedule from five fields (minute, hour, day of month, month, weekday), a nickname (`@hourly`, `@daily`,
+    /// `@weekly`, `@monthly`, `@yearly`), or an interval (`@every 90s`, `@every 1h30m`). Times are in UTC, unless
+    /// [`Schedule::zone`] says otherwise.
     ///
     /// An interval fires at whole multiples of itself since the beginning of 1970, UTC: all sessions agree on the
     /// moments, and a restart moves nothing.
@@ -40,28 +41,28 @@ impl Schedule {
         })
     }
 
-    /// Without a name of its own a schedule is known by its event type and its cron expression.
+    /// Names the schedule. Without this its name is its event type and its cron expression.
     #[must_use]
     pub fn named(mut self, name: &str) -> Schedule {
         name.clone_into(&mut self.spec.name);
         self
     }
 
-    /// A time zone of the IANA database, `Europe/Berlin`.
+    /// Sets a time zone of the IANA database, for example `Europe/Berlin`.
     pub fn zone(mut self, zone: &str) -> Result<Schedule> {
         Times::parse(&self.spec.name, &self.spec.cron, zone)?;
         zone.clone_into(&mut self.spec.zone);
         Ok(self)
     }
 
-    /// What happens to fires that were missed while no session ran. Without a word the latest of them fires.
+    /// Sets what happens to fires that were missed while no session ran. By default only the latest of them fires.
     #[must_use]
     pub fn catch_up(mut self, catch_up: CatchUp) -> Schedule {
         self.spec.catch_up = catch_up;
         self
     }
 
-    /// Each fire is put off by up to this much, the same amount in every session.
+    /// Delays each fire by up to this much, by the same amount in every session.
     #[must_use]
     pub fn jitter_ms(mut self, jitter_ms: u64) -> Schedule {
         self.spec.jitter_ms = jitter_ms;
@@ -72,7 +73,7 @@ impl Schedule {
         &self.spec.name
     }
 
-    /// The type it sends.
+    /// Returns the event type that the schedule sends.
     pub fn event_name(&self) -> EventName {
         self.event
     }
@@ -83,7 +84,7 @@ impl Schedule {
 }
 
 impl Session {
-    /// Every schedule that any session of this namespace has brought, by name.
+    /// Returns every schedule that any session of this namespace has registered, by name.
     pub fn schedules(&self) -> Result<Vec<(String, ScheduleRow)>> {
         let prefix = format!("{}/", self.namespace_name());
         let rows = self.store().scan(Space::Schedules, &KeyRange::prefix(&prefix), SCHEDULES_MAX)?;
@@ -94,7 +95,7 @@ impl Session {
         named.collect()
     }
 
-    /// Switches a schedule off or on, in all sessions. Switched on again it counts from now.
+    /// Switches a schedule off or on, in all sessions. A schedule that is switched on again counts from now.
     pub fn set_schedule_enabled(&self, name: &str, enabled: bool) -> Result<()> {
         let namespace = self.namespace_name();
         let key = keys::schedule(namespace, name);

@@ -1,4 +1,4 @@
-//! The session: a program's way into one namespace of a store.
+//! The session: a program's access to a namespace of a store.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -25,13 +25,14 @@ use crate::shell::{Clock, Committer};
 use crate::state::{Pending, SchemaBook, State};
 use crate::typed::{EventName, EventNames};
 
-/// Rows of topics that are read to know their partitions. Topics past that count as having one.
+/// The most rows of topics that are read to know their partitions. Topics beyond that count as having one partition.
 const TOPICS_MAX: usize = 10_000;
 
-/// One namespace of a store: state to declare and to read, events to publish, handlers to run.
+/// A namespace of a store: state to declare and to read, events to publish, handlers to run.
 ///
-/// Clones are the same session and may be used from many threads: they share what `ensure` has queued, and their commits
-/// share syncs. Sessions of other processes, and `millrace serve`, may use the same store at the same time.
+/// Clones are the same session and may be used from many threads: they share the state that `ensure` has queued, and
+/// their commits share syncs. Sessions of other processes, and `millrace serve`, may use the same store at the same
+/// time.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -39,7 +40,7 @@ pub struct Session {
 
 struct Inner {
     shared: Arc<Shared>,
-    /// As it was given; without one the configuration's default counts.
+    /// The namespace that the program chose; without one the configuration's default is used.
     chosen: Option<Namespace>,
     namespace: Namespace,
     config: Config,
@@ -52,7 +53,7 @@ struct Inner {
     topics: Mutex<Option<(u64, Arc<Topics>)>>,
 }
 
-/// What sessions of one process share when one was made from the other.
+/// The parts that sessions of a process share when one was made from the other.
 struct Shared {
     store: Arc<dyn Store>,
     clock: Clock,
@@ -61,13 +62,13 @@ struct Shared {
     names: EventNames,
 }
 
-/// Who makes batches durable.
+/// The part that makes batches durable: the committer thread, or the store of a simulation.
 pub(crate) enum Commits {
     Threaded(Arc<Committer>),
     Inline(Arc<Ground>),
 }
 
-/// What waits for the next commit.
+/// The declarations and metadata that wait for the next commit.
 #[derive(Debug, Default)]
 pub(crate) struct Queued {
     pub(crate) pending: Pending,
@@ -75,7 +76,7 @@ pub(crate) struct Queued {
 }
 
 impl Session {
-    /// Opens a store, making it if it is not there: `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db`
+    /// Opens a store, and makes it if it does not exist: `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db`
     /// (absolute), or `memory:`.
     ///
     /// ```no_run
@@ -131,21 +132,21 @@ impl Session {
         Session { inner: Arc::new(inner) }
     }
 
-    /// A new session in that namespace, on the same store. Nothing is queued in it.
+    /// Returns a new session in that namespace, on the same store. Nothing is queued in it.
     pub fn namespace(&self, namespace: &str) -> Result<Session> {
         let Inner { shared, config, metadata, data, .. } = &*self.inner;
         let namespace = Namespace::new(namespace)?;
         Ok(Session::make(shared.clone(), Some(namespace), config.clone(), metadata.clone(), data.clone()))
     }
 
-    /// A new session with that configuration, on the same store. Nothing is queued in it.
+    /// Returns a new session with that configuration, on the same store. Nothing is queued in it.
     #[must_use]
     pub fn config(&self, config: Config) -> Session {
         let Inner { shared, chosen, metadata, data, .. } = &*self.inner;
         Session::make(shared.clone(), chosen.clone(), config, metadata.clone(), data.clone())
     }
 
-    /// A new session that says this about itself, besides host, process and namespace. Nothing is queued in it.
+    /// Returns a new session with this metadata, besides host, process and namespace. Nothing is queued in it.
     #[must_use]
     pub fn metadata(&self, name: &str, value: &str) -> Session {
         let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
@@ -154,20 +155,20 @@ impl Session {
         Session::make(shared.clone(), chosen.clone(), config.clone(), metadata, data.clone())
     }
 
-    /// A new session whose handlers get this value by `ctx.data()`: a pool, a client, settings. One value per type. Nothing
-    /// is queued in it.
+    /// Returns a new session whose handlers get this value by `ctx.data()`: a pool, a client, settings. A session has
+    /// at most one value per type. Nothing is queued in the new session.
     #[must_use]
     pub fn with<T: Any + Send + Sync>(&self, value: T) -> Session {
         let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
         Session::make(shared.clone(), chosen.clone(), config.clone(), metadata.clone(), data.with(value))
     }
 
-    /// The value of that type that [`Session::with`] was given.
+    /// Returns the value of that type that was given to [`Session::with`].
     pub fn data<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
         self.inner.data.get()
     }
 
-    /// A new session like this one.
+    /// Returns a new session like this one.
     #[must_use]
     pub fn beside(&self) -> Session {
         let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
@@ -186,13 +187,13 @@ impl Session {
         &self.inner.config
     }
 
-    /// The state of this namespace, to be read.
+    /// Returns the state of this namespace, for reading.
     pub fn state(&self) -> &State {
         &self.inner.state
     }
 
-    /// How often this process has written to the store, over all sessions made from the same `open`: concurrent commits,
-    /// publishes and handlers share a write and its sync. Always 0 in a simulation.
+    /// Returns how often this process has written to the store, over all sessions made from the same `open`: concurrent
+    /// commits, publishes and handlers share a write and its sync. Always 0 in a simulation.
     pub fn commits_made(&self) -> u64 {
         match &self.inner.shared.commits {
             Commits::Threaded(committer) => committer.commits_made(),
@@ -228,7 +229,7 @@ impl Session {
         self.inner.shared.draw()
     }
 
-    /// Two types of the program must not come to one event name by accident.
+    /// Registers an event name. Refuses two types of the program that have the same event name by accident.
     pub(crate) fn know_event(&self, name: EventName) -> Result<()> {
         Ok(self.inner.shared.names.know(name)?)
     }
@@ -240,15 +241,15 @@ impl Session {
         }
     }
 
-    /// What a delay that begins now is counted on. Read from the store each time: whoever will move the event has written it
-    /// there, or goes on from what is written with this event.
+    /// Returns the elapsed time on which a delay that begins now is counted. Reads it from the store each time: the
+    /// process that will move the event has written it there, or continues from what is written with this event.
     pub(crate) fn elapsed(&self) -> Result<Elapsed> {
         let row = self.state().row(Space::Kv, keys::ELAPSED)?;
         let row = row.map(|row| ElapsedRow::decode(keys::ELAPSED, &row)).transpose()?;
         Ok(Elapsed::restore(row, self.clock().boot(), self.clock().now()))
     }
 
-    /// As they were at most `refresh_interval_ms` ago.
+    /// Returns the topics of the namespace, as they were at most `refresh_interval_ms` ago.
     pub(crate) fn topics(&self) -> Result<Arc<Topics>> {
         let now = self.clock().now().mono.0;
         let mut known = self.inner.topics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -282,7 +283,7 @@ impl Shared {
         self.draws.lock().unwrap_or_else(PoisonError::into_inner).random()
     }
 
-    /// A UUID of version 7: legal as a session id whatever was drawn.
+    /// Returns a UUID of version 7, which is always a valid session id.
     fn new_id(&self) -> SessionId {
         let id = EventId::mint(self.clock.now().wall, self.draw(), 0).to_string();
         SessionId::new(&id).unwrap_or_else(|_| unreachable!("a UUID is a legal session id"))

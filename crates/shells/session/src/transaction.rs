@@ -1,4 +1,4 @@
-//! Read, decide, write, outside of handlers: a commit that checks what was read.
+//! Read, decide and write outside of handlers: a commit that checks what was read.
 
 use crate::error::{Result, SessionError};
 use crate::session::{Queued, Session};
@@ -7,8 +7,9 @@ use crate::typed::{
     Declared, Entity, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to, entity_identity,
 };
 
-/// What one caller reads and declares, apart from what the session has queued. Its commit checks that every identity it
-/// declares and has read before still stands as it was read; what it has read and does not declare is not checked.
+/// The reads and declarations of a single caller, separate from the session's queue. The commit checks that every
+/// identity which it declares and has read before is unchanged; identities that were read but not declared are not
+/// checked.
 ///
 /// Nothing is locked meanwhile, and a transaction that is dropped has written nothing.
 ///
@@ -35,19 +36,20 @@ pub struct Transaction {
 }
 
 impl Session {
-    /// Begins to read and declare what is to be committed together, and only if what was read still stands.
+    /// Begins a transaction: its declarations are committed together, and only if the state that they were read from is
+    /// unchanged.
     pub fn transaction(&self) -> Transaction {
         Transaction { state: self.state().tracked(), session: self.clone(), queued: Queued::default() }
     }
 }
 
 impl Transaction {
-    /// As [`Session::get`]; this counts as read, also when there is none.
+    /// Like [`Session::get`]; this counts as read, even if there is no such entity.
     pub fn get<T: Entity>(&self, key: impl Key) -> Result<Option<Stored<T>>> {
         Ok(self.state.get(key)?)
     }
 
-    /// As [`State::get_relation`]; this counts as read, also when there is none.
+    /// Like [`State::get_relation`]; this counts as read, even if there is no such relation.
     pub fn get_relation<R: Relation>(
         &self,
         left: impl Key,
@@ -57,27 +59,27 @@ impl Transaction {
         Ok(self.state.get_relation(left, right, instance)?)
     }
 
-    /// As [`Session::query`]; the rows it gives back count as read.
+    /// Like [`Session::query`]; the rows that it returns count as read.
     pub fn query<T: Stateful>(&self) -> Query<T> {
         self.state.query()
     }
 
-    /// What is committed. What is read through this counts as read.
+    /// Returns the committed state. Reads through it count.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// As [`Session::ensure`].
+    /// Like [`Session::ensure`].
     pub fn ensure<How>(&mut self, state: impl IntoIntents<How>) -> Result<()> {
         Ok(self.queued.pending.push(state.into_intents()?)?)
     }
 
-    /// As [`Session::retract`].
+    /// Like [`Session::retract`].
     pub fn retract<T: Entity>(&mut self, key: impl Key) -> Result<()> {
         Ok(self.queued.pending.push(Declared::without_entity::<T>(key)?)?)
     }
 
-    /// As [`Session::retract_relation`].
+    /// Like [`Session::retract_relation`].
     pub fn retract_relation<R: Relation>(
         &mut self,
         left: impl Key,
@@ -87,7 +89,7 @@ impl Transaction {
         Ok(self.queued.pending.push(Declared::without_relation::<R>(left, right, instance)?)?)
     }
 
-    /// As [`Session::update`].
+    /// Like [`Session::update`].
     pub fn update<T, R>(
         &mut self,
         key: impl Key,
@@ -102,13 +104,15 @@ impl Transaction {
         Ok(self.queued.pending.update(&T::schema(), identity, apply)?)
     }
 
-    /// Attaches text to the next commit.
+    /// Attaches a text to the next commit.
     pub fn add_commit_meta(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.queued.meta.insert(name.into(), value.into());
     }
 
-    /// Makes what was declared durable, if what was read of it still stands. The number of the commit, or `None` when
-    /// nothing differs from what is stored.
+    /// Makes the declared state durable, if what was read of it is unchanged. Returns the number of the commit, or
+    /// `None` when nothing differs from what is stored.
+    ///
+    /// # Errors
     ///
     /// After [`SessionError::Conflict`] the transaction is empty: read and declare again. After any other error
     /// everything is still declared.
@@ -116,7 +120,7 @@ impl Transaction {
         self.write(&[])
     }
 
-    /// The same together with an event: both are stored, or neither.
+    /// Commits the same together with an event: both are stored, or neither.
     pub fn commit_with(&mut self, event: impl IntoOutgoing) -> Result<Option<u64>> {
         self.write(&[event.into_outgoing()?])
     }

@@ -1,4 +1,4 @@
-//! One spelling per value: the property that makes "did anything change" a comparison of texts.
+//! A single spelling per value: because of this property, comparing texts tells whether anything has changed.
 
 use millrace_session::typed::{canonical, canonical_text};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn value() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
-        // The two zeros are equal and spelled differently: the one case where a spelling says more than `==`.
+        // The two zeros are equal but spelled differently: the only case where spellings differ and `==` does not.
         any::<f64>()
             .prop_filter("JSON has no others", |x| x.is_finite() && (*x != 0.0 || x.is_sign_positive()))
             .prop_map(Value::from),
@@ -25,7 +25,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same value with the keys of every object put in backwards.
+/// Returns the same value with the keys of every object inserted in reverse order.
 fn turned(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(turned).collect(),

@@ -1,4 +1,4 @@
-//! Appends: offsets, times, ids, and what comes back.
+//! Appends: the offsets, times and ids that events get, and what the commit returns for them.
 
 use std::collections::BTreeMap;
 

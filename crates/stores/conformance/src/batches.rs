@@ -1,4 +1,4 @@
-//! Batches: whole or not at all, and in order.
+//! Batches: each is applied whole or not at all, and in order.
 
 use bytes::Bytes;
 use millrace_model::{Done, Outcome, Refusal, Space};

@@ -1,4 +1,4 @@
-//! Short ways to write batches, for this suite and for adapters' own tests.
+//! Short functions that build batches, for this suite and for adapters' own tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub fn stream(name: &str, partition: u32) -> Stream {
     topic(name).stream(Partition(partition))
 }
 
-/// Every batch gets a nonce of its own.
+/// Builds a batch with a nonce of its own.
 pub fn batch(now: u64, ops: Vec<Op>) -> Batch {
     static NONCE: AtomicU64 = AtomicU64::new(1);
     let nonce = NONCE.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -31,7 +31,7 @@ pub fn checked(now: u64, checks: Vec<Check>, ops: Vec<Op>) -> Batch {
     Batch { checks, ..batch(now, ops) }
 }
 
-/// `text` becomes the payload, as a JSON string.
+/// Builds an event body whose payload is `text` as a JSON string.
 pub fn body(text: &str) -> EventBody {
     EventBody::of(JsonText::from_stored(Bytes::from(format!("{text:?}"))))
 }
@@ -71,7 +71,7 @@ pub fn handler(name: &str) -> HandlerId {
     HandlerId::new(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Of a session that starts everything at once.
+/// Builds a claim of a session that starts every event it claims at once.
 pub fn claim_of(name: &str, of: &str, events_max: usize, lease_until: u64) -> Claim {
     Claim {
         topic: topic(name),
@@ -85,7 +85,7 @@ pub fn claim_of(name: &str, of: &str, events_max: usize, lease_until: u64) -> Cl
     }
 }
 
-/// What a handler's success writes.
+/// Builds the batch that a session commits when a handler has succeeded.
 pub fn ack(now: u64, ticket: &Ticket) -> Batch {
     let row = FinishedRow {
         ending: Ending::Acked,
@@ -99,7 +99,7 @@ pub fn ack(now: u64, ticket: &Ticket) -> Batch {
     checked(now, vec![ticket.check()], vec![ticket.delete(), finished])
 }
 
-/// What a handler's failure writes: it waits until `due`.
+/// Builds the batch that a session commits when a handler has failed: the event waits until `due`.
 pub fn release(now: u64, ticket: &Ticket, due: u64) -> Batch {
     let row = ClaimRow {
         state: ClaimState::Waiting,

@@ -1,8 +1,8 @@
-//! Random histories of claims, on the store under test and on the memory store side by side.
+//! Random histories of claims, run on the store under test and on the memory store side by side.
 //!
-//! At the end every retained event must be in one place for each handler: finished, or claimed. One handler claims in order
-//! of keys all the time: no event of it may be held beside another one of its key, or before an earlier one has ended. The
-//! others change their order as they like.
+//! At the end every retained event must be in exactly one place for each handler: finished or claimed. The handler
+//! [`ORDERED`] always claims in order of keys: none of its events may be held beside another one of the same key, or
+//! before an earlier one has ended. The other handlers change their order at random.
 
 use std::collections::BTreeSet;
 
@@ -30,13 +30,13 @@ pub(super) fn random_claims_match_the_memory_store(subject: &mut Subject) {
     }
 }
 
-/// Panics at the first difference.
+/// Runs `steps` random steps on both stores. Panics at the first difference.
 pub fn check_claims_against_memory(subject: &mut Subject, seed: u64, steps: usize) {
     let memory = Subject::new(Box::new(MemoryStore::new()), |store| store);
     let mut draw = Draw(seed);
     let (mut now, mut held): (u64, Vec<Ticket>) = (1000, Vec::new());
     for step in 0..steps {
-        // Never the same moment twice: what a dropped topic's events ended as is told by its time.
+        // No two steps share a moment: only its time tells how an event of a dropped topic has ended.
         now += 2 + draw.below(20);
         match draw.below(12) {
             0 => subject.reopen(),
@@ -56,7 +56,7 @@ pub fn check_claims_against_memory(subject: &mut Subject, seed: u64, steps: usiz
                 }
             }
         }
-        // Not lanes: how far one is past a hole depends on the pages a store reads.
+        // Lanes are not compared: how far a lane has come past a hole depends on the pages that a store reads.
         assert_eq!(subject.table(Space::Claims), memory.table(Space::Claims), "claims after step {step}");
         keys_in_order(subject, step);
     }
@@ -69,7 +69,7 @@ pub fn check_claims_against_memory(subject: &mut Subject, seed: u64, steps: usiz
     }
 }
 
-/// Without `more`, which is a hint: a store may know or not that only holes follow.
+/// Returns the outcomes without `more`, which is only a hint: a store need not know that only holes follow.
 fn told(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     for outcome in &mut outcomes {
         if let Outcome::Done(done) = outcome {
@@ -85,7 +85,7 @@ fn random_batch(draw: &mut Draw, now: u64, held: &[Ticket], is_first: bool) -> B
     match draw.below(40) {
         0 => batch(now + 1, vec![drop_topic(TOPIC)]),
         1..=2 => batch(now, vec![trim(&s, draw.below(30))]),
-        // Compaction only removes what it has read, which is never of the same commit.
+        // Compaction only removes events that it has read, and those are never of the same commit.
         3..=4 if is_first => {
             let from = 1 + draw.below(30);
             batch(now, vec![remove(&s, &[from, from + 2, from + 3], from + 4)])
@@ -96,7 +96,7 @@ fn random_batch(draw: &mut Draw, now: u64, held: &[Ticket], is_first: bool) -> B
             let order = order_of(draw, of);
             batch(now, vec![Op::Claim(millrace_model::Claim { bytes_max, order, ..claim })])
         }
-        // Old tickets are used as well: the check must tell.
+        // Expired tickets are used as well: the check in the batch must refuse them.
         15..=19 if !held.is_empty() => {
             let at = draw.below(held.len() as u64) as usize;
             ack(now, &held[at])
@@ -107,7 +107,7 @@ fn random_batch(draw: &mut Draw, now: u64, held: &[Ticket], is_first: bool) -> B
         }
         _ => {
             let priority = [100, 100, 100, 7, 500, 2000][draw.below(6) as usize];
-            // A key has one partition.
+            // All events of a key are in one partition.
             let key = KEYS[draw.below(4) as usize];
             let s = key.map_or(s, |key| stream(TOPIC, u32::from(key.as_bytes()[0]) % PARTITIONS as u32));
             let ops = (0..1 + draw.below(3)).map(|n| append_keyed(&s, &format!("{now}-{n}"), key, priority));
@@ -123,7 +123,7 @@ fn order_of(draw: &mut Draw, of: &str) -> HandlerOrder {
     }
 }
 
-/// Everything is claimed, or behind its key, however often it takes to ask.
+/// Claims, as often as necessary, until every event is claimed or waits behind its key.
 fn settle(subject: &Subject, now: u64) {
     for of in HANDLERS {
         let order = if of == ORDERED { HandlerOrder::Key } else { HandlerOrder::Priority };
@@ -138,7 +138,7 @@ fn settle(subject: &Subject, now: u64) {
     }
 }
 
-/// Whatever [`ORDERED`] has held or tried, every earlier event of its key has ended.
+/// Asserts that before [`ORDERED`] was given an event, every earlier event of the same key had ended.
 fn keys_in_order(subject: &Subject, step: usize) {
     let range = KeyRange::prefix(&keys::claims_of("suite", &handler(ORDERED)));
     let rows =

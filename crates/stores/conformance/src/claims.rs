@@ -1,4 +1,4 @@
-//! Claims: who gets which events, in which order, for how long.
+//! Claims: which handler gets which events, in which order, for how long.
 
 use millrace_model::{
     Claim, ClaimRow, ClaimState, Claimed, LaneRow, Offset, Op, Outcome, RunMark, Space, Suspicion, Ticket,
@@ -21,7 +21,7 @@ pub(super) fn claims_are_in_order_of_priority_time_and_place(subject: &mut Subje
     for (at, (text, priority)) in given.iter().enumerate() {
         subject.done(batch(10 + at as u64, vec![append_priority(&s, text, *priority)]));
     }
-    // Beyond the range of lanes the nearest end counts.
+    // A priority beyond the range of lanes counts as the nearest end of the range.
     let ops = vec![
         append_priority(&s, "below", -7),
         append_priority(&s, "top", 5000),
@@ -43,7 +43,7 @@ pub(super) fn claims_are_in_order_of_priority_time_and_place(subject: &mut Subje
     assert_eq!(subject.table(Space::Claims).len(), expected.len());
     let lanes = subject.table(Space::Lanes);
     assert_eq!(lanes.len(), 1, "nothing is left of the other lanes: {lanes:?}");
-    // All of them come back at once, in the same order.
+    // When the leases have expired, all events come back at once, in the same order.
     let again = subject.claim(5000, claim_of("order", "h", 100, 9000));
     assert_eq!(texts(&again), expected);
 }
@@ -126,7 +126,7 @@ pub(super) fn only_runs_that_started_count_when_a_lease_ends(subject: &mut Subje
     let first = subject.claim(10, claim(50, 1));
     let fresh = (0, RunMark::Unknown, Suspicion::None);
     assert_eq!(known(&first), [(0, RunMark::Claimed, Suspicion::None), fresh, fresh]);
-    // The run of `b` outlives most of its lease: a slow handler, nothing to be afraid of.
+    // The run of `b` outlives most of its lease: the handler is slow, which is no reason for suspicion.
     let slow = &first[1].ticket;
     let long = Ticket { row: ClaimRow { run: RunMark::Long, ..slow.row.clone() }, ..slow.clone() };
     subject.done(checked(40, vec![slow.check()], vec![long.put()]));
@@ -135,13 +135,13 @@ pub(super) fn only_runs_that_started_count_when_a_lease_ends(subject: &mut Subje
     assert_eq!(
         known(&second),
         [
-            // Its start is marked in a commit of its own, when it has the session to itself.
+            // The start of a suspected event is marked in a commit of its own, once the event is alone in its session.
             (0, RunMark::Unknown, Suspicion::Likely),
             (1, RunMark::Claimed, Suspicion::None),
             (0, RunMark::Claimed, Suspicion::Possible),
         ]
     );
-    // What the claim meant to start may never have been called; what was marked while it ran was.
+    // An event that was only marked with the claim may never have been run; an event that was marked as started was.
     let begun = &second[2].ticket;
     let started = Ticket { row: ClaimRow { run: RunMark::Started, ..begun.row.clone() }, ..begun.clone() };
     subject.done(checked(60, vec![begun.check()], vec![started.put()]));
@@ -191,7 +191,7 @@ pub(super) fn waiting_events_come_back_with_their_attempts(subject: &mut Subject
     let row = &again[0].ticket.row;
     assert_eq!((row.generation, row.attempts), (2, 1), "waiting costs no attempt");
     assert_eq!(texts(&subject.claim(31, claim_of("waiting", "h", 9, 99))), ["first"]);
-    // Two expire later, and the one that waits is of no topic the claim is for.
+    // A claim for another topic gets neither the two expired events nor the waiting one.
     assert_eq!(subject.claim(99, claim_of("elsewhere", "h", 9, 200)), []);
     assert_eq!(subject.claim(99, claim_of("waiting", "h", 1, 200))[0].ticket.row.attempts, 1);
 }
@@ -212,7 +212,7 @@ pub(super) fn a_claim_sees_rows_of_this_commit_but_no_events(subject: &mut Subje
     assert_eq!(taken, [vec!["old"], vec![]]);
     let next = subject.claim(3, claim_of("within", "h", 9, 50));
     assert_eq!(texts(&next), ["urgent", "new", "newer"]);
-    // A row that an operation before deleted is not there any more.
+    // A row that an earlier operation of the batch deleted is not there any more.
     let key = next[1].ticket.key();
     let done = subject
         .all_done(batch(60, vec![delete(Space::Claims, &key), Op::Claim(claim_of("within", "h", 9, 99))]));

@@ -1,4 +1,4 @@
-//! Claims and lanes on events that are not there any more.
+//! Claims and lanes on events that are not there any more: trimmed, removed or dropped.
 
 use millrace_model::{Ending, FinishedRow, Op, Outcome, Space, keys};
 
@@ -25,7 +25,7 @@ pub(super) fn a_claimed_event_that_is_gone_is_lost(subject: &mut Subject) {
     let taken = subject.claim(2, claim_of("gone", "h", 9, 50));
     assert_eq!(taken.len(), 6);
     subject.done(batch(3, vec![trim(&s, 3), remove(&s, &[4], 5)]));
-    // Whoever still holds it may finish it.
+    // A session that still holds a trimmed event may finish it.
     let first = taken.iter().find(|one| one.ticket.offset.0 == 1).map(|one| one.ticket.clone());
     subject.done(ack(4, &first.unwrap_or_else(|| panic!("{taken:?}"))));
     let again = subject.claim(60, claim_of("gone", "h", 9, 90));
@@ -43,7 +43,7 @@ pub(super) fn trimmed_events_ahead_of_a_lane_are_passed(subject: &mut Subject) {
     }
     assert_eq!(texts(&subject.claim(30, claim_of("ahead", "h", 3, 500))), ["0", "4", "8"]);
     subject.done(batch(31, vec![trim(&s, 14)]));
-    // In the same commit as the trim as well.
+    // The same holds for a claim in the commit of the trim itself.
     let ops = vec![trim(&s, 15), Op::Claim(claim_of("ahead", "h", 3, 500))];
     assert_eq!(texts(&subject.all_done(batch(32, ops)).claimed), ["16", "14", "15"]);
     subject.maintain_all(3);
@@ -87,7 +87,8 @@ pub(super) fn a_dropped_topic_strands_no_handler(subject: &mut Subject) {
     subject.maintain_all(2);
     assert_eq!(subject.claim(61, claim_of("again", "h", 99, 99)), []);
     assert_eq!(subject.table(Space::OffPriority).len(), 1);
-    // Dropped and begun again in the commit of the claim: nothing of either is to be seen.
+    // The topic is dropped and begun again in the commit of the claim: the claim sees neither the old nor the new
+    // events.
     let ops = vec![
         drop_topic("again"),
         append_priority(&s, "newest", 900),

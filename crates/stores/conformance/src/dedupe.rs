@@ -1,4 +1,4 @@
-//! Dedupe: an id brought twice to a topic within the window is stored once.
+//! Dedupe: an id that clients bring to a topic twice within the window is stored once.
 
 use millrace_model::{Appended, Batch, EventId, Offset, Partition, Timestamp};
 
@@ -9,7 +9,7 @@ fn bring(now: u64, partition: u32, id: &str) -> Batch {
     batch(now, vec![append_id(&stream("dedupe", partition), id, &format!("{id} at {now}"), 1000)])
 }
 
-/// Asserts that `given` is answered as a duplicate of the event at `partition` and `offset`.
+/// Asserts that `given` is the answer for a duplicate of the event at `partition` and `offset`.
 #[track_caller]
 fn assert_duplicate(given: &Appended, partition: u32, offset: u64, ts: u64, id: &str) {
     let id = EventId::parse(id).unwrap_or_else(|error| panic!("{error}"));
@@ -86,7 +86,7 @@ pub(super) fn duplicates_are_known_after_reopening(subject: &mut Subject) {
     assert_eq!(subject.payloads(&stream("dedupe", 0)).len(), 300);
 }
 
-/// A clock that was far ahead for a moment, and what it did to one topic.
+/// The clock was far ahead for a moment and gave one topic an event from the future.
 pub(super) fn an_event_from_the_future_makes_no_topic_forget_its_ids(subject: &mut Subject) {
     let (ahead, other) = (stream("dedupe", 0), stream("elsewhere", 0));
     let bring = |now, s, id: &str| batch(now, vec![append_id(s, id, "x", DAY_MS)]);
@@ -126,13 +126,14 @@ pub(super) fn ids_are_per_topic_and_a_window_of_zero_means_no_dedupe(subject: &m
     assert_duplicate(&subject.done(bring(2, 0, "b"))[0], 0, 4, 1, "b");
 }
 
-/// Retention may be far shorter than the window.
+/// The retention of events may be far shorter than the dedupe window.
 pub(super) fn a_duplicate_of_a_trimmed_event_is_answered_like_the_first(subject: &mut Subject) {
     let s = stream("dedupe", 0);
     for now in 10..40 {
         subject.done(bring(now, 0, &format!("id {now}")));
     }
-    // In one commit with the trim itself, then before and after the rows are deleted and the store is opened again.
+    // The id is brought again in one commit with the trim, then before and after the rows are deleted and the store is
+    // opened again.
     let appended =
         subject.done(batch(40, vec![trim(&s, 21), append_id(&s, "id 10", "again", 1000), append(&s, "new")]));
     assert_duplicate(&appended[0], 0, 1, 10, "id 10");
@@ -159,7 +160,7 @@ pub(super) fn a_duplicate_of_a_removed_event_is_answered_like_the_first(subject:
         subject.done(bring(now, 0, if now == 12 { uuid } else { ["a", "b"][now as usize % 2] }));
         subject.done(batch(now, vec![append(&s, "brings none")]));
     }
-    // Offsets of the first "a", "b" and of the uuid.
+    // The offsets of the first "a", of the first "b" and of the uuid.
     let ops = vec![remove(&s, &[1, 3, 5], 6), append_id(&s, uuid, "again", 1000)];
     let placed = subject.done(batch(30, ops));
     assert!(placed[0].duplicate);

@@ -1,4 +1,4 @@
-//! Delayed events: an id is taken from the moment its event is confirmed, whether it waits or is stored.
+//! Delayed events: an id is taken from the moment its event is confirmed, whether the event still waits or is stored.
 
 use millrace_model::{
     Appended, Batch, Check, Delay, DueEvent, DueRow, Durability, EventId, Op, Outcome, Space, TakenId,
@@ -16,7 +16,7 @@ fn id_of(id: &str) -> EventId {
     EventId::parse(id).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The topic, as somebody who draws this number makes it.
+/// Returns the write of the topic's row by a process that drew the incarnation `made`.
 fn topic_row(made: u64) -> Op {
     let config = TopicConfig { partitions: made as u32, ..TopicConfig::default() };
     let value = TopicRow { config, made, ..TopicRow::default() }.encode();
@@ -52,7 +52,7 @@ fn bring(now: u64, id: &str) -> Batch {
     batch(now, vec![bring_op(id)])
 }
 
-/// What a mover does with the first row when it is due.
+/// Returns the batch by which a mover appends the first delayed event once that is due.
 fn moved(subject: &Subject, now: u64) -> Batch {
     let rows = subject.store().scan(Space::Due, &KeyRange::all(), 1);
     let rows = rows.unwrap_or_else(|error| panic!("{error}"));
@@ -63,7 +63,7 @@ fn moved(subject: &Subject, now: u64) -> Batch {
     Batch { checks: vec![event.waits(), event.topic_stands()], ..batch(now, ops) }
 }
 
-/// Duplicate, offset, due.
+/// Returns of each answer: whether it is a duplicate, its offset, and when it is due.
 fn seen(appended: &[Appended]) -> Vec<(bool, u64, Option<u64>)> {
     appended.iter().map(|one| (one.duplicate, one.offset.0, one.due.map(|due| due.0))).collect()
 }
@@ -108,22 +108,22 @@ pub(super) fn delays_and_appends_of_one_commit_see_one_another(subject: &mut Sub
 pub(super) fn an_id_is_free_when_nothing_waits_under_it(subject: &mut Subject) {
     subject.done(batch(1, vec![topic_row(MADE)]));
     subject.done(delay(10, "a", 500));
-    // Another topic of that name.
+    // The topic is made anew: another incarnation of the same name.
     subject.done(batch(11, made_anew(8)));
     assert_eq!(seen(&subject.done(delay(11, "a", 600))), [(false, 0, Some(600))]);
     assert_eq!(seen(&subject.done(bring(12, "a"))), [(true, 0, Some(600))]);
     subject.done(batch(12, vec![drop_topic("delays")]));
     assert_eq!(seen(&subject.done(bring(13, "a"))), [(true, 0, Some(600))], "its row is the caller's");
-    // The event was set aside and its id's row was left.
+    // The event's row was set aside (quarantined) and the row of its id was left behind.
     subject.done(batch(14, vec![delete(Space::Due, &keys::due(Timestamp(600), 11, 0))]));
     assert_eq!(seen(&subject.done(delay(15, "a", 700))), [(false, 0, Some(700))]);
     assert_eq!(seen(&subject.done(bring(16, "a"))), [(true, 0, Some(700))]);
-    // Without a topic nothing waits for it.
+    // Without a topic no delayed event can hold the id.
     subject.done(batch(17, vec![delete(Space::Topics, &keys::topic(&topic("delays")))]));
     assert_eq!(seen(&subject.done(bring(18, "a"))), [(false, 1, None)]);
 }
 
-/// Two processes that move at the same moment have looked at the same row.
+/// Two processes that move delayed events at the same moment have both read the same row.
 pub(super) fn of_two_movers_one_stores_the_event(subject: &mut Subject) {
     subject.done(batch(1, vec![topic_row(MADE)]));
     subject.done(delay(10, "a", 500));
@@ -137,7 +137,7 @@ pub(super) fn of_two_movers_one_stores_the_event(subject: &mut Subject) {
 }
 
 pub(super) fn a_delayed_event_belongs_to_the_topic_that_stood_when_it_was_confirmed(subject: &mut Subject) {
-    // The batch brings a row as somebody who does not know the topic; the one that stands counts.
+    // The batch brings a topic row of its own, from a process that does not know the topic; the stored row wins.
     subject.done(batch(1, vec![topic_row(MADE)]));
     let new = Op::PutNew {
         space: Space::Topics,
@@ -169,7 +169,7 @@ pub(super) fn a_topic_that_stands_keeps_its_incarnation(subject: &mut Subject) {
     let row = TopicRow::decode(&key, &row.value).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((row.made, row.config.partitions), (MADE, 3), "new settings, the same topic");
     assert_eq!(seen(&subject.done(moved(subject, 500))), [(false, 1, None)]);
-    // Rows that are no topics are nobody's business.
+    // Rows of the table that hold no topic are written as they are.
     subject.done(batch(12, vec![put(Space::Topics, "suite/odd", "odd")]));
     assert!(!subject.all_done(batch(13, vec![put(Space::Topics, "suite/odd", "even")])).incarnation_kept);
 }
@@ -217,7 +217,7 @@ pub(super) fn a_check_finds_the_ids_that_an_append_would_find(subject: &mut Subj
     assert!(!holds(subject, 20, taken("never")));
     assert!(holds(subject, 20, taken("waits")));
     assert!(!holds(subject, 11 + WINDOW_MS, taken("stored")), "outside the window");
-    // A batch before it in the same commit counts, and a refused one leaves nothing.
+    // A check sees the batches before its own in the same commit; a refused batch leaves nothing.
     let new = Batch { checks: vec![taken("first")], ..bring(30, "second") };
     let outcomes = subject.commit(&[bring(30, "first"), new]);
     assert!(matches!(outcomes[..], [Outcome::Done(_), Outcome::Done(_)]), "{outcomes:?}");

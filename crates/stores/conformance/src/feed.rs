@@ -8,7 +8,7 @@ use crate::Subject;
 use crate::build::{append, append_id, batch, drop_topic, put, stream, trim};
 use millrace_store::{CommitNumber, StreamBounds};
 
-/// Follows the feed to its end and adds what it says up per stream. Runs of a stream must come without gaps.
+/// Follows the feed to its end and adds up what it tells per stream. Asserts that the runs of a stream have no gaps.
 fn follow(
     subject: &Subject,
     mut after: CommitNumber,
@@ -71,7 +71,8 @@ pub(super) fn a_watcher_is_told_of_streams_that_were_trimmed(subject: &mut Subje
         assert!(changes.runs.is_empty());
         subject.reopen();
     }
-    // Events that were appended and trimmed since are told whole, wherever a page ends.
+    // The bounds of a trimmed stream fit together wherever a page of the feed ends, although its events were appended
+    // only since `last`.
     subject.done(batch(3, appends(&other)));
     subject.done(batch(3, vec![trim(&other, 9)]));
     let mut after = last;
@@ -93,7 +94,7 @@ pub(super) fn a_watcher_that_fell_too_far_behind_is_told_to_start_over(subject: 
     let ahead = subject.watch(CommitNumber(u64::MAX), 10);
     assert!(!ahead.complete && ahead.runs.is_empty());
     assert!(subject.watch(ahead.last, 10).complete);
-    // No store promises to forget, so nothing more can be asked of all of them.
+    // No store is obliged to forget commits, so the suite cannot test more than this of every store.
 }
 
 pub(super) fn dropped_topics_are_not_told(subject: &mut Subject) {

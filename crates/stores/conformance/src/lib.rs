@@ -1,4 +1,4 @@
-//! What every store must do, as a suite any adapter runs on itself.
+//! The behaviour that every store must show, as a test suite that any adapter runs on itself.
 //!
 //! An adapter's tests call [`conformance_suite!`](crate::conformance_suite) with a closure that makes a fresh
 //! [`Subject`]; each case becomes one `#[test]`. [`run`] goes through all of them in one call. A case panics when the
@@ -42,20 +42,20 @@ use tables::*;
 use trimming::*;
 use upkeep::*;
 
-/// One behaviour. Panics when the store does not show it.
+/// A test of one behaviour of a store. Panics when the store does not show it.
 pub type Case = fn(&mut Subject);
 
 /// All cases by name.
 pub const CASES: &[(&str, Case)] = crate::conformance_suite!(@all list);
 
-/// Every case, each on a fresh store.
+/// Runs every case, each on a fresh store.
 pub fn run(open: &dyn Fn() -> Subject) {
     for (_, case) in CASES {
         case(&mut open());
     }
 }
 
-/// One case by name.
+/// Runs one case by its name.
 pub fn run_case(name: &str, subject: &mut Subject) {
     match CASES.iter().find(|(found, _)| *found == name) {
         Some((_, case)) => case(subject),
@@ -63,7 +63,7 @@ pub fn run_case(name: &str, subject: &mut Subject) {
     }
 }
 
-/// `conformance_suite!(open)` makes one `#[test]` per case; `open` is any `Fn() -> Subject`.
+/// `conformance_suite!(open)` makes a `#[test]` of every case; `open` is any `Fn() -> Subject`.
 #[macro_export]
 macro_rules! conformance_suite {
     (@each tests $open:expr; $($name:ident)*) => {

@@ -6,7 +6,7 @@ use crate::Subject;
 use crate::build::{absent, append, append_id, checked, delete, drop_topic, equals, put, stream, trim};
 use millrace_store::{KeyRange, MemoryStore, ReadLimit, Retention};
 
-/// What happens to a store from outside.
+/// Something done to a store from outside.
 #[derive(Clone, Debug)]
 pub enum Step {
     Commit(Vec<Batch>),
@@ -23,7 +23,7 @@ pub(super) fn random_histories_match_the_memory_store(subject: &mut Subject) {
     check_against_memory(subject, &steps_from_seed(1, 300));
 }
 
-/// A history that depends on nothing but its arguments. The clock mostly runs, at times it steps back.
+/// Returns a history that depends on nothing but its arguments. Its clock mostly advances and at times steps back.
 pub fn steps_from_seed(seed: u64, count: usize) -> Vec<Step> {
     let mut draw = Draw(seed);
     let mut now = 1000;
@@ -71,7 +71,7 @@ fn random_space(draw: &mut Draw) -> Space {
     Space::ALL[draw.below(Space::ALL.len() as u64) as usize]
 }
 
-/// Panics at the first difference.
+/// Runs the history on the store under test and on a memory store. Panics at the first difference.
 pub fn check_against_memory(subject: &mut Subject, steps: &[Step]) {
     let memory = Subject::new(Box::new(MemoryStore::new()), |store| store);
     let mut draw = Draw(7);
@@ -119,7 +119,7 @@ fn compare_one(subject: &Subject, memory: &Subject, s: &Stream, draw: &mut Draw,
     assert_eq!(subject.rows(space, &range, 3), memory.rows(space, &range, 3), "{space:?} after step {at}");
 }
 
-/// splitmix64: small, seedable, and the same everywhere.
+/// Random numbers by splitmix64: small, seedable, and the same on every machine.
 pub(super) struct Draw(pub(super) u64);
 
 impl Draw {

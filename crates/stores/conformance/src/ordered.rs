@@ -1,4 +1,4 @@
-//! Claims in order of keys: events of one key one at a time, in the order of the log.
+//! Claims in order of keys: events of a key one at a time, in the order of the log.
 
 use millrace_model::{
     Claim, ClaimRow, ClaimState, Claimed, HandlerOrder, LaneRow, Op, OrderKey, Space, Stream, Ticket,
@@ -16,7 +16,7 @@ fn by_key(name: &str, events_max: usize, lease_until: u64) -> Claim {
     Claim { order: HandlerOrder::Key, ..claim_of(name, "h", events_max, lease_until) }
 }
 
-/// Each text is an event whose key is its letters; without letters it has no key.
+/// Publishes an event per text. The letters of a text are the event's key; a text without letters has no key.
 fn publish(subject: &Subject, stream: &Stream, now: u64, texts: &[&str]) {
     for text in texts {
         let key = text.trim_end_matches(|end: char| end.is_ascii_digit());
@@ -39,7 +39,7 @@ pub(super) fn a_key_has_one_event_at_a_time_in_the_order_of_the_log(subject: &mu
     subject.reopen();
     let idle = subject.all_done(batch(11, vec![Op::Claim(by_key("keyed", 9, 50))]));
     assert_eq!((idle.claimed.len(), idle.more), (0, false));
-    // The next of the key is claimed by the commit that ends the one before it.
+    // The commit that ends an event claims the next one of its key.
     let mut done = ack(12, &ticket(&first.claimed, "a1"));
     done.ops.push(Op::Claim(by_key("keyed", 9, 60)));
     let second = subject.all_done(done).claimed;
@@ -53,7 +53,7 @@ pub(super) fn a_key_has_one_event_at_a_time_in_the_order_of_the_log(subject: &mu
     assert_eq!(texts(&third), ["a3"]);
     let retried = subject.claim(40, by_key("keyed", 9, 60));
     assert_eq!((texts(&retried), retried[0].ticket.row.attempts), (vec!["b1"], 1));
-    // So does one whose lease has run out, until somebody has taken it over and ended it.
+    // An event whose lease has expired also holds back its key, until another session has claimed it and ended it.
     let again = subject.claim(60, by_key("keyed", 9, 90));
     assert_eq!(texts(&again), ["b1", "1", "2", "a3"]);
     subject.done(ack(61, &ticket(&again, "b1")));
@@ -77,7 +77,7 @@ pub(super) fn order_of_keys_wins_over_priority(subject: &mut Subject) {
 
 pub(super) fn the_order_of_a_handler_can_be_switched(subject: &mut Subject) {
     let s = stream("switched", 0);
-    // Claims in order of priority leave a rest in the slow lanes, behind where the plain lane is.
+    // Claims in order of priority advance the plain lane past events that they leave in lanes of lower priority.
     for n in 0..12u64 {
         let (text, key) = (n.to_string(), if n % 2 == 0 { "even" } else { "odd" });
         let priority = [100, 7, 900][n as usize % 3];
@@ -85,14 +85,14 @@ pub(super) fn the_order_of_a_handler_can_be_switched(subject: &mut Subject) {
     }
     let free = subject.claim(10, claim_of("switched", "h", 7, 50));
     assert_eq!(texts(&free), ["2", "5", "8", "11", "0", "3", "6"]);
-    // Both keys are open, which rows of such claims do not say: the events do.
+    // Both keys are open. The rows of claims by priority do not name the keys, so the claim reads them from the events.
     assert_eq!(subject.claim(11, by_key("switched", 9, 50)), []);
     free.iter().for_each(|one| drop(subject.done(ack(12, &one.ticket))));
     let ordered = subject.claim(13, by_key("switched", 9, 50));
     assert_eq!(texts(&ordered), ["1", "4"]);
     ordered.iter().for_each(|one| drop(subject.done(ack(14, &one.ticket))));
     subject.reopen();
-    // And back: what waits behind its key is due.
+    // Back to the order of priority: the events that wait behind their keys are due at once.
     let rest = subject.claim(15, claim_of("switched", "h", 9, 50));
     assert_eq!(texts(&rest), ["9", "7", "10"], "the plain one first");
     assert_eq!(subject.claim(15, claim_of("switched", "h", 9, 50)), []);
@@ -109,7 +109,7 @@ pub(super) fn events_without_a_row_of_their_lane_are_taken_once_in_order_of_keys
     for (text, priority) in given {
         subject.done(batch(1, vec![append_priority(&s, text, priority)]));
     }
-    // Rows that were lost: these events are the plain lane's.
+    // The lane rows of these two events are lost, so the events belong to the plain lane.
     let rows = subject.table(Space::OffPriority);
     let lost = rows.iter().filter_map(|row| row.split_once('=')).map(|(key, _)| key);
     let lost: Vec<_> = lost.filter(|key| key.ends_with('1') || key.ends_with('4')).collect();
@@ -127,7 +127,7 @@ pub(super) fn an_event_that_is_opened_again_is_the_next_of_its_key(subject: &mut
     let first = subject.claim(10, by_key("reopened", 9, 50)).remove(0);
     subject.done(ack(11, &first.ticket));
     let second = subject.claim(12, by_key("reopened", 9, 50)).remove(0);
-    // As a replay of its dead letter would.
+    // A replay of the event's dead letter opens the claim again like this.
     let waiting = ClaimRow { state: ClaimState::Waiting, due: Timestamp(13), ..first.ticket.row.clone() };
     let opened = Ticket { row: waiting, ..first.ticket.clone() };
     subject.done(batch(13, vec![opened.put()]));
@@ -143,7 +143,7 @@ pub(super) fn an_event_that_is_opened_again_is_the_next_of_its_key(subject: &mut
 pub(super) fn a_key_in_two_partitions_has_one_event_at_a_time(subject: &mut Subject) {
     let (old, new) = (stream("grown", 4), stream("grown", 1));
     publish(subject, &old, 1, &["a1", "a2"]);
-    // So many others that one claim does not come to the end of the old partition.
+    // The old partition gets so many other events that a single claim does not reach its end.
     subject.done(batch(2, (0..2 * LOOK_MAX).map(|_| append_keyed(&old, "a", Some("a"), 100)).collect()));
     publish(subject, &old, 3, &["b1"]);
     publish(subject, &new, 4, &["b2", "a3"]);
@@ -194,7 +194,7 @@ pub(super) fn a_handler_with_too_much_open_takes_nothing_new(subject: &mut Subje
         assert!(round < 9, "claims do not come to an end");
     }
     assert_eq!((texts(&held), subject.table(Space::Claims).len()), (vec!["hot"], OPEN_MAX));
-    // Each that ends makes room for another one.
+    // Each claim that ends makes room for another one.
     for expected in [vec!["hot"], vec!["hot"], vec!["hot", "cold"], vec!["hot", "none"]] {
         let mut done = ack(11, &held[0].ticket);
         done.ops.push(Op::Claim(by_key("hot", 99, 50)));

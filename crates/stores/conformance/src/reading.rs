@@ -1,4 +1,4 @@
-//! Reading: pages, their ends, and finding a place by time.
+//! Reading: pages, where they end, and how to find an offset by time.
 
 use millrace_model::Offset;
 

@@ -1,4 +1,4 @@
-//! State: what is declared becomes so, and only what changed is written.
+//! State: a commit makes the declared state true and writes only what has changed.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn commit(subject: &Subject, now: u64, intents: Vec<Intent>) -> Option<u64> {
     subject.all_done(batch(now, vec![reconcile(intents)])).state.map(|commit| commit.0)
 }
 
-/// `commit operation key, …` of a commit's record.
+/// Returns the changes in the record of a commit, each as `operation key at time`.
 fn record(subject: &Subject, commit: u64) -> Vec<String> {
     let key = keys::state_commit(&namespace(), StateCommit(commit));
     let range = KeyRange { from: key.clone(), to: Some(format!("{key}\0")) };
@@ -91,7 +91,7 @@ pub(super) fn state_is_written_only_where_it_changed(subject: &mut Subject) {
 pub(super) fn numbers_of_state_commits_are_never_given_twice(subject: &mut Subject) {
     let write = |now, text: &str| commit(subject, now, vec![intent("k", Some(text))]);
     assert_eq!([write(1, "{}"), write(2, r#"{"a":1}"#)], [Some(1), Some(2)]);
-    // Two batches of one commit, and two operations of one batch.
+    // Two batches in one commit, and two operations in one batch.
     let ops = |a: &str, b: &str| {
         vec![reconcile(vec![intent(a, Some("{}"))]), reconcile(vec![intent(b, Some("{}"))])]
     };
@@ -104,7 +104,7 @@ pub(super) fn numbers_of_state_commits_are_never_given_twice(subject: &mut Subje
         })
         .collect();
     assert_eq!(numbers, [Some(StateCommit(4)), Some(StateCommit(5))], "the last of the batch is told");
-    // A counter that cannot be read is found again from the commits.
+    // When the counter cannot be read, the store finds the newest number among the commits.
     subject.done(batch(4, vec![put(Space::Kv, keys::STATE_COMMITS, "?")]));
     assert_eq!(write(5, r#"{"a":2}"#), Some(6));
     assert_eq!(write(6, r#"{"a":3}"#), Some(7));

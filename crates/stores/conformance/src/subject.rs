@@ -1,4 +1,4 @@
-//! A store under test, with shorthands that fail loudly.
+//! A store under test, with short methods that panic when the store fails.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use millrace_store::{
 
 type Reopen = Box<dyn Fn(Box<dyn Store>) -> Box<dyn Store>>;
 
-/// A fresh store and the way to close and open it again.
+/// A fresh store, and the function that closes and opens it again.
 pub struct Subject {
     store: Option<Box<dyn Store>>,
     reopen: Reopen,
@@ -21,7 +21,8 @@ pub struct Subject {
 pub(super) const WHOLE: ReadLimit = ReadLimit { events_max: 1_000_000, bytes_max: usize::MAX };
 
 impl Subject {
-    /// `reopen` gets the store to close it; what it captures (a temporary folder, say) lives as long as the subject.
+    /// `reopen` is given the store to close it; the values it captures (a temporary folder, say) live as long as the
+    /// subject.
     pub fn new(
         store: Box<dyn Store>,
         reopen: impl Fn(Box<dyn Store>) -> Box<dyn Store> + 'static,
@@ -65,7 +66,7 @@ impl Subject {
         sound(self.store().read(stream, Offset(from), limit))
     }
 
-    /// Payloads of everything retained.
+    /// Returns the payloads of all retained events.
     pub fn payloads(&self, stream: &Stream) -> Vec<String> {
         let page = self.page(stream, 0, WHOLE);
         assert_eq!(page.damaged, [], "{stream}");
@@ -80,7 +81,7 @@ impl Subject {
         sound(self.store().retention_start(stream, rule)).0
     }
 
-    /// Rows as `key=value` text. Read without their values they have the same keys.
+    /// Returns rows as `key=value` text. Asserts that `scan_keys` finds the same keys.
     pub fn rows(&self, space: Space, range: &KeyRange, rows_max: usize) -> Vec<String> {
         let rows = sound(self.store().scan(space, range, rows_max));
         let keys = sound(self.store().scan_keys(space, range, rows_max));
@@ -92,7 +93,7 @@ impl Subject {
         self.rows(space, &KeyRange::all(), usize::MAX)
     }
 
-    /// Sorted by stream: the port leaves the order open.
+    /// Returns the streams sorted by name: the port does not promise an order.
     pub fn streams(&self) -> Vec<StreamBounds> {
         let mut streams = sound(self.store().streams());
         streams.sort_by(|a, b| a.stream.cmp(&b.stream));
@@ -103,7 +104,7 @@ impl Subject {
         sound(self.store().watch(after, commits_max))
     }
 
-    /// Housekeeping until nothing is left. Panics when it does not come to an end.
+    /// Does housekeeping until nothing is left and returns how many rows that were. Panics when it never ends.
     pub fn maintain_all(&self, rows_max: usize) -> usize {
         let mut rows = 0;
         for _ in 0..1_000_000 {

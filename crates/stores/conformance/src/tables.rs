@@ -1,4 +1,4 @@
-//! The small tables: order, ranges, limits, and their separation.
+//! The small tables: the order of their keys, ranges, limits, and that no table sees the rows of another.
 
 use millrace_model::{Done, Outcome, Space};
 

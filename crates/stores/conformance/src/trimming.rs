@@ -1,4 +1,4 @@
-//! Forgetting: trims, drops, and where retention would begin.
+//! Forgetting: trims, drops, removals, and the start that a retention rule names.
 
 use millrace_model::{Offset, Timestamp};
 
@@ -66,7 +66,7 @@ pub(super) fn a_dropped_topic_starts_again_at_one(subject: &mut Subject) {
 pub(super) fn retention_by_age_and_bytes_names_a_start(subject: &mut Subject) {
     let s = stream("retention", 0);
     for n in 1..=40 {
-        // Each payload has ten bytes with its quotes.
+        // The payload has ten bytes, its quotes included.
         subject.done(batch(n * 10, vec![append(&s, "12345678"), append(&stream("retention", 1), "x")]));
     }
     subject.done(batch(401, vec![trim(&s, 3)]));
@@ -106,7 +106,7 @@ pub(super) fn removed_events_are_gone_and_the_others_stay(subject: &mut Subject)
         let brought = append_id(&s, &format!("id-{n}"), &format!("{n}"), u64::MAX);
         subject.done(batch(n * 10, vec![brought, append(&other, "stays")]));
     }
-    // At or above `compacted_to` nothing goes; neither does what is not there.
+    // Offsets at or above `compacted_to` are not removed, and offsets without an event are ignored.
     subject.done(batch(
         500,
         vec![remove(&s, &[2, 3, 9, 10, 25, 30], 26), remove(&stream("unknown", 0), &[1], 5)],
@@ -118,13 +118,13 @@ pub(super) fn removed_events_are_gone_and_the_others_stay(subject: &mut Subject)
         assert_eq!(offsets, expected, "round {round}");
         assert_eq!((page.through, page.damaged), (Offset(expected[expected.len() - 1]), vec![]));
         assert_eq!(subject.payloads(&other).len(), 40);
-        // A page that begins in a hole goes on behind it.
+        // A page that begins in a hole continues behind it.
         let page = subject.page(&s, 9, millrace_store::ReadLimit { events_max: 4, bytes_max: usize::MAX });
         assert!(page.through >= Offset(11) && page.damaged.is_empty());
         assert_eq!(page.events[0].offset, Offset(11));
         assert_eq!(subject.streams().len(), 2);
         if round == 1 {
-            // Folded by now, where the adapter folds.
+            // By now the events are folded, if the adapter folds (packs old events together).
             subject.done(batch(600, vec![remove(&s, &[1, 4, 40], 41)]));
             expected.retain(|n| ![1, 4, 40].contains(n));
             subject.done(batch(700, vec![append(&s, "41")]));
@@ -133,7 +133,7 @@ pub(super) fn removed_events_are_gone_and_the_others_stay(subject: &mut Subject)
         subject.maintain_all(3);
         subject.reopen();
     }
-    // Times are still found: what is read from there on is not older.
+    // Seeking by time still works: no event from the offset found on is older.
     for ts in [25, 90, 101, 400] {
         let from = subject.seek(&s, ts);
         let first = subject.page(&s, from, WHOLE).events[0].clone();
@@ -141,7 +141,7 @@ pub(super) fn removed_events_are_gone_and_the_others_stay(subject: &mut Subject)
         let before = expected.iter().rev().find(|n| **n < first.offset.0);
         assert!(before.is_none_or(|n| n * 10 < ts), "{ts}: {before:?}");
     }
-    // An id outlives its event.
+    // An id stays taken although its event is removed.
     let again = subject.done(batch(800, vec![append_id(&s, "id-3", "again", u64::MAX)]));
     assert_eq!((again[0].offset, again[0].duplicate), (Offset(3), true));
     let fresh = subject.done(batch(800, vec![append_id(&s, "id-42", "again", u64::MAX)]));

@@ -1,4 +1,4 @@
-//! Housekeeping and reopening: both must be invisible but for the space they free.
+//! Housekeeping and reopening: neither may be visible, except for the space that is freed.
 
 use millrace_model::{Offset, Space};
 
@@ -36,7 +36,7 @@ pub(super) fn maintenance_between_commits_changes_nothing(subject: &mut Subject)
                 subject.maintain_all(2);
             }
             6 => {
-                // One slice only: the rest stays for later, or for after the reopening.
+                // Only a slice of the housekeeping: the rest is left for later, or for after the reopening.
                 let _ = subject.store().maintain(1);
             }
             9 => subject.reopen(),

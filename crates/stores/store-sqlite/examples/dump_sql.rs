@@ -1,4 +1,4 @@
-//! Writes a store as SQL text to stdout: everything that is in it, for fixtures that can be read and compared.
+//! Writes the whole content of a store to stdout as SQL text, for fixtures that people can read and compare.
 //!
 //! `cargo run -p millrace-store-sqlite --example dump_sql FILE`
 
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(out, "PRAGMA {pragma} = {number};")?;
     }
     writeln!(out, "BEGIN;")?;
-    // `sqlite_sequence` comes into being with the first table that needs it.
+    // SQLite creates `sqlite_sequence` itself, with the first table that needs it.
     let tables =
         "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name = 'sqlite_sequence', rowid";
     let tables: Vec<(String, String)> = conn

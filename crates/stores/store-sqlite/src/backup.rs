@@ -1,7 +1,7 @@
-//! Backup: a whole, consistent copy of a store in one file, taken while it is written to or not.
+//! Backup: a whole, consistent copy of a store in one file, also while the store is being written to.
 //!
-//! The copy is made by `VACUUM INTO` in one read transaction: what was committed before it is in it, what comes later is
-//! not, and writers do not wait. It is written beside its final name, synced, and renamed; a crash leaves the
+//! `VACUUM INTO` makes the copy in one read transaction: everything committed before is in it, nothing committed later
+//! is, and writers do not wait. The copy is written beside its final name, synced, and renamed. A crash leaves the
 //! unfinished copy as `NAME.partial`, which the next backup to the same name takes over.
 
 use std::fs::{self, File, TryLockError};
@@ -17,12 +17,12 @@ use crate::restore::{REPLACED, RESTORING};
 use crate::schema::{self, MIGRATIONS, Refused};
 use crate::{folder, locks, private, real_path};
 
-/// What SQLite may have put beside a database.
+/// The suffixes of files that SQLite may have put beside a database.
 pub(crate) const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
-/// Those that SQLite would copy into whatever database stands beside them.
+/// Those of them whose content SQLite would copy into any database that stands beside them.
 pub(crate) const LOGS: [&str; 2] = ["-wal", "-journal"];
 
-/// What to do with a file that has the name already.
+/// Whether to overwrite a file that already has the target's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Keep,
@@ -80,7 +80,7 @@ impl BackupError {
     }
 }
 
-/// Copies the store at `database` to `target`. Where either is a link, the file it leads to is meant.
+/// Copies the store at `database` to `target`. Symbolic links are followed for both.
 pub fn backup(database: &Path, target: &Path, existing: Existing) -> Result<Copied, BackupError> {
     let (named, database, target) = (database, &real_path::of(database)?, &real_path::of(target)?);
     let conn = open_source(named)?;
@@ -96,7 +96,7 @@ pub fn backup(database: &Path, target: &Path, existing: Existing) -> Result<Copi
     Ok(copied)
 }
 
-/// A file of ours, of any version this build knows.
+/// Opens a Millrace store of any version that this build knows.
 pub(crate) fn open_source(path: &Path) -> Result<Connection, BackupError> {
     let conn = look::open(path)?;
     let why = match schema::version(&conn, MIGRATIONS) {
@@ -119,8 +119,8 @@ pub(crate) fn refuse_existing(target: &Path, existing: Existing) -> Result<(), B
     Ok(())
 }
 
-/// Nothing that belongs to a database may be written over, whoever asks for it: neither the store's own files nor what
-/// stands beside another.
+/// Refuses a target that is part of a database: a file of the store itself, or a file that stands beside another
+/// database.
 fn refuse_part(database: &Path, target: &Path) -> Result<(), BackupError> {
     if is_same(database, target) {
         return Err(BackupError::Itself(target.to_owned()));
@@ -135,7 +135,7 @@ fn refuse_part(database: &Path, target: &Path) -> Result<(), BackupError> {
     bases.find(|base| base.is_file()).map_or(Ok(()), |base| Err(part(base)))
 }
 
-/// A database in use has one, and so does one whose process was killed.
+/// Refuses a target that has a log beside it: that database is in use, or its process was killed.
 fn refuse_log(target: &Path) -> Result<(), BackupError> {
     let mut logs = LOGS.iter().map(|log| locks::beside(target, log));
     match logs.find(|log| log.metadata().is_ok_and(|log| log.len() > 0)) {
@@ -148,7 +148,7 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// The file a copy grows in, ours alone. Removed when it is given up.
+/// The file that a copy is written to, owned by this process alone. Removed when dropped before it was put in place.
 #[derive(Debug)]
 pub(crate) struct Partial {
     path: PathBuf,
@@ -168,7 +168,8 @@ impl Partial {
             Err(TryLockError::WouldBlock) => return Err(BackupError::Busy(path.to_owned())),
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
-        // What a crash left: SQLite copies only into an empty file, and its journal must not be rolled back into ours.
+        // A crash may have left content: SQLite copies only into an empty file, and must not roll an old journal back
+        // into ours.
         file.set_len(0).and_then(|()| private::make_private(&file)).map_err(&io)?;
         remove_if_there(&locks::beside(path, "-journal"))?;
         Ok(Partial { path: path.to_owned(), file, placed: false })
@@ -178,7 +179,7 @@ impl Partial {
         &self.path
     }
 
-    /// Copies everything `source` holds and syncs it.
+    /// Copies everything that `source` holds and syncs the copy.
     pub(crate) fn fill(&self, source: &Connection, of: &Path) -> Result<Copied, BackupError> {
         let io = BackupError::io(&self.path);
         let failed = |source| BackupError::Sqlite { path: of.to_owned(), source };
@@ -191,7 +192,7 @@ impl Partial {
         Ok(Copied { events, bytes: self.file.metadata().map_err(&io)?.len() })
     }
 
-    /// Brings a copy of an older version to this one, and syncs it.
+    /// Migrates a copy with an older schema version to this build's version, and syncs the copy.
     pub(crate) fn bring_forward(&self) -> Result<(), BackupError> {
         let failed = |source| BackupError::Sqlite { path: self.path.clone(), source };
         let mut conn = Connection::open(&self.path).map_err(failed)?;
@@ -205,7 +206,7 @@ impl Partial {
         self.file.sync_all().map_err(BackupError::io(&self.path))
     }
 
-    /// Gives the copy its name, durably.
+    /// Renames the copy to its final name, durably.
     pub(crate) fn put(mut self, target: &Path) -> Result<(), BackupError> {
         fs::rename(&self.path, target).map_err(BackupError::io(target))?;
         self.placed = true;
@@ -216,14 +217,14 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.placed {
-            // One that stays is taken over by the next attempt.
+            // The next attempt takes over a file that could not be removed.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens the copy that a crash left. In a folder that others can write to, somebody may have put a file or a link there, to
-/// get at what is copied.
+/// Opens the copy that a crash left. Refuses a file or link that somebody else may have put there to get at the copied
+/// data, in a folder that others can write to.
 fn take_over(path: &Path) -> Result<File, BackupError> {
     let io = BackupError::io(path);
     let found = path.symlink_metadata().map_err(&io)?;
@@ -245,7 +246,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), BackupError> {
     }
 }
 
-/// A new name is durable when its folder is.
+/// Syncs the folder of a file: a new name is durable only when its folder is.
 pub(crate) fn sync_folder_of(path: &Path) -> Result<(), BackupError> {
     let folder = folder::parent_of(path);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(BackupError::io(folder))

@@ -1,8 +1,9 @@
-//! Checkpoints: how the WAL gets into the database, and the rule by which it starts over.
+//! Checkpoints: how the content of the WAL gets into the database, and when the WAL starts over.
 //!
-//! From `wal_bytes` on the checkpointer copies beside the writer. When it is through, the writer copies the little that
-//! was appended meanwhile, with its turn, so that the next commit starts the WAL over at its beginning. A WAL that reaches
-//! `CHECKPOINT_OVERDUE_TIMES` that size is more than the disk can take: then the writer waits for the checkpointer.
+//! When the WAL has `wal_bytes`, the checkpointer's thread (`checkpointer.rs`) copies it while the writer goes on. When
+//! the thread has finished, the writer takes its turn (`locks.rs`) and copies the little that was appended meanwhile,
+//! so that the next commit starts the WAL over at its beginning. A WAL of `CHECKPOINT_OVERDUE_TIMES` that size grows
+//! faster than the disk can copy: then the writer waits for the thread.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,12 +16,12 @@ use crate::progress::Step;
 use crate::store::SqliteStore;
 use crate::write::Writer;
 
-/// Where the writer waits for the copying, in WALs of the usual size. A WAL that has grown larger because of a long
-/// snapshot is cut back to this when it starts over.
+/// At this multiple of `wal_bytes` the writer waits for the checkpointer. A WAL that has grown larger because of a long
+/// snapshot is truncated to this size when it starts over.
 pub(crate) const CHECKPOINT_OVERDUE_TIMES: u64 = 4;
 
 impl SqliteStore {
-    /// After everything this handle writes.
+    /// Checkpoints the WAL if it is large enough. Called after everything that this handle writes.
     pub(crate) fn tend_wal(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let wal_bytes = self.options.wal_bytes;
         if writer.wal_bytes < wal_bytes {
@@ -42,7 +43,7 @@ impl SqliteStore {
         self.checkpointer.rest();
         checkpointed.map_err(|fault| match fault.wrote_nothing() {
             Some(error) => {
-                // All of the log is still there. The next attempt comes when it has grown as much again.
+                // All of the log is still there. The next attempt comes when the log has grown as much again.
                 writer.wal_bytes /= 2;
                 error
             }
@@ -50,8 +51,9 @@ impl SqliteStore {
         })
     }
 
-    /// With the writer's turn, so that nobody appends meanwhile and the WAL can start over at its beginning. Readers are
-    /// not waited for: what one of them still needs stays for the next time.
+    /// Copies the rest of the WAL while this handle has the writer's turn, so that nobody appends meanwhile and the WAL
+    /// can start over at its beginning. Does not wait for readers: frames that a reader still needs stay for the next
+    /// time.
     fn checkpoint(&self, writer: &mut Writer) -> Attempt<()> {
         let _working = self.progress.begin(Step::Turn);
         let _turn = self.locks.turn().map_err(Fault::from)?;
@@ -59,7 +61,7 @@ impl SqliteStore {
         if self.locks.poisoned().is_some() {
             return Ok(());
         }
-        // At this level SQLite syncs the WAL before it is copied, and the database before the WAL may be overwritten.
+        // At this level SQLite syncs the WAL before copying it, and the database before the WAL may be overwritten.
         writer.sync_level(Durability::Fsync)?;
         let pass = checkpointer::pass(&writer.conn)?;
         let emptied = !pass.busy && pass.copied == pass.frames;
@@ -70,12 +72,13 @@ impl SqliteStore {
 }
 
 impl Drop for SqliteStore {
-    /// The writer's connection, should it be the last one anywhere, empties the WAL and removes it.
+    /// Closing the writer's connection, if it is the last one of any process, copies the WAL into the database and
+    /// removes it.
     fn drop(&mut self) {
         self.checkpointer.end();
         let poisoned = self.locks.poisoned().is_some();
         let writer = self.writer.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Closing copies the WAL into the database and removes it: only with the syncs of a checkpoint.
+        // That copy needs the syncs of a checkpoint: without them the WAL is left in place.
         if poisoned || writer.sync_level(Durability::Fsync).is_err() {
             writer.leave_the_wal();
         }

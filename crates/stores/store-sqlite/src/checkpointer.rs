@@ -1,8 +1,8 @@
 //! The thread that copies the WAL into the database while the writer goes on committing.
 //!
-//! It has a connection of its own and takes no turn: SQLite lets a passive checkpoint run beside a writer. What it cannot
-//! do beside one is to start the WAL over, because something is always appended meanwhile; that rest is the writer's
-//! (`checkpoint`). A store that never writes much never starts the thread.
+//! The thread has a connection of its own and needs no writer's turn: SQLite lets a passive checkpoint run beside a
+//! writer. The thread cannot start the WAL over, because the writer always appends something meanwhile; the writer
+//! copies that rest itself (`checkpoint.rs`). A store that never writes much never starts the thread.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,9 +14,10 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::Attempt;
 use crate::locks::Locks;
 
-/// A pass that found no more than this leaves little to the writer; another one would hardly make it less.
+/// After a pass that copied no more than this, the writer can copy the rest: a further pass would hardly make it
+/// smaller.
 const REST_FRAMES: i64 = 64;
-/// Against a writer that is as fast as the copying: it must wait for the rest some time.
+/// Limits the passes against a writer that is as fast as the copying: the writer must wait for the rest at some point.
 const PASSES_MAX: usize = 3;
 
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct Checkpointer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Between the writer and the thread.
+/// The state that the writer and the thread share.
 #[derive(Debug)]
 struct Desk {
     stage: Mutex<Stage>,
@@ -36,25 +37,26 @@ struct Desk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Nothing was asked since the writer took over last.
+    /// The writer has asked for nothing since it took over last.
     Idle,
-    /// The thread is to copy, or is at it.
+    /// The thread has been asked to copy, or is copying.
     Asked,
-    /// The thread is through. The rest is small and the writer's.
+    /// The thread has finished. The rest is small, and the writer copies it.
     Copied,
     Ended,
 }
 
-/// What one checkpoint did, as SQLite tells.
+/// The result of a checkpoint, as SQLite reports it.
 pub(crate) struct Pass {
-    /// Somebody else is checkpointing.
+    /// Another connection is checkpointing.
     pub(crate) busy: bool,
-    /// In the WAL, and those of them that are in the database by now.
+    /// Frames in the WAL, and below how many of them are in the database by now.
     pub(crate) frames: i64,
     pub(crate) copied: i64,
 }
 
-/// Readers and writers are not waited for: what one of them still needs stays for the next time.
+/// Does one checkpoint. Does not wait for readers or writers: frames that one of them still needs stay for the next
+/// time.
 pub(crate) fn pass(conn: &Connection) -> Attempt<Pass> {
     let mut checkpoint = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
     let pass = checkpoint
@@ -67,13 +69,13 @@ impl Desk {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the stage is once it is none of `passing`.
+    /// Waits until the stage is none of `passing`, and returns it.
     fn wait(&self, passing: &[Stage]) -> Stage {
         let stage = self.changed.wait_while(self.lock(), |stage| passing.contains(stage));
         *stage.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Unless the end has come.
+    /// Changes the stage, unless it is already [`Stage::Ended`].
     fn set(&self, next: Stage) {
         let mut stage = self.lock();
         if *stage != Stage::Ended {
@@ -94,12 +96,12 @@ impl Checkpointer {
         *self.desk.lock()
     }
 
-    /// Waits until the thread is through with what it was asked.
+    /// Waits until the thread has finished what it was asked to copy.
     pub(crate) fn finished(&self) -> Stage {
         self.desk.wait(&[Stage::Asked])
     }
 
-    /// Has the thread copy what the WAL holds. False if there can be no thread: the writer is on its own.
+    /// Asks the thread to copy the content of the WAL. Returns false if no thread can be started: the writer must copy.
     pub(crate) fn ask(&self) -> bool {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -113,25 +115,25 @@ impl Checkpointer {
         thread.is_some()
     }
 
-    /// The writer has taken over.
+    /// Marks that the writer has taken over.
     pub(crate) fn rest(&self) {
         self.desk.set(Stage::Idle);
     }
 
-    /// Waits for a copy that is under way. Afterwards no connection but the writer's can checkpoint.
+    /// Ends the thread, waiting for a copy that is under way. Afterwards only the writer's connection can checkpoint.
     pub(crate) fn end(&self) {
         *self.desk.lock() = Stage::Ended;
         self.desk.changed.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // One that panicked has raised the flag.
+            // A thread that panicked has raised the poison flag (see `Failure`).
             let _ = thread.join();
         }
     }
 }
 
 fn run(path: &Path, locks: &Locks, desk: &Desk) {
-    // However this ends, nobody waits for it, and a store whose checkpoint failed is not written to any more.
+    // However the thread ends, nobody waits for it any longer, and a failed checkpoint stops all writing to the store.
     let mut failure = Failure { locks, desk, reason: Some("the checkpointer ended unexpectedly".to_owned()) };
     failure.reason = serve(path, locks, desk).err().map(|fault| fault.to_string());
 }
@@ -139,11 +141,11 @@ fn run(path: &Path, locks: &Locks, desk: &Desk) {
 fn serve(path: &Path, locks: &Locks, desk: &Desk) -> Attempt<()> {
     let mut conn = None;
     while desk.wait(&[Stage::Idle, Stage::Copied]) == Stage::Asked {
-        // Without a connection (no descriptor left, say) nothing was written wrongly: all of it is the writer's.
+        // No connection (no descriptor left, say) is no harm: the writer copies everything.
         conn = conn.or_else(|| connect(path).ok());
         if let Some(conn) = &conn {
             match copy(conn, locks, desk) {
-                // The log is as it was. The writer takes over, meets the same and tells.
+                // The log is unchanged. The writer takes over, meets the same error and reports it.
                 Err(fault) if fault.wrote_nothing().is_some() => {}
                 copied => copied?,
             }
@@ -158,7 +160,7 @@ fn connect(path: &Path) -> Attempt<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     conn.pragma_update(None, "mmap_size", 0)?;
-    // The WAL is synced before it is copied, the database before the WAL may be overwritten.
+    // SQLite then syncs the WAL before copying it, and the database before the WAL may be overwritten.
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(conn)
@@ -167,7 +169,8 @@ fn connect(path: &Path) -> Attempt<Connection> {
 fn copy(conn: &Connection, locks: &Locks, desk: &Desk) -> Attempt<()> {
     let mut before = 0;
     for _ in 0..PASSES_MAX {
-        // Frames of a commit that failed are not in what SQLite copies; this is for syncs that failed elsewhere.
+        // SQLite never copies frames of a failed commit; this check is for syncs that failed in another handle or
+        // process.
         if locks.poisoned().is_some() || *desk.lock() == Stage::Ended {
             return Ok(());
         }
@@ -180,7 +183,7 @@ fn copy(conn: &Connection, locks: &Locks, desk: &Desk) -> Attempt<()> {
     Ok(())
 }
 
-/// Poisons when there is a reason to, and ends the thread's part.
+/// On drop, poisons the store if there is a reason to, and sets [`Stage::Ended`].
 struct Failure<'a> {
     locks: &'a Locks,
     desk: &'a Desk,

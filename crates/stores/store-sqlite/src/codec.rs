@@ -1,16 +1,16 @@
-//! Bytes inside rows: varints, the record of a commit, the pieces of a folded run. `docs/formats/store-sqlite.md`
-//! is the specification; a change here is a change of the format.
+//! The bytes inside rows: varints, the record of a commit, the pieces of a folded run. The specification is
+//! `docs/formats/store-sqlite.md`; a change here is a change of the format.
 
 use crate::index::{Piece, Run};
 
-/// A row whose bytes are not what this crate writes.
+/// A row's bytes are not as this crate writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// What one transaction did to streams, as its row in `commits` tells it.
+/// The changes that a transaction made to streams, as its row in `commits` stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// With the id of the stream each belongs to. In order of `seq`, without gaps, from the row's `seq` on.
+    /// Each run with the id of its stream, in order of `seq` and without gaps, from the row's `seq` on.
     pub(crate) runs: Vec<(i64, Run)>,
     /// Streams whose row in `streams` changed.
     pub(crate) touched: Vec<i64>,
@@ -18,11 +18,11 @@ pub(crate) struct Record {
     pub(crate) delayed: bool,
 }
 
-/// Stands among the touched streams of a record for rows of delayed events. No stream has this id, so a build that does not
-/// know the mark finds nothing under it.
+/// Stands among the touched streams of a record to say that rows of delayed events were written. No stream has this id,
+/// so a build that does not know the mark finds nothing under it.
 const DELAYED: u64 = 0;
 
-/// LEB128: seven bits a byte, lowest first.
+/// Appends a number as LEB128: seven bits per byte, lowest first.
 fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -44,7 +44,7 @@ fn take(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     Err(Malformed)
 }
 
-/// Appends the checksum of `context` and all bytes so far.
+/// Appends the checksum of `context` and of all bytes so far.
 fn seal(out: &mut Vec<u8>, context: &[u64]) {
     let crc = crc(context, out);
     out.extend_from_slice(&crc.to_le_bytes());
@@ -64,7 +64,7 @@ fn crc(context: &[u64], bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The key of the hashes. One from before checksums is bare, and believed.
+/// Encodes the key of the hashes with a checksum. Older versions stored the bare key, which is accepted as it is.
 pub(crate) fn encode_key(key: &[u8; 16]) -> Vec<u8> {
     let mut out = key.to_vec();
     seal(&mut out, &[]);
@@ -76,7 +76,7 @@ pub(crate) fn decode_key(bytes: &[u8]) -> Result<[u8; 16], Malformed> {
     key.try_into().map_err(|_| Malformed)
 }
 
-/// `c` and `seq` are columns of their own; the checksum covers them.
+/// Encodes the record of a commit. `c` and `seq` are columns of their own, which the checksum covers.
 pub(crate) fn encode_record(c: u64, seq: u64, record: &Record) -> Vec<u8> {
     let base_ts = record.runs.iter().map(|(_, run)| run.first_ts).min().unwrap_or(0);
     let mut out = Vec::with_capacity(16 + record.runs.len() * 14 + record.touched.len() * 2);
@@ -124,7 +124,7 @@ pub(crate) fn decode_record(c: u64, mut seq: u64, bytes: &[u8]) -> Result<Record
     Ok(record)
 }
 
-/// `context` are the other columns of the row, which the checksum covers.
+/// Encodes the pieces of a folded run. `context` are the other columns of the row, which the checksum covers.
 pub(crate) fn encode_pieces(pieces: &[Piece], context: &[u64]) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + pieces.len() * 4);
     let mut end = 0;
@@ -151,7 +151,7 @@ pub(crate) fn decode_pieces(bytes: &[u8], mut offset: u64, context: &[u64]) -> R
     Ok(pieces)
 }
 
-/// `ids` are hash and seq, in order of seq.
+/// Encodes pairs of hash and seq, in order of seq.
 pub(crate) fn encode_ids(ids: &[(u64, u64)], last_ts: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + ids.len() * 10);
     let mut end = 0;
@@ -164,7 +164,7 @@ pub(crate) fn encode_ids(ids: &[(u64, u64)], last_ts: u64) -> Vec<u8> {
     out
 }
 
-/// Adds to `ids`.
+/// Decodes pairs of hash and seq and appends them to `ids`.
 pub(crate) fn decode_ids(bytes: &[u8], last_ts: u64, ids: &mut Vec<(u64, u64)>) -> Result<(), Malformed> {
     let mut bytes = unseal(bytes, &[last_ts])?;
     let mut seq: u64 = 0;

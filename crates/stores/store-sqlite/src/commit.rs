@@ -1,4 +1,4 @@
-//! A commit: batches checked and resolved in order, then their events inserted stream by stream.
+//! A commit: checks and resolves the batches in order, then inserts their events stream by stream.
 
 use bytes::Bytes;
 use millrace_model::{
@@ -17,7 +17,8 @@ use crate::stage::{Stage, Staged};
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
-/// What SQLite writes to the WAL beside the content: about three pages a transaction, and a row's other columns.
+/// An estimate of what SQLite writes to the WAL beside the content: about three pages per transaction, and a row's
+/// other columns.
 const WAL_BYTES_PER_COMMIT: u64 = 3 * 4096;
 const WAL_BYTES_PER_EVENT: u64 = 100;
 
@@ -49,18 +50,19 @@ impl SqliteStore {
         for (_, hash, seq) in remembered {
             writer.dedupe.remember(hash, seq);
         }
-        // Not the index's: since the turn was given back, readers may have added to it what other processes committed,
-        // and their ids are still to be read.
+        // Not `next_seq` of the index: since the turn was given back, readers may have added commits of other processes
+        // to the index, whose ids are not read yet.
         writer.dedupe.next_seq = next_seq;
         writer.wal_bytes += WAL_BYTES_PER_COMMIT;
         match self.upkeep_after_commit(&mut writer) {
-            // The batches are durable. Upkeep that found no room is due again with the next commit, and `maintain` tells.
+            // The batches are durable. Upkeep that found no room is due again with the next commit, and `maintain`
+            // reports it.
             Err(error) if !error.wrote_nothing() => Err(error),
             _ => Ok(outcomes),
         }
     }
 
-    /// Checks first, so that a refused batch has nothing to undo.
+    /// Runs all checks of the batch before its operations, so that a refused batch has nothing to undo.
     fn resolve<'a>(&self, writer: &mut Writer, stage: &mut Stage<'a>, batch: &'a Batch) -> Attempt<Outcome> {
         for (at, check) in batch.checks.iter().enumerate() {
             let failed = match check {
@@ -113,7 +115,8 @@ impl SqliteStore {
         Ok(Outcome::Done(done))
     }
 
-    /// `remembered` receives ordinal, hash and place of every brought id. Returns the place of the next event as well.
+    /// Inserts the staged events. Adds ordinal, hash and seq of every id that a client brought to `remembered`. Also
+    /// returns the seq of the next event.
     fn insert(
         &self,
         writer: &mut Writer,
@@ -127,7 +130,7 @@ impl SqliteStore {
             write_stream(conn, staged, &mut change)?;
         }
         if stage.streams.len() > 1 {
-            // Stable: within a stream the order of operations stays. Its events become one run.
+            // A stable sort keeps the order of operations within a stream. The events of a stream become one run.
             stage.entries.sort_by_key(|entry| entry.staged);
         }
         let mut seq = self.index().next_seq;
@@ -168,7 +171,7 @@ impl SqliteStore {
     }
 }
 
-/// Returns whether the row that stood was of another incarnation, which it keeps.
+/// Writes the row of a topic. Returns whether a stored row had another incarnation, which is then kept.
 fn put_topic(writer: &mut Writer, key: &str, value: &Bytes) -> Attempt<bool> {
     let standing = small::get(&writer.conn, Space::Topics, key)?;
     let kept = standing.and_then(|row| resolve::keep_incarnation(key, &row, value));
@@ -181,14 +184,14 @@ fn write_all(writer: &mut Writer, ops: &[Op]) -> Attempt<()> {
     ops.iter().try_for_each(|op| small::write(writer, op))
 }
 
-/// Of events with one id the last one counts, in order of operations; the places themselves must come in order.
+/// Keeps of events with the same id the last one in order of operations. Returns with `remembered` in order of seq.
 fn keep_last_of_each(remembered: &mut Vec<(usize, u64, u64)>) {
     remembered.sort_unstable_by_key(|(ordinal, hash, _)| (*hash, std::cmp::Reverse(*ordinal)));
     remembered.dedup_by_key(|(_, hash, _)| *hash);
     remembered.sort_unstable_by_key(|(_, _, seq)| *seq);
 }
 
-/// A stream that this commit both creates and drops leaves no trace.
+/// Writes the row of a stream. A stream that this commit both creates and drops leaves no trace.
 fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> Attempt<()> {
     let row = &mut staged.row;
     if row.id == 0 {
@@ -201,7 +204,7 @@ fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> 
         )?
         .execute(params![row.stream.topic.as_str(), row.stream.partition.0, row.start as i64])?;
         row.id = conn.last_insert_rowid();
-        // Its checksum covers the number it has just got.
+        // The row's checksum covers the id that it has just got.
         load::update_stream(conn, row)?;
     } else if staged.row_changed {
         load::update_stream(conn, row)?;
@@ -212,7 +215,7 @@ fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> 
     Ok(())
 }
 
-/// What a failing check found; `None` when it holds.
+/// Returns what a failing check found; `None` when the check holds.
 fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
     let (found, holds) = match check {
         Check::Absent { space, key } => {
@@ -235,13 +238,13 @@ fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
             let holds = found.as_ref().and_then(|row| TopicRow::made_of(row)) == Some(*made);
             (found, holds)
         }
-        // About no row: `resolve` asks the ids.
+        // Not a check of a row: `resolve` looks the id up.
         Check::IdTaken(_) => (None, false),
     };
     Ok((!holds).then_some(found))
 }
 
-/// Housekeeping is as durable as it gets without waiting: losing its tail loses nothing that was confirmed.
+/// Housekeeping is written without waiting for a sync: losing the end of it loses nothing that was confirmed.
 pub(crate) const HOUSEKEEPING: Durability = Durability::Os;
 
 #[cfg(test)]
@@ -254,7 +257,7 @@ mod tests {
     use super::*;
     use crate::SqliteOptions;
 
-    /// The other handle has its turn right behind ours, and a reader tells our index of it before we remember our ids.
+    /// The other handle commits right behind ours, and a reader adds that to our index before we remember our own ids.
     #[test]
     fn ids_that_another_handle_brings_right_behind_a_commit_are_known() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! Damage met while writing: found events are set aside, and the write goes on without them.
+//! Damage found while writing: the damaged events are set aside, and the write continues without them.
 //!
-//! A failed write poisons, because nobody knows what of it is on disk. A page that cannot be read is another matter:
-//! nothing was written, what is wrong is known, and it must not stop a store whose other pages are fine.
+//! A failed write poisons the store, because nobody knows how much of it is on disk. A page that cannot be read is
+//! different: nothing was written, the damage is known, and it must not stop a store whose other pages are fine.
 //!
-//! SQLite refuses to write in a transaction that has met damage. So what a commit looks up, it looks up on a connection
-//! of its own (`Writer::lookups`), and housekeeping that meets damage is rolled back and done again more carefully.
+//! SQLite refuses to write in a transaction that has met damage. So a commit does its lookups on a connection of their
+//! own (`Writer::lookups`), and housekeeping that meets damage is rolled back and repeated more carefully.
 
 use millrace_model::{Offset, TopicKey};
 use rusqlite::Connection;
@@ -23,8 +23,8 @@ impl SqliteStore {
         self.quarantine.report(Quarantined { seq, stream, offset: Offset(offset), reason });
     }
 
-    /// For an event of which only topic and place are known. Looks through the rows of `loc` of the topic, once per
-    /// event; an event it does not find will be reported by whoever reads its stream.
+    /// Reports a damaged event of which only the topic and the seq are known. Searches the rows of `loc` of the topic,
+    /// once per event; an event that is not found there will be reported when its stream is read.
     pub(crate) fn report_damaged_place(
         &self,
         lookups: &Connection,

@@ -1,7 +1,8 @@
-//! Brought ids of the recent past, as hashes that lead to a row. A hash only nominates: the row decides.
+//! The ids that clients brought recently, as hashes that lead to rows. A hash only points to a candidate row; the row
+//! itself decides.
 //!
-//! A ring holds hash and place in order of arrival; an open-addressed table finds a hash in the ring. That is 16 bytes
-//! and two to four slots of 4 bytes for an id, about half of what a map of integers and a queue would take.
+//! A ring buffer holds hash and seq in order of arrival; an open-addressed table finds a hash in the ring. That takes
+//! 16 bytes and two to four slots of 4 bytes per id, about half as much as a map of integers and a queue.
 
 use millrace_model::{EventId, TopicKey};
 
@@ -14,12 +15,13 @@ const SLOTS_MIN: usize = 64;
 pub(crate) struct Dedupe {
     key: HashKey,
     ids_max: usize,
-    /// Hash and seq, in order of seq. Full at `ids_max` entries; from then on `oldest` is the one to overwrite next.
+    /// Hash and seq, in order of seq. Full at `ids_max` entries; from then on `oldest` is the entry to overwrite next.
     ring: Vec<(u64, u64)>,
     oldest: usize,
-    /// Index into the ring of the newest entry of a hash, probed linearly. At most half full; the length is a power of two.
+    /// The index in `ring` of the newest entry of each hash, probed linearly. At most half full; the length is a power
+    /// of two.
     slots: Vec<u32>,
-    /// Every event before this one is either in here or too old to matter.
+    /// The id of every event before this seq is either remembered here or too old to matter.
     pub(crate) next_seq: u64,
 }
 
@@ -37,7 +39,7 @@ impl Dedupe {
 
     pub(crate) fn hash(&self, topic: &TopicKey, id: &EventId) -> u64 {
         let mut input = Vec::with_capacity(topic.as_str().len() + 40);
-        // No topic contains a byte above 0x7f, so topic and id cannot run into one another.
+        // No topic contains a byte above 0x7f, so the end of the topic is unambiguous.
         input.extend_from_slice(topic.as_str().as_bytes());
         match id {
             EventId::Text(text) => {
@@ -52,7 +54,7 @@ impl Dedupe {
         self.key.hash(&input)
     }
 
-    /// What is remembered of the places from `first` up to, not including, `end`: hash and seq.
+    /// Returns the remembered pairs of hash and seq with a seq from `first` up to, not including, `end`.
     pub(crate) fn within(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (newer, older) = self.ring.split_at(self.oldest);
         [older, newer].into_iter().flat_map(move |part| {
@@ -61,7 +63,7 @@ impl Dedupe {
         })
     }
 
-    /// The first place that anything remembered leads to.
+    /// Returns the lowest remembered seq.
     pub(crate) fn first_seq(&self) -> u64 {
         self.ring.get(self.oldest).map_or(self.next_seq, |(_, seq)| *seq)
     }
@@ -74,7 +76,7 @@ impl Dedupe {
         }
     }
 
-    /// Where an event of this id may be.
+    /// Returns the seq of an event that may have this id.
     pub(crate) fn find(&self, hash: u64) -> Option<u64> {
         self.entry(self.slots[self.slot_of(hash)]).map(|(_, seq)| seq)
     }
@@ -109,7 +111,7 @@ impl Dedupe {
         (slot + 1) & (self.slots.len() - 1)
     }
 
-    /// The slot that holds this hash, or the empty one where it belongs.
+    /// Returns the slot that holds this hash, or the empty slot where it belongs.
     fn slot_of(&self, hash: u64) -> usize {
         let mut slot = self.home(hash);
         while self.entry(self.slots[slot]).is_some_and(|(found, _)| found != hash) {
@@ -121,13 +123,13 @@ impl Dedupe {
     fn grow(&mut self) {
         self.slots = vec![EMPTY; self.slots.len() * 2];
         for at in 0..self.ring.len() {
-            // In order of arrival while the ring has never been full, and it grows only until then.
+            // This is the order of arrival, because the table grows only until the ring is full for the first time.
             let slot = self.slot_of(self.ring[at].0);
             self.slots[slot] = at as u32;
         }
     }
 
-    /// Frees the slot of the ring entry at `at`, unless a newer entry has taken it over, and closes the gap.
+    /// Frees the slot of the ring entry at `at` and closes the gap, unless a newer entry has taken the slot over.
     fn forget(&mut self, at: usize) {
         let mut gap = self.slot_of(self.ring[at].0);
         if self.slots[gap] != at as u32 {
@@ -136,7 +138,7 @@ impl Dedupe {
         self.slots[gap] = EMPTY;
         let mut slot = self.after(gap);
         while let Some((hash, _)) = self.entry(self.slots[slot]) {
-            // An entry may move up only if the gap is not before its home.
+            // An entry may move into the gap only if the gap is not before its home slot.
             let mask = self.slots.len() - 1;
             let from_home = slot.wrapping_sub(self.home(hash)) & mask;
             let from_gap = slot.wrapping_sub(gap) & mask;
@@ -168,7 +170,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Few distinct hashes that share homes: everything collides, wraps around and moves.
+        /// Few distinct hashes with the same home slots: everything collides, wraps around and moves.
         #[test]
         fn it_agrees_with_a_map_and_a_queue(ids_max in 1usize..90, drawn: Vec<u8>) {
             let mut dedupe = Dedupe::new(HashKey([1; 16]), ids_max);

@@ -1,8 +1,9 @@
-//! The dedupe window across restarts: hashes are saved when events are folded, and read back when a store is opened.
-//! Only what is not folded yet, or what another process wrote, is read from the events themselves.
+//! The dedupe window across restarts: hashes are saved when events are folded (`fold.rs`), and read back when a store
+//! is opened. Only ids that are not folded yet, or that another process wrote, are read from the events themselves.
 //!
-//! The newest `dedupe_ids_max` ids are remembered, whatever the times of their events say. Times decide only at an append,
-//! which brings its own: one event from a clock that was a month ahead must not make the store forget the ids of a day.
+//! The newest `dedupe_ids_max` ids are remembered, whatever the times of their events are. Times only matter at an
+//! append, which brings its own time: a single event from a clock that was a month ahead must not make the store forget
+//! the ids of a day.
 
 use millrace_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -20,10 +21,10 @@ use crate::row;
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
-/// The store's key, drawn when it is asked for the first time. Must run where writing is allowed.
+/// Returns the store's hash key, and draws it the first time. Must run where writing is allowed.
 pub(crate) fn hash_key(conn: &Connection) -> Attempt<HashKey> {
     let key = stored_key(conn)?.unwrap_or_else(HashKey::draw);
-    // Written again if it is from before checksums.
+    // Also rewrites a key from before checksums.
     conn.execute(
         "INSERT INTO meta (key, value) VALUES ('hash_key', ?1) \
          ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE value <> excluded.value",
@@ -32,7 +33,8 @@ pub(crate) fn hash_key(conn: &Connection) -> Attempt<HashKey> {
     Ok(key)
 }
 
-/// Hashes whose key is damaged or gone would match nothing: every id would be stored again.
+/// Returns the stored hash key. A damaged or missing key is an error: no saved hash would match, and every id would be
+/// stored again.
 pub(crate) fn stored_key(conn: &Connection) -> Attempt<Option<HashKey>> {
     let damaged = || Fault::DamagedRow("meta", "hash_key".to_owned());
     let mut select = conn.prepare("SELECT value FROM meta WHERE key = 'hash_key'")?;
@@ -65,7 +67,7 @@ pub(crate) fn load(
     Ok(dedupe)
 }
 
-/// Places of unfolded events among which there are brought ids, as few ranges as possible: streams interleave.
+/// Returns the ranges of seqs of unfolded events with brought ids, as few as possible: runs of streams interleave.
 fn unfolded_stretches(index: &Index) -> Vec<(u64, u64)> {
     let runs = index.live().flat_map(|state| &state.runs);
     let mut ranges: Vec<(u64, u64)> =
@@ -81,7 +83,8 @@ fn unfolded_stretches(index: &Index) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// A row that fails its checksum is passed over: without it an id may be stored twice, with it the store would not open.
+/// Returns the saved pairs of hash and seq. Skips a row that fails its checksum: an id may then be stored twice, but
+/// the store opens.
 fn saved_ids(conn: &Connection) -> Attempt<Vec<(u64, u64)>> {
     let mut ids = Vec::new();
     let mut select = conn.prepare("SELECT last_ts, hashes FROM ids")?;
@@ -96,7 +99,7 @@ fn saved_ids(conn: &Connection) -> Attempt<Vec<(u64, u64)>> {
     Ok(ids)
 }
 
-/// Inside the transaction that folds `locs`: opening will not have to look at their events.
+/// Saves the ids of `locs` inside the transaction that folds them: opening the store need not read their events then.
 pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
     let pieces = locs.iter().filter(|loc| loc.brought > 0).flat_map(|loc| &loc.pieces);
     let ids: Vec<(u64, u64)> =
@@ -113,8 +116,8 @@ pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
     Ok(())
 }
 
-/// Adds hash and seq, of events and of what is left of those that are gone. Places that cannot be read are passed over: without them an id may be stored twice, with them
-/// nothing could be stored.
+/// Adds hash and seq of events, and of the ids that `gone.rs` keeps of deleted events. Skips rows that cannot be read:
+/// an id may then be stored twice, but otherwise nothing could be stored.
 fn read_ids(
     conn: &Connection,
     index: &Index,
@@ -144,7 +147,7 @@ fn read_ids(
     Ok(())
 }
 
-/// Rows of dropped streams are forgotten, as they are for everyone else. `at` follows the rows that were read.
+/// Reads ids from `at` on, and moves `at` past each row that was read. Rows of dropped streams are skipped.
 fn read_ids_from(
     conn: &Connection,
     index: &Index,
@@ -153,7 +156,8 @@ fn read_ids_from(
     last: u64,
     ids: &mut Vec<(u64, u64)>,
 ) -> Attempt<()> {
-    // All rows and not only those that brought ids, so that damage is not approached again and again from afar.
+    // Selects all rows, not only those with brought ids: otherwise each retry would start far before the damaged row
+    // again.
     let mut select = conn.prepare_cached(
         "SELECT seq, stream, id, brought FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
     )?;
@@ -175,7 +179,7 @@ fn read_ids_from(
 }
 
 impl SqliteStore {
-    /// Inside the write transaction, when the index knows all that others wrote.
+    /// Reads the ids that other processes wrote. Must run inside the write transaction, after the index has caught up.
     pub(crate) fn dedupe_catch_up(&self, writer: &mut Writer) -> Attempt<()> {
         let index = self.index();
         if writer.dedupe.next_seq < index.next_seq {
@@ -191,7 +195,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Saved hashes that are too many, inside a write transaction.
+    /// Deletes saved hashes beyond `dedupe_ids_max`. Must run inside a write transaction.
     pub(crate) fn forget_old_ids(&self, writer: &Writer) -> Attempt<()> {
         let mut select = writer.conn.prepare_cached("SELECT n, count FROM ids ORDER BY n DESC")?;
         let mut rows = select.query([])?;
@@ -208,7 +212,8 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// One slice of the ids whose events are gone and that nothing leads to any more. Answers with the rows deleted.
+    /// Deletes a slice of the ids of deleted events that no remembered hash leads to any more. Returns how many rows
+    /// were deleted.
     pub(crate) fn forget_gone_slice(
         &self,
         writer: &mut Writer,

@@ -1,4 +1,4 @@
-//! How large the store is and how much room its file system has left.
+//! How large the store is, and how much room its file system has left.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use millrace_store::DiskUse;
 use crate::folder;
 use crate::locks::beside;
 
-/// `wal_stuck_from`: the size from which the log is too large, if the last checkpoint could not copy all of it.
-/// `None` when the file system does not tell. Only looks: the database itself is never opened here (see `locks`).
+/// Returns `None` when the file system does not tell. `wal_stuck_from` is the size from which the log is too large, if
+/// the last checkpoint could not copy all of it. Never opens the database itself (`locks.rs` says why).
 pub(crate) fn of(database: &Path, free_bytes_min: u64, wal_stuck_from: Option<u64>) -> Option<DiskUse> {
     let room = rustix::fs::statvfs(folder::parent_of(database)).ok()?;
     let bytes = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());

@@ -1,4 +1,4 @@
-//! From SQLite's errors to what the port's callers are told.
+//! Maps SQLite's errors to the errors of the store port.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,20 +8,20 @@ use rusqlite::ErrorCode;
 
 use crate::codec::Malformed;
 
-/// What can fail while a transaction is written or an index is read. The caller decides what it means for the store.
+/// A failure while a transaction is written or an index is read. The caller decides what it means for the store.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Sqlite(rusqlite::Error),
     Io(std::io::Error),
-    /// A row of the store's own bookkeeping fails its checksum.
+    /// A row of the store's own bookkeeping (table and key) fails its checksum.
     Malformed(&'static str, u64),
-    /// A row of a small table fails its checksum.
+    /// A row of a small table (table and key) fails its checksum.
     DamagedRow(&'static str, String),
 }
 
 pub(crate) type Attempt<T> = Result<T, Fault>;
 
-/// What to say of a store that cannot be opened because another program has locked it.
+/// Returns the message for a store that cannot be opened because another program has locked it.
 pub(crate) fn locked(path: &Path, error: &rusqlite::Error) -> String {
     format!(
         "{} is locked by another program ({error}): end it, or its transaction, and try again",
@@ -45,8 +45,8 @@ impl Fault {
         })
     }
 
-    /// The error of a transaction that is known to have left nothing, if this fault says so. The transaction must have
-    /// been rolled back.
+    /// Returns the store error of a transaction that is known to have left nothing, if this fault proves that. The
+    /// transaction must have been rolled back.
     ///
     /// - SQLITE_BUSY and SQLITE_LOCKED: a lock was not obtained. They come before the first write.
     /// - SQLITE_FULL: the file may not grow (`file_bytes_max`), or a write found no space (ENOSPC). In WAL mode a
@@ -62,7 +62,7 @@ impl Fault {
     pub(crate) fn wrote_nothing(&self) -> Option<StoreError> {
         let error = match self {
             Fault::Sqlite(error) => error,
-            // Of a lock file: the turn was not obtained.
+            // The fault is of a lock file, so the turn was not obtained.
             Fault::Io(_) => return Some(StoreError::Busy(self.to_string())),
             Fault::Malformed(..) | Fault::DamagedRow(..) => return None,
         };
@@ -73,20 +73,20 @@ impl Fault {
         }
     }
 
-    /// Whether a lock was not obtained in time.
+    /// Returns whether a lock was not obtained in time.
     pub(crate) fn is_locked(error: &rusqlite::Error) -> bool {
         matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
 
-    /// Whether a rollback journal lies beside the file, which only a connection that may write can play back. A store has
-    /// one while it is switched to its WAL, when it is made or was restored.
+    /// Returns whether a rollback journal lies beside the file, which only a connection that may write can play back. A
+    /// store has such a journal while SQLite switches it to its WAL, after it was made or restored.
     pub(crate) fn needs_rollback(error: &rusqlite::Error) -> bool {
         let code = error.sqlite_error().map(|error| error.extended_code);
         code == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
     }
 
-    /// Whether a page of the file is damaged, as opposed to the file being out of reach. A value of a type its column
-    /// never holds is damage as well.
+    /// Returns whether a page of the file is damaged, as opposed to the file being unreachable. A value whose type is
+    /// wrong for its column counts as damage as well.
     pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
         use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
         let is_nonsense = matches!(

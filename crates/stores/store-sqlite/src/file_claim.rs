@@ -1,18 +1,19 @@
-//! Who has a database file open, whatever its name: a lock on the file itself (`flock`), beside those in the lock folder.
+//! Which handles have a database file open, whatever its name: a lock on the file itself (`flock`), in addition to
+//! those in the lock folder (`locks.rs`).
 //!
-//! The lock folder lies beside a name, and names change: a file that is moved while it is open, or whose lock folder is
-//! removed, would be opened a second time by a process that sees none of the first one's locks, with a log of its own. So
-//! every handle also holds the file shared. The rule of an opener: it is alone under the name exactly if nobody has the
-//! file.
+//! The lock folder lies beside a name, and names change. A process could open a file that was moved while open, or
+//! whose lock folder was removed, without seeing the locks of the process that has it open, and with a log of its own.
+//! So every handle also locks the file itself, shared. The rule for an opener: no other handle is open under the name
+//! exactly if no handle has the file.
 //!
-//! On local file systems of Linux `flock` and the POSIX locks of SQLite do not see each other. Elsewhere they may, so there
-//! nothing is locked here, and only handles of this process are seen.
+//! On local file systems of Linux `flock` and the POSIX locks of SQLite do not see each other. On other file systems
+//! they may, so there this module locks nothing and only sees the handles of this process.
 //!
-//! A server also locks one byte of the file for itself (`serving_byte`), so that removing the lock folder's `serve` lets no
-//! second server in.
+//! A server also locks a byte of the file for itself (`serving_byte`), so that no second server can start when the lock
+//! folder's file `serve` is removed.
 //!
-//! Closing any descriptor of the database drops SQLite's own locks in this process. So a descriptor, once opened, stays
-//! open until its file has no name any more: one per store that this process has ever opened.
+//! Closing any descriptor of the database drops SQLite's own locks in this process. So a descriptor that was once
+//! opened stays open until its file has no name any more: one per store that this process has ever opened.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,18 +26,19 @@ use std::time::Duration;
 
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
-/// How long an opener whose two answers contradict each other asks again. A process that ends drops its locks one after the
-/// other, and others who ask hold the file for a moment.
+/// How long an opener retries while the locks of the name and of the file contradict each other. A process that ends
+/// drops its locks one after the other, and a process that only checks holds the file for a moment.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(2);
-/// Between two questions.
+/// The pause between two attempts.
 pub(crate) const SETTLE_PAUSE: Duration = Duration::from_millis(5);
-/// The bytes that every reader and writer of SQLite holds a POSIX lock on.
+/// The first byte and the length of the range on which every reader and writer of SQLite holds a POSIX lock.
 const SQLITE_SHARED: (u64, u64) = (0x4000_0002, 510);
-/// Where SQLite's file format says how the database is changed, and what stands there if by a write-ahead log.
+/// The offset at which SQLite's file format says how the database is written, and the value there for a write-ahead
+/// log.
 const WRITE_VERSION_AT: u64 = 18;
 const WRITE_VERSION_WAL: [u8; 2] = [2, 2];
 
-/// A file, whatever its name.
+/// Identifies a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId {
     device: u64,
@@ -49,12 +51,12 @@ impl FileId {
     }
 }
 
-/// Why an opener is refused.
+/// The reason why an opener is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unclaimed {
-    /// Nobody has the locks of this name, and somebody has the file. SQLite's locks may tell which process.
+    /// No handle has the locks of this name, but a handle has the file. SQLite's locks may tell which process.
     OtherName { holder: Option<u32> },
-    /// Others have the locks of this name, and nobody has this file.
+    /// Other handles have the locks of this name, but no handle has this file.
     OtherFile,
     /// The opener is a server, and another server has the file. SQLite's locks may tell which process.
     Served { holder: Option<u32> },
@@ -63,9 +65,9 @@ pub(crate) enum Unclaimed {
 #[derive(Debug)]
 struct Descriptor {
     file: Arc<File>,
-    /// Of this process. The file is locked while there is one.
+    /// How many handles of this process have the file. The file is locked while there is any.
     handles: usize,
-    /// One of the handles is a server's.
+    /// A handle of this process is a server's.
     served: bool,
 }
 
@@ -73,12 +75,12 @@ type Descriptors = BTreeMap<FileId, Descriptor>;
 
 static DESCRIPTORS: Mutex<Descriptors> = Mutex::new(BTreeMap::new());
 
-/// Consistent after every statement, so a panic elsewhere does not spoil it.
+/// Locks the table of descriptors. The table is consistent after every statement, so a poisoned mutex does no harm.
 fn descriptors() -> MutexGuard<'static, Descriptors> {
     DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Finds the descriptor of the file that has the name now, or opens one. `None` where there is no plain file.
+/// Finds or opens the descriptor of the file that has the name now. `None` if there is no plain file.
 fn find<'a>(open: &'a mut Descriptors, path: &Path) -> io::Result<Option<(FileId, &'a mut Descriptor)>> {
     let mut id = match fs::metadata(path) {
         Ok(found) if found.is_file() => FileId::of(&found),
@@ -87,14 +89,14 @@ fn find<'a>(open: &'a mut Descriptors, path: &Path) -> io::Result<Option<(FileId
         Err(error) => return Err(error),
     };
     if !open.contains_key(&id) {
-        // Nobody can open these again, so their locks matter to nobody.
+        // Files without a name cannot be opened again, so their locks do not matter any more.
         open.retain(|_, one| one.handles > 0 || one.file.metadata().map_or(true, |found| found.nlink() > 0));
-        // A lock on a byte needs a descriptor for writing; nothing is ever written through it. Who may only read the file
-        // (a backup, `doctor`) needs no such lock.
+        // A lock on a byte needs a descriptor for writing, although nothing is ever written through it. A process that
+        // may only read the file (a backup, `doctor`) needs no such lock.
         let file = File::options().read(true).write(true).open(path).or_else(|_| File::open(path))?;
         id = FileId::of(&file.metadata()?);
         match open.entry(id) {
-            // The name was switched in between. Closing this one would drop the locks of that file.
+            // The name was switched in between. Closing this descriptor would drop SQLite's locks on the other file.
             Entry::Occupied(_) => std::mem::forget(file),
             Entry::Vacant(free) => {
                 free.insert(Descriptor { file: Arc::new(file), handles: 0, served: false });
@@ -104,7 +106,7 @@ fn find<'a>(open: &'a mut Descriptors, path: &Path) -> io::Result<Option<(FileId
     Ok(open.get_mut(&id).map(|found| (id, found)))
 }
 
-/// One handle's share in a file, until it is dropped.
+/// A handle's share in a file, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FileClaim {
     id: FileId,
@@ -113,8 +115,9 @@ pub(crate) struct FileClaim {
 }
 
 impl FileClaim {
-    /// For an opener that stands in the gate of the name `path`. `alone`: no handle is open under that name. `None` where
-    /// there is no file. The caller asks again for up to [`SETTLE_MAX`] before it believes a refusal.
+    /// Claims the file for an opener that holds the gate of the name `path`. `alone` says that no handle is open under
+    /// that name. Returns `None` if there is no file. The caller retries for up to [`SETTLE_MAX`] before it believes a
+    /// refusal.
     pub(crate) fn take(path: &Path, alone: bool) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
         let mut open = descriptors();
         let Some((id, found)) = find(&mut open, path)? else { return Ok(Ok(None)) };
@@ -129,7 +132,7 @@ impl FileClaim {
         Ok(Ok(Some(FileClaim { id, file: found.file.clone(), serves: false })))
     }
 
-    /// Makes this handle the one server of the file.
+    /// Makes this handle the only server of the file.
     pub(crate) fn serve(&mut self) -> io::Result<Result<(), Unclaimed>> {
         let mut open = descriptors();
         let Some(found) = open.get_mut(&self.id) else { return Ok(Ok(())) };
@@ -147,7 +150,7 @@ impl FileClaim {
         self.id
     }
 
-    /// Only to be looked at, and never to be closed: see the head of this file.
+    /// Returns the file for inspection only: its descriptor must never be closed, see the head of this file.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
@@ -158,7 +161,7 @@ impl Drop for FileClaim {
         if let Some(found) = descriptors().get_mut(&self.id) {
             if self.serves {
                 found.served = false;
-                // An unlock fails only for a bad descriptor.
+                // Unlocking fails only for a bad descriptor.
                 let _ = serving_byte::unlock(&found.file);
             }
             found.handles -= 1;
@@ -175,7 +178,7 @@ fn lock(file: &File, alone: bool) -> io::Result<Result<(), Unclaimed>> {
     }
     let other_name = || Err(Unclaimed::OtherName { holder: holder(file) });
     match (file.try_lock(), alone) {
-        // An older Millrace, which does not hold the file like this, has it open with SQLite.
+        // An older version of Millrace has the file open with SQLite and does not lock it like this.
         (Ok(()), false) if holder(file).is_some() => {}
         (Ok(()), false) => {
             file.unlock()?;
@@ -192,7 +195,7 @@ fn lock(file: &File, alone: bool) -> io::Result<Result<(), Unclaimed>> {
     }
 }
 
-/// Whether some handle, of this or another process, has the file. Only looks.
+/// Returns whether a handle of this or another process has the file. Changes nothing.
 pub(crate) fn is_claimed(path: &Path) -> io::Result<Option<Unclaimed>> {
     let mut open = descriptors();
     let Some((_, found)) = find(&mut open, path)? else { return Ok(None) };
@@ -209,8 +212,8 @@ pub(crate) fn is_claimed(path: &Path) -> io::Result<Option<Unclaimed>> {
     }
 }
 
-/// Whether the file is a database that keeps a write-ahead log beside its name. SQLite is not asked: opening the file would
-/// make such a log. False for what cannot be read.
+/// Returns whether the file is a database that keeps a write-ahead log beside its name. Reads the header without
+/// SQLite, because opening the file would create such a log. False if the file cannot be read.
 pub(crate) fn keeps_log(path: &Path) -> bool {
     let mut open = descriptors();
     let Ok(Some((_, found))) = find(&mut open, path) else { return false };
@@ -218,7 +221,8 @@ pub(crate) fn keeps_log(path: &Path) -> bool {
     found.file.read_exact_at(&mut version, WRITE_VERSION_AT).is_ok() && version == WRITE_VERSION_WAL
 }
 
-/// One of the other processes that have the file open with SQLite. `None` also for a process of another container.
+/// Returns one of the other processes that have the file open with SQLite. `None` also for a process of another
+/// container.
 fn holder(file: &File) -> Option<u32> {
     let (start, length) = SQLITE_SHARED;
     let whole =
@@ -227,13 +231,13 @@ fn holder(file: &File) -> Option<u32> {
     u32::try_from(held.pid?.as_raw_pid()).ok()
 }
 
-/// Whether `flock` is independent of POSIX locks. Network file systems make the one out of the other: a handle would lock
-/// itself out.
+/// Returns whether `flock` is independent of POSIX locks. Network file systems implement one by the other, so that a
+/// handle would lock itself out.
 #[cfg(target_os = "linux")]
 fn has_locks_of_its_own(file: &File) -> bool {
-    /// NFS, SMB in three versions, 9P.
+    /// The magic numbers of NFS, SMB in three versions, and 9P.
     const REMOTE: [u64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
-    // The width of the field differs from machine to machine; its low 32 bits are the number.
+    // The width of the field differs between machines; its low 32 bits are the number.
     let kind = |found: rustix::fs::StatFs| (found.f_type as u64) & 0xffff_ffff;
     rustix::fs::fstatfs(file).is_ok_and(|found| !REMOTE.contains(&kind(found)))
 }
@@ -243,8 +247,9 @@ fn has_locks_of_its_own(_: &File) -> bool {
     false
 }
 
-/// A lock on one byte of the file, far behind every byte that SQLite locks or that a database can have. It belongs to the
-/// descriptor and not to the process (`F_OFD_SETLK`), so no other descriptor of the file that is closed drops it.
+/// A lock on a byte of the file, far behind every byte that SQLite locks or that a database can have. The lock belongs
+/// to the descriptor and not to the process (`F_OFD_SETLK`), so closing another descriptor of the file does not drop
+/// it.
 #[cfg(target_os = "linux")]
 mod serving_byte {
     use std::fs::File;
@@ -313,7 +318,7 @@ mod tests {
         second.serve().unwrap().unwrap();
     }
 
-    /// A descriptor opened elsewhere stands for another process.
+    /// A descriptor that the test opens itself stands for another process.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_server_of_another_process_is_seen() {
@@ -353,7 +358,7 @@ mod tests {
         assert!(claimed(&path, true).unwrap().is_some());
     }
 
-    /// A descriptor opened elsewhere stands for another process: locks belong to descriptors.
+    /// A descriptor that the test opens itself stands for another process: locks belong to descriptors.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_handle_of_another_process_is_seen() {

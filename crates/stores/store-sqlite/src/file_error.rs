@@ -1,4 +1,4 @@
-//! Why the files of a store are refused before SQLite sees them.
+//! Why the files of a store are refused before SQLite opens them.
 
 use std::io;
 use std::path::{Path, PathBuf};

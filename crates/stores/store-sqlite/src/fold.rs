@@ -1,4 +1,4 @@
-//! Folding: runs that only `commits` and memory know become rows of `loc`, a few at a time.
+//! Folding: runs that are known only from `commits` and from memory become rows of `loc`, a few at a time.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use crate::loc::Loc;
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
-/// Rows of `loc` written by one transaction: few enough that a publisher waiting behind it does not notice.
+/// Rows of `loc` written by a transaction: few enough that a publisher waiting behind it does not notice.
 const ROWS_PER_TRANSACTION: usize = 32;
 
-/// Streams still to be folded. When none is left, nobody needs the commits up to `through` to find events.
+/// Streams still to be folded. When none is left, the commits up to `through` are not needed to find events any more.
 #[derive(Debug)]
 pub(crate) struct FoldJob {
     pub(crate) through: u64,
@@ -23,14 +23,14 @@ pub(crate) struct FoldJob {
 }
 
 impl SqliteStore {
-    /// Whether enough waits to be folded, `times` over.
+    /// Returns whether the unfolded events exceed `times` the limits of the options.
     pub(crate) fn fold_is_due(&self, times: u64) -> bool {
         let index = self.index();
         index.unfolded_events >= self.options.fold_events.saturating_mul(times)
             || index.unfolded_bytes >= self.options.fold_bytes.saturating_mul(times)
     }
 
-    /// One slice of the job under way, or of a new one. Answers with the rows written.
+    /// Does a slice of the job under way, or of a new one. Returns how many rows were written.
     pub(crate) fn fold_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         let mut job = writer.fold.take().unwrap_or_else(|| self.new_job());
         let rows = self.transact(writer, HOUSEKEEPING, |writer| {
@@ -69,7 +69,7 @@ impl SqliteStore {
         FoldJob { through: index.last, queue: queue.into() }
     }
 
-    /// Folds the oldest runs of one stream into at most `rows_max` rows. Fewer rows than that means nothing is left.
+    /// Folds the oldest runs of a stream into at most `rows_max` rows. Fewer rows than that mean that no run is left.
     pub(crate) fn fold_stream(
         &self,
         writer: &Writer,

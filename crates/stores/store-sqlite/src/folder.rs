@@ -1,4 +1,4 @@
-//! Folders that are still there after a power cut.
+//! Folders that survive a power failure.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::private;
 
-/// The folder a file is in.
+/// Returns the folder that contains the file.
 pub(crate) fn parent_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -14,7 +14,7 @@ pub(crate) fn parent_of(file: &Path) -> &Path {
     }
 }
 
-/// A file or folder that was synced can still vanish with its directory entry.
+/// Syncs a folder: without that, a synced file or folder can still vanish with its directory entry.
 pub(crate) fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -23,11 +23,11 @@ pub(crate) fn sync(folder: &Path) -> io::Result<()> {
 pub(crate) fn create(folder: &Path) -> io::Result<()> {
     let missing = missing(folder)?;
     private::create_folders(folder)?;
-    // From the top down: an entry is worth nothing before the folder it is in can be found.
+    // From the top down: an entry is worth nothing before its own folder can be found.
     missing.iter().rev().try_for_each(|made| sync(parent_of(made)))
 }
 
-/// The folders that are not there, the innermost first.
+/// Returns the folders that do not exist, the innermost first.
 fn missing(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut missing = Vec::new();
     for folder in folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty()) {

@@ -1,8 +1,9 @@
-//! Ids of events that are gone: compaction or retention took the event, its id stays taken as long as it is remembered.
-//!
-//! A row stands where the event stood, under the same seq, so whatever leads to an event leads to what is left of it. Rows
-//! that nothing leads to any more are deleted by housekeeping after every fold, so there are hardly more than ids are
+//! Ids of deleted events: compaction or retention has deleted the event, but its id stays taken as long as it is
 //! remembered.
+//!
+//! A row in `gone_ids` takes the place of the event, under the same seq, so every hash that led to the event leads to
+//! this row. Housekeeping deletes rows to which no hash leads any more after every fold, so there are hardly more rows
+//! than remembered ids.
 
 use millrace_model::EventId;
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -12,7 +13,7 @@ use crate::error::Attempt;
 use crate::index::Piece;
 use crate::row;
 
-/// What is left of an event.
+/// The part that is kept of a deleted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) seq: u64,
@@ -67,7 +68,7 @@ impl Gone {
         Ok(())
     }
 
-    /// From the columns seq, stream, offset, ts and id.
+    /// Reads the columns seq, stream, offset, ts and id. `None` for a row without a readable id.
     fn read(row: &Row<'_>) -> rusqlite::Result<Option<Gone>> {
         let number = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
         let (seq, stream, offset, ts) = (number(0)?, row.get(1)?, number(2)?, number(3)?);
@@ -75,21 +76,21 @@ impl Gone {
         Ok(id.map(|id| Gone { seq, stream, offset, ts, id }))
     }
 
-    /// `None` for a row that fails its checksum.
+    /// Also reads the checksum. `None` for a row that fails it.
     fn read_checked(row: &Row<'_>) -> rusqlite::Result<Option<Gone>> {
         let crc: i64 = row.get(5)?;
         Ok(Gone::read(row)?.filter(|gone| i64::from(gone.crc()) == crc))
     }
 }
 
-/// What is left of the event that stood at `seq`.
+/// Returns what is kept of the deleted event that had this `seq`.
 pub(crate) fn find(conn: &Connection, seq: u64) -> Attempt<Option<Gone>> {
     let mut select =
         conn.prepare_cached("SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq = ?1")?;
     Ok(select.query_row([seq as i64], Gone::read_checked).optional()?.flatten())
 }
 
-/// Everything left of the events at these places, in order.
+/// Returns what is kept of deleted events with these seqs, in order.
 pub(crate) fn within(conn: &Connection, first: u64, last: u64) -> Attempt<Vec<Gone>> {
     let mut select = conn.prepare_cached(
         "SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
@@ -98,7 +99,8 @@ pub(crate) fn within(conn: &Connection, first: u64, last: u64) -> Attempt<Vec<Go
     Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Before the events of a piece are deleted. Those before `first_seq` leave nothing: nothing leads to them.
+/// Keeps the ids of a piece whose events are about to be deleted. Ids before `first_seq` are not kept: no hash leads to
+/// them.
 pub(crate) fn leave(conn: &Connection, piece: Piece, first_seq: u64) -> Attempt<()> {
     let first = piece.seq.max(first_seq);
     let last = piece.seq + piece.count - 1;
@@ -114,8 +116,8 @@ pub(crate) fn leave(conn: &Connection, piece: Piece, first_seq: u64) -> Attempt<
     left.iter().flatten().try_for_each(|gone| gone.insert(conn))
 }
 
-/// Deletes what nothing leads to any more: what stood before `first_seq`, oldest first. Returns the rows deleted; fewer
-/// than `rows_max` when there is no more.
+/// Deletes rows to which no hash leads any more: those before `first_seq`, oldest first. Returns how many rows were
+/// deleted; fewer than `rows_max` when no more are left.
 pub(crate) fn forget(conn: &Connection, first_seq: u64, rows_max: usize) -> Attempt<usize> {
     let mut delete = conn.prepare_cached(
         "DELETE FROM gone_ids WHERE seq IN (SELECT seq FROM gone_ids WHERE seq < ?1 ORDER BY seq LIMIT ?2)",
@@ -123,7 +125,7 @@ pub(crate) fn forget(conn: &Connection, first_seq: u64, rows_max: usize) -> Atte
     Ok(delete.execute([first_seq as i64, i64::try_from(rows_max).unwrap_or(i64::MAX)])?)
 }
 
-/// Rows that fail their checksum.
+/// Returns the seqs of rows that fail their checksum.
 pub(crate) fn damaged(conn: &Connection) -> Attempt<Vec<u64>> {
     let mut select = conn.prepare("SELECT seq, stream, offset, ts, id, crc FROM gone_ids ORDER BY seq")?;
     let mut rows = select.query([])?;

@@ -1,11 +1,11 @@
-//! SipHash-1-3, written out because what it yields is stored: the standard library does not promise its own to stay.
+//! SipHash-1-3, implemented here because its results are stored: the standard library does not promise to keep its own.
 
-/// The key of one store's hashes, drawn when the store is made, so that nobody can bring ids that collide on purpose.
+/// The key of a store's hashes, drawn when the store is made, so that no client can bring ids that collide on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HashKey(pub(crate) [u8; 16]);
 
 impl HashKey {
-    /// The standard library seeds its hasher from the operating system.
+    /// Draws a random key: the standard library seeds its hasher from the operating system.
     pub(crate) fn draw() -> HashKey {
         use std::hash::{BuildHasher, RandomState};
         let (low, high) = (RandomState::new().hash_one(0), RandomState::new().hash_one(1));

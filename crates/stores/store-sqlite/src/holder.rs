@@ -1,9 +1,9 @@
-//! Who is in the way of a writer or an opener: the process ids in the lock files `writer` and `gate`, for others who wait and
-//! for people.
+//! Which process is in the way of a writer or an opener: the process ids in the lock files `writer` and `gate`, for
+//! other processes that wait and for people.
 //!
-//! Written only when it is another one's: a process that writes alone reads twice 16 bytes of the page cache per turn and
-//! dirties nothing, so no commit has more to sync. So a name stays when its process has given the lock back, and is believed
-//! only while the file is locked.
+//! A holder writes its id only if another id is in the file: a process that writes alone reads twice 16 bytes of the
+//! page cache per turn and dirties nothing, so no commit has more to sync. So an id stays in the file after its process
+//! has released the lock, and is believed only while the file is locked.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ const SIGNATURE_BYTES: usize = 16;
 
 type Signature = [u8; SIGNATURE_BYTES];
 
-/// The id in decimal, spaces, a newline.
+/// Returns this process's signature: its id in decimal, spaces, a newline.
 fn own() -> &'static Signature {
     static OWN: OnceLock<Signature> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -29,44 +29,45 @@ fn own() -> &'static Signature {
     })
 }
 
-/// Which lock is held, and by whom if that is known.
+/// Which lock is held, and by which process if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// The turn to write.
     Turn(Option<u32>),
-    /// The gate, and nobody has the turn: a process that is next to write does not take it, or one opens or replaces the
-    /// store.
+    /// The gate, while nobody has the turn: a process that is next to write does not proceed, or a process opens or
+    /// replaces the store.
     Gate(Option<u32>),
 }
 
 impl Held {
-    /// The other process that holds the lock.
+    /// Returns the holder of the lock if it is another process.
     pub(crate) fn other(self) -> Option<u32> {
         let (Held::Turn(pid) | Held::Gate(pid)) = self;
         pid.filter(|pid| *pid != std::process::id())
     }
 }
 
-/// What is held now. Only looks, on descriptors of its own: locks belong to descriptors, and a thread of this process may
-/// be waiting for one on the handle's.
+/// Returns which lock is held now. Uses descriptors of its own: locks belong to descriptors, and a thread of this
+/// process may be waiting for a lock on the handle's descriptors.
 pub(crate) fn look(folder: &Path) -> Option<Held> {
     let held = |name: &str| {
         let file = File::open(folder.join(name)).ok()?;
-        // Shared, for a moment: whoever comes for the lock meanwhile waits that long. Those who only look at the store
-        // (`look`) hold the gate shared and do not sign it.
+        // Locked shared for a moment, which delays a process that wants the lock just now. Processes that only read the
+        // store (`look.rs`) hold the gate shared and do not sign it.
         let is_held = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         is_held.then(|| read(&file).filter(|pid| is_there(*pid)))
     };
     held("writer").map(Held::Turn).or_else(|| held("gate").map(Held::Gate))
 }
 
-/// A process that has ended holds nothing: then a program that does not sign has the lock.
+/// Returns whether the process exists. If not, a program that does not sign has the lock.
 fn is_there(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH)))
 }
 
-/// By whoever has just got the lock. It only informs: on a full disk it is left out.
+/// Signs a lock file; called by the process that has just got the lock. Only informs others, so a failure (a full disk)
+/// is ignored.
 pub(crate) fn sign(lock: &File) {
     let mut found = [0; SIGNATURE_BYTES];
     let read = lock.read_at(&mut found, 0);
@@ -75,7 +76,7 @@ pub(crate) fn sign(lock: &File) {
     }
 }
 
-/// Who signed last.
+/// Returns the process that signed last.
 fn read(lock: &File) -> Option<u32> {
     let mut found = [0; SIGNATURE_BYTES];
     let read = lock.read_at(&mut found, 0).ok()?;
@@ -117,7 +118,7 @@ mod tests {
         writer.lock().unwrap();
         assert_eq!(look(folder.path()), Some(Held::Turn(own)));
         gate.unlock().unwrap();
-        // No process has this number: the largest that Linux gives is 2^22 - 1.
+        // No process has this id: the largest that Linux gives is 2^22 - 1.
         writer.write_all_at(format!("{:<15}\n", 1 << 22).as_bytes(), 0).unwrap();
         assert_eq!(look(folder.path()), Some(Held::Turn(None)));
         writer.unlock().unwrap();

@@ -1,7 +1,7 @@
-//! What a handle knows by heart: the bounds of every stream, and where its newest events are.
+//! The part of a store that a handle keeps in memory: the bounds of every stream, and where its newest events are.
 //!
-//! Only what a transaction has committed is in here. The writer publishes its own commits, readers add what other
-//! processes wrote; both go through [`Index::apply`], which takes each commit once and in order.
+//! The index holds only what was committed. The writer adds its own commits, readers add the commits of other
+//! processes; both use [`Index::apply`], which takes each commit once and in order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -10,14 +10,14 @@ use millrace_store::StreamBounds;
 
 use crate::codec::Record;
 
-/// Consecutive offsets of one stream at consecutive places of the log, appended by one commit. Never merged or split,
-/// so that every process folds at the same boundaries and sums stay exact.
+/// Consecutive offsets of a stream at consecutive seqs, appended by one commit. A run is never merged or split, so that
+/// every process folds at the same boundaries and sums stay exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) offset: u64,
     pub(crate) seq: u64,
     pub(crate) count: u64,
-    /// Payloads, keys and headers.
+    /// The bytes of payloads, keys and headers.
     pub(crate) bytes: u64,
     /// How many of the events brought their id.
     pub(crate) brought: u64,
@@ -44,7 +44,7 @@ impl Piece {
         self.offset + self.count
     }
 
-    /// The part within `[from, to)`, if any.
+    /// Returns the part within `[from, to)`, if any.
     pub(crate) fn clip(self, from: u64, to: u64) -> Option<Piece> {
         let (first, end) = (self.offset.max(from), self.end().min(to));
         let count = end.checked_sub(first).filter(|count| *count > 0)?;
@@ -57,20 +57,20 @@ impl Piece {
 pub(crate) struct StreamRow {
     pub(crate) id: i64,
     pub(crate) stream: Stream,
-    /// Readers see nothing below.
+    /// Readers see no event below this offset.
     pub(crate) start: u64,
-    /// Events below are found through `loc`, the others through `commits`.
+    /// Events below this offset are found through `loc`, the others through `commits`.
     pub(crate) folded: u64,
-    /// Rows below have been deleted.
+    /// The rows of events below this offset have been deleted.
     pub(crate) reclaimed: u64,
-    /// Below, events may have been removed one by one.
+    /// Below this offset, single events may have been removed by compaction.
     pub(crate) compacted_to: u64,
-    /// Bytes of the events from `reclaimed` to `folded`.
+    /// The bytes of the events from `reclaimed` to `folded`.
     pub(crate) bytes: u64,
-    /// Time of the last folded event.
+    /// The time of the last folded event.
     pub(crate) last_ts: u64,
     pub(crate) dropped: bool,
-    /// When, by the clock of the batch that did it.
+    /// When the stream was dropped, by the clock of the batch that did it.
     pub(crate) dropped_at: u64,
 }
 
@@ -90,7 +90,7 @@ impl StreamRow {
         }
     }
 
-    /// Of every column.
+    /// Returns the checksum of all columns.
     pub(crate) fn crc(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         let StreamRow { start, folded, reclaimed, compacted_to, bytes, last_ts, dropped_at, .. } = *self;
@@ -110,7 +110,7 @@ pub(crate) struct StreamState {
     pub(crate) row: StreamRow,
     pub(crate) next: u64,
     pub(crate) last_ts: u64,
-    /// From `row.folded` up to `next`, without gaps.
+    /// The unfolded runs, from `row.folded` up to `next`, without gaps.
     pub(crate) runs: VecDeque<Run>,
     runs_bytes: u64,
 }
@@ -120,7 +120,7 @@ impl StreamState {
         StreamState { next: row.folded, last_ts: row.last_ts, row, runs: VecDeque::new(), runs_bytes: 0 }
     }
 
-    /// Events below this may be deleted.
+    /// Returns the offset below which events may be deleted.
     pub(crate) fn reclaim_to(&self) -> u64 {
         if self.row.dropped { self.next } else { self.row.start }
     }
@@ -149,15 +149,15 @@ impl StreamState {
 
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// The newest commit in here.
+    /// The newest commit that the index knows.
     pub(crate) last: u64,
-    /// Where the next event goes.
+    /// The seq that the next event will get.
     pub(crate) next_seq: u64,
     pub(crate) unfolded_events: u64,
     pub(crate) unfolded_bytes: u64,
     /// Streams with rows that nobody may read any more.
     pub(crate) reclaimable: BTreeSet<i64>,
-    /// Streams with a start that was not there when rows about their events were last looked through.
+    /// Streams whose start has moved since the rows about their events were last purged (`purge.rs`).
     pub(crate) purgeable: BTreeSet<i64>,
     purged: HashMap<i64, u64>,
     by_name: HashMap<TopicKey, BTreeMap<Partition, i64>>,
@@ -177,12 +177,12 @@ impl Index {
         self.by_name.get(&stream.topic)?.get(&stream.partition).copied()
     }
 
-    /// Streams of a topic that have not been dropped, in order of partition.
+    /// Returns the streams of a topic that have not been dropped, in order of partition.
     pub(crate) fn of_topic(&self, topic: &TopicKey) -> impl Iterator<Item = &StreamState> {
         self.by_name.get(topic).into_iter().flat_map(BTreeMap::values).filter_map(|id| self.by_id.get(id))
     }
 
-    /// Unless the name belongs to a later stream.
+    /// Removes a stream's name, unless the name belongs to a later stream.
     fn forget_name(&mut self, stream: &Stream, id: i64) {
         if self.id_of(stream) != Some(id) {
             return;
@@ -199,7 +199,7 @@ impl Index {
         self.by_id.get(&id)
     }
 
-    /// Streams that have not been dropped.
+    /// Returns the streams that have not been dropped.
     pub(crate) fn live(&self) -> impl Iterator<Item = &StreamState> {
         self.by_name.values().flat_map(BTreeMap::values).filter_map(|id| self.by_id.get(id))
     }
@@ -208,8 +208,8 @@ impl Index {
         self.by_id.values()
     }
 
-    /// Takes over what commit `c` did. `rows` are the rows of the streams it touched, as they are now; a touched stream
-    /// without a row is gone for good. Commits that are here already are skipped.
+    /// Adds commit `c`. `rows` are the present rows of the streams that the commit touched; a touched stream without a
+    /// row has been deleted. Commits that the index already knows are skipped.
     pub(crate) fn apply(&mut self, c: u64, record: &Record, rows: Vec<StreamRow>) {
         if c <= self.last {
             return;
@@ -229,7 +229,8 @@ impl Index {
         }
     }
 
-    /// A run of a stream that is unknown belongs to a dropped one; a run below `folded` is found through `loc`.
+    /// Adds a run. A run of an unknown stream belongs to a dropped one and is ignored; so is a run below `folded`,
+    /// which is found through `loc`.
     fn push(&mut self, id: i64, run: Run) {
         let Some(state) = self.by_id.get_mut(&id) else { return };
         if run.offset < state.next {
@@ -274,7 +275,7 @@ impl Index {
         }
     }
 
-    /// Rows about events of the stream below `to` are gone.
+    /// Marks that the rows about events of the stream below `to` have been deleted.
     pub(crate) fn purged(&mut self, id: i64, to: u64) {
         self.purged.insert(id, to);
         if self.by_id.get(&id).is_none_or(|state| state.row.start <= to) {
@@ -293,7 +294,7 @@ impl Index {
     }
 }
 
-/// Drops the runs that `loc` now knows. Answers with the events and bytes dropped.
+/// Forgets the runs that `loc` holds now. Returns how many events and bytes those were.
 fn forget_folded(state: &mut StreamState) -> (u64, u64) {
     let (mut events, mut bytes) = (0, 0);
     while let Some(run) = state.runs.pop_front_if(|run| run.offset < state.row.folded) {

@@ -1,5 +1,5 @@
-//! What a restore or a first start that was cut short left beside the name of a store. Where a new store would hide or
-//! delete something, or the store has lost its log, no command goes on; the error says what to do.
+//! The files that an interrupted restore or first start left beside the name of a store. If a new store would hide or
+//! delete any of them, or if the store has lost its log, no command continues; the error says what to do.
 
 use std::path::Path;
 
@@ -10,13 +10,14 @@ use crate::open::is_missing_or_empty;
 use crate::restore::{REPLACED, RESTORING};
 use crate::retire::RESCUED;
 
-/// For everybody who is about to open the store or to look at it. `database` is its real path.
+/// Checks for such files; called by every command that is about to open or to read the store. `database` is its real
+/// path.
 pub(crate) fn refuse(database: &Path) -> Result<(), FileError> {
     if is_missing_or_empty(database) { refuse_new(database) } else { refuse_parted(database) }
 }
 
-/// Where the store is missing, files beside its name may be all there is of it. A new store would hide them, and SQLite
-/// would delete the log.
+/// Where the store is missing, the files beside its name may be all that is left of it. A new store would hide them,
+/// and SQLite would delete the log.
 fn refuse_new(database: &Path) -> Result<(), FileError> {
     let store = database.to_owned();
     let (replaced, copy) = (locks::beside(database, REPLACED), locks::beside(database, RESTORING));
@@ -30,8 +31,8 @@ fn refuse_new(database: &Path) -> Result<(), FileError> {
     if rescued.symlink_metadata().is_ok() {
         return Err(FileError::Rescued { store, rescued });
     }
-    // A rollback journal has the old pages of a database that is being changed. An empty file had none: this is what a
-    // first start leaves when it is killed before SQLite has written the first page.
+    // A rollback journal holds the old pages of a database that is being changed. An empty file had no pages: a first
+    // start leaves such a file when it is killed before SQLite has written the first page.
     let protects = |log: &str| log == "-wal" || database.symlink_metadata().is_err();
     let mut logs = LOGS.iter().filter(|log| protects(log)).map(|log| locks::beside(database, log));
     match logs.find(|log| !is_missing_or_empty(log)) {
@@ -40,8 +41,9 @@ fn refuse_new(database: &Path) -> Result<(), FileError> {
     }
 }
 
-/// A log that stepped aside lies beside the store it belongs to (`-replaced`), always: a restore removes it before that
-/// file. Alone, it was parted from the store that still has its name, by a power cut in a restore of an older version.
+/// A restore removes a log that it moved aside before it removes the store it belongs to (`-replaced`), so the log is
+/// never alone. A log alone was parted from the store that still has its name, by a power failure in a restore of an
+/// older version.
 fn refuse_parted(database: &Path) -> Result<(), FileError> {
     let replaced = locks::beside(database, REPLACED);
     if replaced.symlink_metadata().is_ok() {
@@ -62,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Which of these files lie in a folder, and whether a store may be opened or made there.
+    /// Puts these files in a folder and returns why a store may not be opened or made there, if so.
     fn refused(files: &[(&str, &str)]) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
@@ -100,7 +102,8 @@ mod tests {
             assert!(message.contains(part), "{part}: {message}");
         }
         assert!(refused(&[store, ("s.db-replaced-journal", "pages")]).is_some());
-        // The replaced store lies there as well, so the log is its; or this one has its own; or there is nothing in it.
+        // No refusal if the replaced store is there too and owns the log, if the store has a log of its own, or if the
+        // log is empty.
         assert_eq!(refused(&[store, aside, ("s.db-replaced", "")]), None);
         assert_eq!(refused(&[store, aside, ("s.db-wal", "frames")]), None);
         assert_eq!(refused(&[store, ("s.db-replaced-wal", "")]), None);

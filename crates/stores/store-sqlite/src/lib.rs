@@ -1,13 +1,13 @@
-//! The embedded store: one SQLite file holds everything, one writer at a time appends to it, readers never wait.
+//! The embedded store: a single SQLite file holds everything, one writer at a time appends to it, readers never wait.
 //!
-//! All events of all streams lie in one table in order of arrival; where a stream's events are is known by runs, kept in
-//! memory while they are new and folded into a table later. `docs/formats/store-sqlite.md` has the bytes.
+//! All events of all streams lie in one table in order of arrival (by `seq`). Runs say where a stream's events are; new
+//! runs are kept in memory and later folded into the table `loc`. `docs/formats/store-sqlite.md` specifies the bytes.
 //!
-//! What is not here: group commit (the runtime merges batches before it calls), and any decision about events.
+//! Not in this crate: group commit (the broker merges batches before it calls), and any decision about events.
 //!
-//! Start with [`SqliteStore::open`]. A commit's path is `commit` (resolve) and `write` (transaction, publication); a
-//! read's is `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint` (with a thread, `checkpointer`). `backup`, `restore` and
-//! `doctor` work on the file from outside, without a handle.
+//! Start with [`SqliteStore::open`]. A commit goes through `commit` (resolve) and `write` (transaction, publication); a
+//! read through `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint` (with a thread,
+//! `checkpointer`). `backup`, `restore` and `doctor` work on the file from outside, without a handle.
 
 mod backup;
 mod checkpoint;

@@ -1,4 +1,4 @@
-//! From the tables to the index: all of it when a store is opened, the news when another process wrote.
+//! Loads the index from the tables: all of it when a store is opened, the new commits when another process has written.
 
 use std::ops::ControlFlow;
 
@@ -44,14 +44,14 @@ pub(crate) fn stream_by_id(conn: &Connection, id: i64) -> Attempt<Option<StreamR
     select.query_row([id], |row| Ok(stream_row(row))).optional()?.transpose()
 }
 
-/// Every row of `streams`, those that cannot be read among them.
+/// Returns every row of `streams`, also those that cannot be read.
 pub(crate) fn stream_rows(conn: &Connection) -> Attempt<Vec<Attempt<StreamRow>>> {
     let mut select = conn.prepare(STREAM_COLUMNS)?;
     let rows = select.query_map([], |row| Ok(stream_row(row)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Writes a row of `streams` that exists.
+/// Updates an existing row of `streams`.
 pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
     conn.prepare_cached(
         "UPDATE streams SET start = ?2, folded = ?3, reclaimed = ?4, bytes = ?5, last_ts = ?6, dropped = ?7, \
@@ -72,7 +72,7 @@ pub(crate) fn update_stream(conn: &Connection, row: &StreamRow) -> Attempt<()> {
     Ok(())
 }
 
-/// Hands commits after `after` to `each`, in order, at most `commits_max`, until it says stop.
+/// Calls `each` with the commits after `after`, in order, at most `commits_max`, until it breaks.
 pub(crate) fn records(
     conn: &Connection,
     after: u64,
@@ -93,7 +93,7 @@ pub(crate) fn records(
     Ok(())
 }
 
-/// The newest commit. Its row is never removed, so that numbers and places are never given twice.
+/// Returns the newest commit. Its row is never deleted, so that no commit number and no seq is given twice.
 pub(crate) fn last_commit(conn: &Connection) -> Attempt<u64> {
     let mut select = conn.prepare_cached("SELECT max(c) FROM commits")?;
     Ok(select.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0) as u64)
@@ -104,7 +104,7 @@ pub(crate) fn first_commit(conn: &Connection) -> Attempt<Option<u64>> {
     Ok(select.query_row([], |row| row.get::<_, Option<i64>>(0))?.map(|c| c as u64))
 }
 
-/// Everything. Must run inside one transaction.
+/// Loads the whole index. Must run inside a single transaction.
 pub(crate) fn load(conn: &Connection) -> Attempt<Index> {
     let mut index = Index::new();
     let mut select = conn.prepare(STREAM_COLUMNS)?;
@@ -114,19 +114,20 @@ pub(crate) fn load(conn: &Connection) -> Attempt<Index> {
     }
     records(conn, 0, usize::MAX, |c, seq, record| {
         index.next_seq = index.next_seq.max(seq);
-        // The rows above are newer than this commit: only its runs are news.
+        // The stream rows above are newer than this commit: only its runs are new.
         index.apply(c, &Record { runs: record.runs, ..Record::default() }, Vec::new());
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(index)
 }
 
-/// What other processes committed since `after`, with the rows of the streams they touched.
+/// The commits of other processes since `after`, with the rows of the streams that they touched.
 pub(crate) struct News {
     pub(crate) commits: Vec<(u64, Record, Vec<StreamRow>)>,
 }
 
-/// `None` when commits are missing in between: everything must be loaded again. Must run inside one transaction.
+/// Returns `None` if commits are missing in between: then the whole index must be loaded again. Must run inside a
+/// single transaction.
 pub(crate) fn news(conn: &Connection, after: u64) -> Attempt<Option<News>> {
     let mut commits = Vec::new();
     let mut complete = true;

@@ -6,7 +6,7 @@ use crate::codec;
 use crate::error::{Attempt, Fault};
 use crate::index::{Piece, Run};
 
-/// A stretch of one stream whose events lie in one or more pieces of the log.
+/// Consecutive offsets of a stream, whose events lie in one or more pieces of the table `events`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loc {
     pub(crate) offset: u64,
@@ -94,7 +94,7 @@ impl Loc {
         Ok(loc)
     }
 
-    /// The row that holds `offset`, or the last one before it.
+    /// Returns the row that holds `offset`, or the last one before it.
     pub(crate) fn at_or_before(conn: &Connection, stream: i64, offset: u64) -> Attempt<Option<Loc>> {
         const SQL: &str = "SELECT first_offset, count, bytes, brought, first_ts, last_ts, pieces FROM loc \
              WHERE stream = ?1 AND first_offset <= ?2 ORDER BY first_offset DESC LIMIT 1";
@@ -104,7 +104,7 @@ impl Loc {
         found.transpose()
     }
 
-    /// The first row after `offset`.
+    /// Returns the first row after `offset`.
     pub(crate) fn after(conn: &Connection, stream: i64, offset: u64) -> Attempt<Option<Loc>> {
         const SQL: &str = "SELECT first_offset, count, bytes, brought, first_ts, last_ts, pieces FROM loc \
              WHERE stream = ?1 AND first_offset > ?2 ORDER BY first_offset LIMIT 1";
@@ -114,7 +114,7 @@ impl Loc {
         found.transpose()
     }
 
-    /// The row that holds `offset`, or the first one after it.
+    /// Returns the row that holds `offset`, or the first one after it.
     pub(crate) fn at_or_after(conn: &Connection, stream: i64, offset: u64) -> Attempt<Option<Loc>> {
         match Loc::at_or_before(conn, stream, offset)? {
             Some(loc) if loc.end() > offset => Ok(Some(loc)),

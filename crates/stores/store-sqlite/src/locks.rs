@@ -1,8 +1,8 @@
 //! The lock folder beside the database: fairness between writing processes, and the flag that stops them all.
 //!
-//! These are files of their own, because SQLite's locks on the database file vanish as soon as any descriptor of that
-//! file is closed in the process: nothing in this crate ever opens the database except SQLite and `file_claim`, which never
-//! closes it.
+//! The locks are files of their own, because SQLite's locks on the database file vanish as soon as the process closes
+//! any descriptor of that file: in this crate only SQLite and `file_claim.rs`, which never closes it, open the
+//! database.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -26,28 +26,29 @@ const RAISED: u8 = b'!';
 #[derive(Debug)]
 pub(crate) struct Locks {
     folder: PathBuf,
-    /// This handle's share in the database file itself. Dropped before `open`: whoever finds nobody under the name must
-    /// find nobody who has the file.
+    /// This handle's share in the database file itself. Dropped before `open`: an opener that finds no handle under the
+    /// name must find no handle that has the file.
     pub(crate) claim: Option<FileClaim>,
-    /// Held shared as long as the handle lives: whoever gets it exclusively is alone. Dropped before the gate, so that an
-    /// opener that passes the gate does not find it held.
+    /// Held shared as long as the handle lives: an opener that gets it exclusively is alone. Dropped before the gate,
+    /// so that an opener that passes the gate does not find it held.
     open: File,
     gate: File,
     writer: File,
     poison: File,
     presence: Presence,
-    /// The flag was raised, and this handle, being alone, is the one to recover and lower it.
+    /// The reason in a raised flag, if this handle was alone when it opened the store: then this handle recovers and
+    /// lowers the flag.
     pub(crate) to_recover: Option<String>,
-    /// This handle's own knowledge: no file is needed to remember the handle's own failure.
+    /// The handle's own failure, for which no file is needed.
     poisoned: OnceLock<String>,
 }
 
-/// `<database>-locks/`
+/// Returns the lock folder, `<database>-locks/`.
 pub(crate) fn folder(database: &Path) -> PathBuf {
     beside(database, "-locks")
 }
 
-/// The file whose name is that of `path` and something more.
+/// Returns the path whose name is that of `path` with `more` appended.
 pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(more);
@@ -58,7 +59,8 @@ pub(crate) fn open_file(folder: &Path, name: &str) -> io::Result<File> {
     private::options().create(true).open(folder.join(name))
 }
 
-/// What stands in a raised flag. One that cannot be read counts as raised; an empty file is a new one.
+/// Returns the text of a raised flag. A file that cannot be read counts as raised; an empty file is new and counts as
+/// lowered.
 pub(crate) fn raised_text(poison: &File) -> Option<String> {
     let mut flag = [CLEAN];
     match poison.read_at(&mut flag, 0) {
@@ -78,25 +80,26 @@ fn lower(poison: &File) -> io::Result<()> {
     poison.write_all_at(&clean, 0)
 }
 
-/// Waits for the gate. Whoever stands in it holds up everybody behind, so it says who it is.
+/// Waits for the gate and signs it: a process in the gate holds up everybody behind it, so others must be able to tell
+/// which one it is.
 fn pass(gate: &File) -> io::Result<()> {
     gate.lock()?;
     holder::sign(gate);
     Ok(())
 }
 
-/// No handle is open anywhere, and none can be opened until this is dropped.
+/// Proves that no handle is open in any process, and that none can be opened until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Alone {
     poison: File,
-    // In this order: an opener that passes the gate must find neither of the others held.
+    // Dropped in this order: an opener that passes the gate must find neither of the others held.
     _claim: Option<FileClaim>,
     _open: File,
     _gate: File,
 }
 
 impl Alone {
-    /// `None` when somebody has the store open under this name. Waits while somebody is opening it.
+    /// Returns `None` if a handle is open under this name. Waits while another process is opening the store.
     pub(crate) fn take(database: &Path) -> Result<Option<Alone>, FileError> {
         let folder = private::lock_folder(database)?;
         let settled = Instant::now() + SETTLE_MAX;
@@ -127,11 +130,11 @@ impl Alone {
     }
 }
 
-/// An opener behind the gate: until it is let in, nobody else can open the store or begin to write.
+/// An opener that holds the gate: until it is let in, nobody else can open the store or begin to write.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) locks: Locks,
-    /// No other handle is open anywhere. Only then may the tables be made or changed.
+    /// No other handle is open in any process. Only then may the tables be made or changed.
     pub(crate) alone: bool,
 }
 
@@ -147,8 +150,9 @@ impl Entry {
 }
 
 impl Locks {
-    /// If no other handle is open anywhere, this one is to recover from what raised the flag. It stays raised until then:
-    /// whoever fails on the way, or is killed, leaves the recovery to the next.
+    /// Waits for the gate. If no other handle is open in any process, this one must recover from the failure that
+    /// raised the flag. The flag stays raised until then: an opener that fails before, or is killed, leaves the
+    /// recovery to the next.
     pub(crate) fn enter(database: &Path) -> Result<Entry, FileError> {
         let folder = private::lock_folder(database)?;
         Locks::queue(&folder).map_err(FileError::io(&folder))
@@ -191,8 +195,8 @@ impl Locks {
         })
     }
 
-    /// Waits for this process's turn to write. The gate makes it first come, first served: a writer that has just
-    /// finished queues behind those that wait, where SQLite's own busy handler would let it in again.
+    /// Waits for this handle's turn to write. The gate makes the order first come, first served: a writer that has just
+    /// finished queues behind those that wait, while SQLite's own busy handler would let it in again.
     pub(crate) fn turn(&self) -> io::Result<Turn<'_>> {
         pass(&self.gate)?;
         let writer = self.writer.lock();
@@ -203,7 +207,7 @@ impl Locks {
         })
     }
 
-    /// The lock files that other handles and processes must have in common with this one.
+    /// Returns the lock files that all handles and processes must share with this one.
     pub(crate) fn files(&self) -> [(PathBuf, &File); 4] {
         let file = |name: &str, file| (self.folder.join(name), file);
         [
@@ -214,22 +218,22 @@ impl Locks {
         ]
     }
 
-    /// Whether another handle is open, as far as can be told: see [`crate::presence`].
+    /// Returns whether another handle is open, as far as that can be told: see [`crate::presence`].
     pub(crate) fn others(&self) -> bool {
         self.presence.others()
     }
 
-    /// What is in the way of the next turn.
+    /// Returns what is in the way of the next turn.
     pub(crate) fn held(&self) -> Option<Held> {
         holder::look(&self.folder)
     }
 
-    /// What raised the flag is made good.
+    /// Lowers the flag, after recovery from the failure that raised it.
     pub(crate) fn lower(&self) -> io::Result<()> {
         lower(&self.poison)
     }
 
-    /// Why nobody may write any more, if so.
+    /// Returns why nobody may write any more, if so.
     pub(crate) fn poisoned(&self) -> Option<&str> {
         if self.poisoned.get().is_none() {
             let text = raised_text(&self.poison)?;
@@ -238,8 +242,8 @@ impl Locks {
         self.poisoned.get().map(String::as_str)
     }
 
-    /// Stops this handle, and every other one on the same store. That the flag itself cannot be written changes
-    /// nothing for this handle; the others then meet the same disk on their own.
+    /// Stops this handle, and every other one on the same store. A flag that cannot be written changes nothing for this
+    /// handle; the others then meet the same disk errors themselves.
     pub(crate) fn raise(&self, reason: &str) -> &str {
         let reason = self.poisoned.get_or_init(|| reason.to_owned());
         let mut bytes = [b' '; POISON_BYTES];
@@ -258,7 +262,7 @@ pub(crate) struct Turn<'a>(&'a File);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // An unlock fails only for a bad descriptor; closing the file would release it as well.
+        // Unlocking fails only for a bad descriptor; closing the file would release the lock as well.
         let _ = self.0.unlock();
     }
 }

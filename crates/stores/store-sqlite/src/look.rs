@@ -1,7 +1,7 @@
-//! Looking at a store file without changing it: for backups and examinations, beside a server or without one.
+//! Opens a store file for reading without changing it: for backups and examinations, beside a server or without one.
 //!
-//! What looks holds no lock but SQLite's own, so it is in nobody's way. One thing it does cost: as long as a snapshot is
-//! open, the WAL cannot start over and grows with what is written meanwhile.
+//! Once opened, such a connection holds no lock but SQLite's own, so it hinders nobody. Its only cost: while a snapshot
+//! is open, the WAL cannot start over and grows with everything that is written meanwhile.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::file_claim::{self, SETTLE_MAX, SETTLE_PAUSE};
 use crate::file_error::FileError;
 use crate::{leftovers, locks, real_path, schema};
 
-/// For recovery after a crash and for the moments in which the WAL is started over.
+/// Covers recovery after a crash, and the moments in which the WAL starts over.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why there is nothing to look at.
+/// Why there is no store to read.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     #[error("there is no store at {}", .0.display())]
@@ -30,7 +30,7 @@ pub enum LookError {
     File(#[from] FileError),
 }
 
-/// The file that `path` means, if it is there; what it holds is not looked at.
+/// Returns the real path of the file at `path`, if it exists. Does not read the file.
 pub fn find_store(path: &Path) -> Result<PathBuf, LookError> {
     let real = real_path::of(path)?;
     leftovers::refuse(&real)?;
@@ -41,23 +41,23 @@ pub fn find_store(path: &Path) -> Result<PathBuf, LookError> {
     }
 }
 
-/// Returns the schema version of the store that `path` means, as it is: looking brings nothing forward. `None` when the
-/// file is no store, or of a version that this build does not know.
+/// Returns the schema version that the store at `path` has; nothing is migrated. `None` if the file is no store, or has
+/// a version that this build does not know.
 pub fn schema_version(path: &Path) -> Result<Option<usize>, LookError> {
     let conn = open(path)?;
     Ok(schema::version(&conn, schema::MIGRATIONS).ok().filter(|version| *version > 0))
 }
 
-/// Opens the file that `path` means for reading, if there is one. Whether it holds a store is for the caller to find out.
+/// Opens the file at `path` for reading, if there is one. The caller checks whether it holds a store.
 pub(crate) fn open(path: &Path) -> Result<Connection, LookError> {
     open_found(&find_store(path)?)
 }
 
-/// The same for a path that [`find_store`] has found.
+/// Does the same for a path that [`find_store`] has returned.
 pub(crate) fn open_found(path: &Path) -> Result<Connection, LookError> {
     let io = |source| LookError::Io { path: path.to_owned(), source };
-    // Whoever replaces the store holds the gate meanwhile; behind it, database and WAL belong together. Stores that
-    // were never opened by a server (backups) have none.
+    // A process that replaces the store holds the gate; behind the gate, database and WAL belong together. Stores that
+    // were never opened by a server (backups) have no gate.
     let gate = File::open(locks::folder(path).join("gate")).ok();
     if let Some(gate) = &gate {
         gate.lock_shared().map_err(io)?;
@@ -66,9 +66,9 @@ pub(crate) fn open_found(path: &Path) -> Result<Connection, LookError> {
     connect(path).map_err(|source| LookError::Sqlite { path: path.to_owned(), source })
 }
 
-/// Part of a store may be in a log that lies beside another of its names: a hard link, or the name it had when the process
-/// that has it open opened it. Asked before SQLite sees the file, which would make a log beside this name. A backup has no
-/// log, and may have as many names as whoever keeps it likes.
+/// Refuses a store part of which may be in a log beside another of its names: a hard link, or the name under which
+/// another process has opened it. Must be called before SQLite opens the file, which would make a log beside this name.
+/// A backup has no log, and may have any number of names.
 fn refuse_parted(path: &Path) -> Result<(), LookError> {
     if !file_claim::keeps_log(path) {
         return Ok(());
@@ -85,8 +85,8 @@ fn refuse_parted(path: &Path) -> Result<(), LookError> {
     Ok(())
 }
 
-/// Whether a handle is open under this name; also true for a moment while another process asks the same. The caller holds
-/// the gate shared, so nobody is opening the store.
+/// Returns whether a handle is open under this name; also true for a moment while another process checks the same. The
+/// caller holds the gate shared, so no process is opening the store.
 fn is_open_under(path: &Path) -> bool {
     let open = File::open(locks::folder(path).join("open"));
     open.is_ok_and(|open| matches!(open.try_lock(), Err(TryLockError::WouldBlock)))
@@ -97,7 +97,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.pragma_update(None, "mmap_size", 0)?;
-    // The first read opens the WAL, which then stays open. A file that cannot be read at all is the caller's finding.
+    // The first read opens the WAL, which then stays open. The caller finds out if the file cannot be read at all.
     let _ = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     Ok(conn)
 }

@@ -1,4 +1,4 @@
-//! Housekeeping in slices: what is due, in which order, and what a commit does on its own when nobody keeps house.
+//! Housekeeping in slices: what is due, in which order, and what a commit does by itself if nobody calls `maintain`.
 
 use millrace_store::{Maintained, StoreError};
 
@@ -6,7 +6,7 @@ use crate::commit::HOUSEKEEPING;
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
-/// A commit folds by itself when this many times the usual amount waits.
+/// A commit folds by itself when this many times the usual amount is unfolded.
 const FOLD_OVERDUE_TIMES: u64 = 2;
 
 enum Work {
@@ -45,10 +45,10 @@ impl SqliteStore {
         }
         let worked = self.work_slice(&mut writer, rows_max);
         if let Ok(rows) = &worked {
-            // Every deleted event dirties about a page of its own when streams interleave; folded rows are small.
+            // When streams interleave, every deleted event dirties about a page of its own; folded rows are small.
             writer.wal_bytes += *rows as u64 * 512;
         }
-        // Also when there was no room for the work: a log that can start over needs none.
+        // Also when there was no room for the work: a log that can start over needs no room.
         let tended = match &worked {
             Err(error) if !error.wrote_nothing() => Ok(()),
             _ => self.tend_wal(&mut writer),
@@ -76,7 +76,7 @@ impl SqliteStore {
         }
     }
 
-    /// Bounds memory and WAL even if `maintain` is never called.
+    /// Limits memory and WAL even if `maintain` is never called.
     pub(crate) fn upkeep_after_commit(&self, writer: &mut Writer) -> Result<(), StoreError> {
         if self.fold_is_due(FOLD_OVERDUE_TIMES) {
             self.fold_slice(writer, usize::MAX)?;

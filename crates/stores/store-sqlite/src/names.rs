@@ -1,6 +1,6 @@
-//! Whether the files that a handle has open still have their names. A file keeps its content when it is moved or removed, and
-//! writing to it goes on; but the next process that comes by the name finds another file, or none, and what this one
-//! confirms is lost to it.
+//! Whether the files that a handle has open still have their names. A file keeps its content when it is moved or
+//! removed, and can still be written to; but the next process that opens it by its name finds another file, or none,
+//! and does not see what this process confirms.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -11,30 +11,30 @@ use std::path::{Path, PathBuf};
 use crate::file_claim::FileId;
 use crate::locks::{self, Locks};
 
-/// The names as they were when the store was opened.
+/// The files under these names when the store was opened.
 #[derive(Debug)]
 pub(crate) struct Names {
     database: Option<FileId>,
-    /// Log and index of the log.
+    /// The log and the index of the log.
     logs: Vec<(PathBuf, FileId)>,
     locks: Vec<(PathBuf, FileId)>,
 }
 
-/// What has lost its name.
+/// Which file has lost its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// The database has another name now, if the system tells it.
+    /// The database has another name now, given if the system tells it.
     Moved { to: Option<PathBuf> },
     /// The database has no name any more: it is gone when the last process closes it.
     Removed,
     /// A file beside the database: the log or its index.
     Log(PathBuf),
-    /// A lock file: processes that come now do not see this one's locks.
+    /// A lock file: processes that open the store now do not see this one's locks.
     Lock(PathBuf),
 }
 
 impl Names {
-    /// Once SQLite has opened the log.
+    /// Notes the names. Must be called after SQLite has opened the log.
     pub(crate) fn note(database: &Path, locks: &Locks) -> Names {
         let logs = ["-wal", "-shm"].map(|more| locks::beside(database, more));
         let noted = |path: PathBuf| fs::metadata(&path).ok().map(|found| (path, FileId::of(&found)));
@@ -43,7 +43,7 @@ impl Names {
             let found = file.metadata().ok()?;
             Some((path, FileId::of(&found)))
         });
-        // A server has its own lock before it opens the store.
+        // A server takes its own lock before it opens the store.
         let serve = noted(locks::folder(database).join("serve"));
         Names {
             database: locks.claim.as_ref().map(|claim| claim.id()),
@@ -52,7 +52,7 @@ impl Names {
         }
     }
 
-    /// What has lost its name, the worst first. What cannot be looked at counts as being there.
+    /// Returns which file has lost its name, the worst case first. A file that cannot be examined counts as present.
     pub(crate) fn lost(&self, database: &Path, locks: &Locks) -> Option<Lost> {
         if self.database.is_some_and(|id| !has_name(database, id)) {
             let claim = locks.claim.as_ref()?;
@@ -73,7 +73,7 @@ fn has_name(path: &Path, id: FileId) -> bool {
     }
 }
 
-/// The name that an open file has now. Linux only, and only what is found to be true.
+/// Returns the name that an open file has now, if it can be verified. Linux only.
 fn name_of(file: &fs::File) -> Option<PathBuf> {
     let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let id = |found: Metadata| FileId::of(&found);
@@ -81,7 +81,7 @@ fn name_of(file: &fs::File) -> Option<PathBuf> {
 }
 
 impl Lost {
-    /// What has happened, as a sentence about `database`.
+    /// Describes what has happened, as a sentence about `database`.
     pub(crate) fn what(&self, database: &Path) -> String {
         let path = database.display();
         match self {

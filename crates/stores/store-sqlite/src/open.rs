@@ -1,4 +1,4 @@
-//! Opening: is it ours, is it of a version we know, and what does it hold.
+//! Opening a store: checks that it is a Millrace store of a known version, and loads its index.
 
 use std::io;
 use std::path::Path;
@@ -24,23 +24,23 @@ use crate::store::SqliteStore;
 use crate::write::Writer;
 use crate::{folder, leftovers, locks, pool, private};
 
-/// Before this one, SQLite could corrupt a database in WAL mode.
+/// Older versions of SQLite could corrupt a database in WAL mode.
 const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
-/// Statements the writer keeps prepared: all of them.
+/// How many statements the writer keeps prepared: enough for all of them.
 const STATEMENTS_MAX: usize = 256;
-/// A usual group commit fits; the pages of a larger one go to the WAL early, which costs nothing but a second look.
+/// A usual group commit fits; pages of a larger one go to the WAL early, and only cost a second read.
 const CACHE_KIB: i64 = 8 << 10;
 const PAGE_BYTES: u64 = 4096;
 
-/// Who opens a store. It has any number of sessions, and one server.
+/// The kind of process that opens a store. A store has any number of sessions, and one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opener {
     Session,
     Server,
 }
 
-/// Opens the store at its real path, which the caller has found out and holds on to: a link that is switched meanwhile
-/// must not lead a server's lock to one store and the server to another.
+/// Opens the store at its real path. The caller has resolved that path once: a link that is switched meanwhile must not
+/// lead a server's lock to one store and the server to another.
 pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Result<SqliteStore, StoreError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN.0 {
         let (found, needed) = (rusqlite::version(), SQLITE_VERSION_MIN.1);
@@ -50,7 +50,8 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
     folder::create(parent).map_err(|error| Fault::from(error).unusable(path))?;
     let (locks, conn) = enter(path, &options, opener)?;
     let (index, writer) = {
-        // No writer meanwhile: what is read here is of one moment, and the first opener writes the key of the hashes.
+        // Nobody writes during this turn: everything read here is of one moment, and the first opener writes the key of
+        // the hashes.
         let _turn = locks.turn().map_err(|error| Fault::from(error).unusable(path))?;
         let loaded = folder::sync(parent).map_err(Fault::from).and_then(|()| load_all(&conn, &options));
         let (index, dedupe) = loaded.map_err(|fault| fault.unusable(path))?;
@@ -60,12 +61,12 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
     Ok(SqliteStore::assemble(path, options, locks, writer, index))
 }
 
-/// Behind the gate: nobody else opens the store or begins to write until its tables are as this build knows them.
+/// Enters the gate: nobody else opens the store or begins to write until its tables have this build's version.
 fn enter(path: &Path, options: &SqliteOptions, opener: Opener) -> Result<(Locks, Connection), StoreError> {
     let entry = enter_claimed(path, opener)?;
     let refused = |refused| explain(path, refused);
     let mut conn = connect(path, options).map_err(refused)?;
-    // Before anything is written: a migration must not go on top of frames that only the page cache has.
+    // Recovery must come before any write: a migration must not build on frames that are only in the page cache.
     recover(&conn, &entry.locks);
     let found = schema::version(&conn, MIGRATIONS).map_err(refused)?;
     if found != MIGRATIONS.len() {
@@ -81,7 +82,7 @@ fn enter(path: &Path, options: &SqliteOptions, opener: Opener) -> Result<(Locks,
     Ok((locks, conn))
 }
 
-/// Stands in the gate, with a share in the file that has the name, which is made if there is none.
+/// Holds the gate and a claim on the file that has the name. Makes the file if there is none.
 fn enter_claimed(path: &Path, opener: Opener) -> Result<Entry, StoreError> {
     let settled = Instant::now() + SETTLE_MAX;
     loop {
@@ -122,7 +123,7 @@ fn claim(path: &Path, alone: bool, opener: Opener) -> io::Result<Result<Option<F
     Ok(Ok(claim))
 }
 
-/// Then opening it makes a new store. What cannot be looked at is left to SQLite, which says why.
+/// Returns whether opening the file would make a new store. If the file cannot be examined, SQLite will say why.
 pub(crate) fn is_missing_or_empty(path: &Path) -> bool {
     match path.metadata() {
         Ok(found) => found.is_file() && found.len() == 0,
@@ -135,7 +136,7 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Refused> 
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_millis(options.busy_timeout_ms))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Before the first change: a stranger's file is left as it is, and so is its log, and that of a damaged store.
+    // Before the first change: a foreign file is left as it is, and so is its log and that of a damaged store.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     schema::version(&conn, MIGRATIONS)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -153,8 +154,9 @@ fn connect(path: &Path, options: &SqliteOptions) -> Result<Connection, Refused> 
     Ok(conn)
 }
 
-/// After a failed write the WAL may hold frames that only the page cache has. Copying them into the database and syncing
-/// that makes what we are about to read durable. While it does not succeed, the store can be read but not written.
+/// After a failed write the WAL may hold frames that are only in the page cache. Copying them into the database and
+/// syncing it makes everything that is about to be read durable. Until that succeeds, the store can be read but not
+/// written.
 fn recover(conn: &Connection, locks: &Locks) {
     let Some(earlier) = &locks.to_recover else { return };
     let emptied = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
@@ -177,7 +179,7 @@ fn load_all(conn: &Connection, options: &SqliteOptions) -> Attempt<(Index, Dedup
     Ok((index, dedupe))
 }
 
-/// Tables are made and changed only while nobody else has the store open: a process that has would go on writing rows of
+/// Tables are made and changed only while nobody else has the store open: another process would go on writing rows of
 /// its own version.
 fn not_alone(path: &Path, found: usize) -> StoreError {
     let path = path.display();
@@ -193,8 +195,8 @@ fn not_alone(path: &Path, found: usize) -> StoreError {
     })
 }
 
-/// A raised flag tells of a store that had the name. A supervisor that starts the server again must not begin with an empty
-/// one in its place.
+/// A raised flag proves that there was a store with this name. A supervisor that restarts the server must not begin
+/// with an empty store in its place.
 fn went_missing(path: &Path, reason: &str) -> StoreError {
     let folder = locks::folder(path);
     StoreError::Unusable(format!(

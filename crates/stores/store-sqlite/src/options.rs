@@ -1,33 +1,38 @@
-//! What an opener may choose.
+//! The settings of a handle on a store.
 
-/// Settings of one handle. The defaults are meant for production; tests make the numbers small to see the seams.
+/// Settings of a handle. The defaults are meant for production; tests use small numbers so that every limit is reached.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// Brought ids remembered for dedupe; the oldest are forgotten first. About 24 bytes of memory each.
+    /// How many ids brought by clients are remembered for dedupe; the oldest are forgotten first. About 24 bytes of
+    /// memory each.
     pub dedupe_ids_max: usize,
-    /// No batch dedupes further back than this, whatever it asks for; the engine refuses topics that ask for more.
+    /// The longest dedupe window, whatever a batch asks for; the engine refuses topics that ask for more.
     pub dedupe_window_ms_max: u64,
-    /// The log is folded into `loc` when this many events, or bytes, wait for it.
+    /// The log is folded into `loc` when this many events, or bytes, are unfolded.
     pub fold_events: u64,
     pub fold_bytes: u64,
-    /// Largest row of `loc`, in events: also how finely sizes are known without looking at events.
+    /// The largest row of `loc`, in events. Also how precisely sizes are known without reading events.
     pub loc_events_max: u64,
-    /// Folded commits kept for watchers.
+    /// How many folded commits are kept for watchers.
     pub commits_kept: u64,
-    /// From here on the WAL is copied into the database, beside the writer; at four times this the writer waits for it.
+    /// From this size on the WAL is copied into the database beside the writer; at four times this size the writer
+    /// waits for the copy.
     pub wal_bytes: u64,
-    /// Read connections open at once; further readers wait.
+    /// How many read connections are open at once; further readers wait.
     pub readers_max: usize,
-    /// How long strangers' locks on the file are waited for; Millrace's own processes queue elsewhere.
+    /// How long to wait for locks of other programs on the file; Millrace's own processes queue in the lock folder
+    /// instead.
     pub busy_timeout_ms: u64,
-    /// The database file grows no further than this; reaching it is a full disk. `None` = as far as the disk.
+    /// The database file may not grow beyond this; reaching it is treated as a full disk. `None` = as far as the disk
+    /// allows.
     pub file_bytes_max: Option<u64>,
-    /// Below this many free bytes on the store's file system, programs are told to add nothing more
-    /// (`DiskUse::low`), so that acks and deletions still find room.
+    /// Below this many free bytes on the store's file system, programs are told to add nothing more (`DiskUse::low`),
+    /// so that acks and deletions still find room.
     pub disk_free_bytes_min: u64,
 }
 
-/// As far back as a topic may ask, so that no wish is cut in silence. What it costs is bounded by `dedupe_ids_max`.
+/// The longest window that a topic may ask for, so that no request is silently shortened. `dedupe_ids_max` limits its
+/// cost.
 const DEDUPE_WINDOW_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
 impl Default for SqliteOptions {

@@ -1,4 +1,4 @@
-//! Read connections: a bounded few, lent for one call each.
+//! Read connections: a limited number, lent for a call each.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,9 +8,9 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::Attempt;
 
-/// Readers never wait for the writer; this covers recovery and the moments in which the log is restarted.
+/// Readers never wait for the writer; this covers recovery and the moments in which the log starts over.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Statements each connection keeps prepared.
+/// How many statements each connection keeps prepared.
 const STATEMENTS_MAX: usize = 96;
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// A connection that can only read.
+/// Opens a connection that can only read.
 pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,

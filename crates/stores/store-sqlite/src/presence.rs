@@ -1,10 +1,11 @@
-//! Whether somebody else has the store open: who is alone may look for foreign commits less often.
+//! Whether another handle has the store open: a handle that is alone may poll for commits of others less often.
 //!
-//! Every handle holds the file `present` shared. To find out whether others do, a handle asks for it exclusively for a
-//! moment. That gives up the handle's own shared lock if it fails, so for some microseconds a handle is not seen: two
-//! handles that ask at the same moment may both believe that they are alone, until they ask again. So this is good for
-//! saving work and for nothing that must be right. (The file `open` of [`crate::locks`] is that, and is never asked like
-//! this.) Nobody ever waits for this lock: a process that is stopped while it has it must not hold up the others.
+//! Every handle holds the file `present` shared. To find out whether others do, a handle tries to lock it exclusively
+//! for a moment. If that fails, the handle's own shared lock is given up, so for some microseconds the handle is not
+//! seen: two handles that check at the same moment may both believe that they are alone, until they check again. So the
+//! answer may save work, but nothing that must be right may depend on it; for that there is the file `open` of
+//! [`crate::locks`], which is never checked in this way. No process ever waits for this lock: a process that is stopped
+//! while it has the lock must not hold up the others.
 
 use std::fs::File;
 use std::io;
@@ -13,22 +14,22 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::locks;
 
-/// How often somebody may be found just asking.
+/// How often to retry while another handle is checking.
 const ATTEMPTS_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Presence(Mutex<File>);
 
 impl Presence {
-    /// `folder` is the lock folder.
+    /// Joins the handles of a store. `folder` is the lock folder.
     pub(crate) fn enter(folder: &Path) -> io::Result<Presence> {
         let file = locks::open_file(folder, "present")?;
         share(&file);
         Ok(Presence(Mutex::new(file)))
     }
 
-    /// Whether another handle is open, in this or another process. Handles of versions that do not hold the file are not
-    /// seen.
+    /// Returns whether another handle is open, in this or another process. Handles of versions that do not lock this
+    /// file are not seen.
     pub(crate) fn others(&self) -> bool {
         let file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let alone = file.try_lock().is_ok();
@@ -37,7 +38,7 @@ impl Presence {
     }
 }
 
-/// Without the lock the handle is not seen until it asks again.
+/// Takes the shared lock. Without it the handle is not seen until it checks again.
 fn share(file: &File) {
     for _ in 0..ATTEMPTS_MAX {
         if file.try_lock_shared().is_ok() {

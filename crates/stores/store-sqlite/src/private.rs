@@ -1,5 +1,5 @@
-//! Files and folders for their owner only, from the moment they are there and whatever the umask is. Whoever can open a
-//! lock file, if only to read it, can lock it and so stop every commit.
+//! Files and folders that only their owner can use, from the moment they exist and whatever the umask is. A user who
+//! can open a lock file, even only to read it, can lock it and so stop every commit.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -12,18 +12,18 @@ use crate::{folder, locks};
 
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
-/// What group and others may do with a file.
+/// The rights of group and others.
 pub(crate) const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A file that is opened to be written; one that is created is private.
+/// Returns options that open a file for writing; a file that they create is private.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).truncate(false).mode(FILE_MODE);
     options
 }
 
-/// Against a umask that takes rights from the owner, and for files that an older version left.
+/// Sets the mode explicitly: the umask may take rights from the owner, and older versions left files with other modes.
 pub(crate) fn make_private(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(FILE_MODE))
 }
@@ -32,9 +32,9 @@ pub(crate) fn create_folders(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// Makes an empty file for a new store, so that SQLite, which would give it the umask's mode, finds one; log and index of
-/// the log get the mode of the file. A file that is there already is not opened: closing it would drop this process's
-/// locks on it. Only for a store that is missing or empty: one that holds something keeps its mode.
+/// Makes an empty file for a new store, because SQLite would give it the umask's mode; the log and its index get the
+/// mode of the file. Does not open an existing file, since closing it would drop this process's locks on it. Only for a
+/// store that is missing or empty: a store with content keeps its mode.
 pub(crate) fn create_store(path: &Path) -> Result<(), FileError> {
     match options().create_new(true).open(path) {
         Ok(file) => {
@@ -42,7 +42,7 @@ pub(crate) fn create_store(path: &Path) -> Result<(), FileError> {
             made.map_err(FileError::io(path))
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Not opened, and not through a link that somebody has put there in between.
+            // Neither opens the file nor follows a link that somebody may have put there in between.
             let found = fs::symlink_metadata(path).map_err(FileError::io(path))?;
             check_owner(path, &found, user())?;
             if found.is_file() && found.mode() & OTHERS != 0 {
@@ -54,7 +54,7 @@ pub(crate) fn create_store(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Refuses a store that another user owns, or one with a log of another user beside it: they could read and change
+/// Refuses a store that another user owns, or that has a log of another user beside it: that user could read and change
 /// everything that is written.
 pub(crate) fn refuse_foreign(database: &Path) -> Result<(), FileError> {
     let files = COMPANIONS.iter().map(|companion| locks::beside(database, companion));
@@ -76,7 +76,8 @@ fn check_owner(path: &Path, found: &Metadata, user: u32) -> Result<(), FileError
     Err(FileError::ForeignStore { path: path.to_owned(), owner, user })
 }
 
-/// The lock folder of a store, made if it is not there. Older versions made it readable for everybody; that is mended.
+/// Returns the lock folder of a store, and makes it if it does not exist. Older versions made it readable for
+/// everybody; this repairs the mode.
 pub(crate) fn lock_folder(database: &Path) -> Result<PathBuf, FileError> {
     let folder = locks::folder(database);
     let io = |error| FileError::io(&folder)(error);
@@ -92,7 +93,7 @@ pub(crate) fn lock_folder(database: &Path) -> Result<PathBuf, FileError> {
     Ok(folder)
 }
 
-/// The user this process creates files as.
+/// Returns the user as which this process creates files.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -111,7 +112,7 @@ fn check_lock_folder(folder: &Path, found: &Metadata, user: u32) -> Result<(), F
     }
 }
 
-/// The mode of a file that group or others can reach.
+/// Returns the mode of a file that group or others can use.
 pub(crate) fn open_to_others(path: &Path) -> Option<u32> {
     let mode = fs::metadata(path).ok()?.mode() & 0o777;
     (mode & OTHERS != 0).then_some(mode)

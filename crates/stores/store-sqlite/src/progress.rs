@@ -1,4 +1,5 @@
-//! What the writing thread is at, for whoever wonders why a commit takes so long. Costs the writer one store to memory per step.
+//! The step that the writing thread is at, to explain why a commit takes long. Costs the writer one store to memory per
+//! step.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -9,14 +10,14 @@ use crate::{locks, real_path};
 #[derive(Debug, Default)]
 pub(crate) struct Progress(AtomicU8);
 
-/// In the order in which a transaction passes them.
+/// The steps, in the order in which a transaction passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Step {
     Idle,
     /// Waits until other processes and handles have written.
     Turn,
-    /// Waits for SQLite's lock on the file, which no process of Millrace holds now.
+    /// Waits for SQLite's lock on the file, which no process of Millrace holds at this point.
     FileLock,
     /// Reads what is there and prepares what is to be written.
     Work,
@@ -40,7 +41,7 @@ impl Progress {
         self.0.store(step as u8, Relaxed);
     }
 
-    /// Idle again when the guard is dropped, however the work ends.
+    /// Begins a step. Dropping the guard sets the step back to idle, however the work ends.
     pub(crate) fn begin(&self, step: Step) -> Working<'_> {
         self.set(step);
         Working(self)
@@ -55,7 +56,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// What a step waits for. `held` is what is in the way of a turn.
+/// Describes what a step waits for. `held` is the lock that is in the way of a turn.
 pub(crate) fn describe(step: Step, held: Option<Held>) -> Option<String> {
     Some(match step {
         Step::Idle => return None,
@@ -80,7 +81,8 @@ fn describe_turn(held: Option<Held>) -> String {
             "its turn to write, behind process {pid}, which stands in the gate (it is next to write, or opens or replaces \
              the store) and does not go on"
         ),
-        // A program that only locks the file leaves the name of whoever had it before, perhaps of this process.
+        // A program that locks the file without signing it leaves the id of the previous holder there, perhaps that of
+        // this process.
         (Some(Held::Turn(_)), None) => {
             "its turn to write, which another handle or program has (it does not say who)".to_owned()
         }
@@ -91,7 +93,8 @@ fn describe_turn(held: Option<Held>) -> String {
     }
 }
 
-/// What the opener of a store waits for, should another process or program be in its way. Only looks.
+/// Returns what an opener of the store would wait for now, if another process or program is in its way. Changes
+/// nothing.
 pub fn opening_waits_for(database: &Path) -> Option<String> {
     let folder = locks::folder(&real_path::of(database).ok()?);
     let (held, own) = (holder::look(&folder)?, Some(std::process::id()));
@@ -100,7 +103,7 @@ pub fn opening_waits_for(database: &Path) -> Option<String> {
         (Held::Gate(_), Some(pid)) => {
             format!("process {pid}, which opens or replaces the store, or is next to write to it")
         }
-        // This is the opener itself: it is at work.
+        // The holder is this process, which opens the store itself and is making progress.
         (Held::Turn(pid) | Held::Gate(pid), None) if pid == own => return None,
         (Held::Turn(_) | Held::Gate(_), None) => {
             format!("a program that holds a lock in {} and does not say who it is", folder.display())

@@ -1,6 +1,6 @@
-//! Rows of handlers about events that are gone (which lane they waited in, how they ended) are deleted, a few at a time.
+//! Deletes rows of handlers about events that are gone (which lane they waited in, how they ended), a few at a time.
 //!
-//! A trimmed stream is looked through once by each handle after each trim; a dropped one before its row goes.
+//! Each handle scans a trimmed stream once after each trim; a dropped stream is scanned before its row is deleted.
 
 use millrace_model::{FinishedRow, Offset, Priority, Space, Stream, keys, lane_of};
 use millrace_store::{KeyRange, StoreError};
@@ -14,7 +14,7 @@ use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
 impl SqliteStore {
-    /// One slice for the first stream that was trimmed since it was last looked through. Answers with the rows deleted.
+    /// Does a slice for the first stream that was trimmed since its last scan. Returns how many rows were deleted.
     pub(crate) fn purge_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         let found = {
             let index = self.index();
@@ -25,7 +25,7 @@ impl SqliteStore {
         let deleted = self.transact_unless_damaged(writer, HOUSEKEEPING, |writer| {
             Ok((below(&writer.conn, &row, row.start, rows_max)?, Change::default()))
         })?;
-        // Rows on a damaged page stay where they are: they only take space.
+        // Rows on a damaged page stay: they only take space.
         let rows = deleted.unwrap_or(0);
         if rows < rows_max {
             self.index_mut().purged(row.id, row.start);
@@ -53,8 +53,9 @@ fn below(conn: &Connection, row: &StreamRow, to: u64, rows_max: usize) -> Attemp
     Ok(rows)
 }
 
-/// Deletes rows about events of a dropped stream. Answers with the rows deleted or passed over; `at` is where the next
-/// slice goes on, and `None` in the end. How events of a later stream of the same name ended is told by its time.
+/// Deletes rows about events of a dropped stream. Returns how many rows were deleted or skipped, and the key at which
+/// the next slice continues; `None` at the end. The time of a row in `finished` tells whether it belongs to a later
+/// stream of the same name.
 pub(crate) fn dropped(
     conn: &Connection,
     row: &StreamRow,
@@ -86,7 +87,7 @@ pub(crate) fn dropped(
     Ok((rows, Some(range.from)))
 }
 
-/// Deletes rows about one event that is being removed.
+/// Deletes rows about an event that is being removed.
 pub(crate) fn forget_event(
     conn: &Connection,
     stream: &Stream,

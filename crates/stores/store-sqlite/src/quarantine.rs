@@ -1,4 +1,4 @@
-//! Events that could not be read back: reported at once, recorded with the next housekeeping.
+//! Events that could not be read back: reported to readers at once, recorded in a table by the next housekeeping.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,15 +8,16 @@ use rusqlite::{Connection, params};
 
 use crate::error::Attempt;
 
-/// Findings that wait to be recorded. More are still reported to readers, and found again on the next read.
+/// How many findings may wait to be recorded. Further ones are still reported to readers, and found again by the next
+/// read.
 const WAITING_MAX: usize = 10_000;
 
 /// An event that failed its checksum or is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// Its place in the log.
+    /// The event's position in table `events`.
     pub seq: u64,
-    /// The stream's number in table `streams`.
+    /// The stream's id in table `streams`.
     pub stream: i64,
     pub offset: Offset,
     pub reason: String,
@@ -30,7 +31,7 @@ pub(crate) struct Quarantine {
 #[derive(Debug, Default)]
 struct State {
     waiting: BTreeMap<u64, Quarantined>,
-    /// Recorded by this handle: not to be written again with every read.
+    /// Findings that this handle has recorded, so that not every read records them again.
     recorded: BTreeMap<u64, ()>,
 }
 
@@ -55,7 +56,7 @@ impl Quarantine {
         !self.state().waiting.is_empty()
     }
 
-    /// Inside a write transaction. Returns the rows written, for [`Quarantine::set_recorded`].
+    /// Records findings inside a write transaction. Returns the seqs written, for [`Quarantine::set_recorded`].
     pub(crate) fn record(&self, conn: &Connection, rows_max: usize) -> Attempt<Vec<u64>> {
         let found: Vec<Quarantined> = self.state().waiting.values().take(rows_max).cloned().collect();
         let mut insert = conn.prepare_cached(
@@ -67,7 +68,7 @@ impl Quarantine {
         Ok(found.iter().map(|one| one.seq).collect())
     }
 
-    /// After that transaction was committed.
+    /// Marks findings as recorded. Must be called after that transaction was committed.
     pub(crate) fn set_recorded(&self, rows: &[u64]) {
         let mut state = self.state();
         for seq in rows {

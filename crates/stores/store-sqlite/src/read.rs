@@ -1,4 +1,4 @@
-//! A page of one stream: plan from the index, rows from the log, every row checked.
+//! Reads a page of a stream: a plan from the index, rows from the table `events`, every row checked.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use crate::quarantine::Quarantined;
 use crate::row;
 use crate::store::SqliteStore;
 
-/// Rows fetched by one statement, so that a small byte limit does not read a whole run.
+/// Rows read by one statement, so that a small byte limit does not read a whole run.
 const ROWS_PER_SELECT: u64 = 1024;
 
-/// The one thing that removing an event leaves behind.
+/// The only trace that removing an event leaves.
 const MISSING: &str = "its row is missing";
 
-/// What the index says about a read, taken in one short lock.
+/// The plan of a read by the index, taken under a single short lock.
 struct Plan {
     id: i64,
     from: u64,
-    /// End of what the page may hold.
+    /// The end of the offsets that the page may hold.
     to: u64,
     folded: u64,
     pieces: Vec<Piece>,
 }
 
-/// An offset that should have a row and has none that can be trusted.
+/// An offset that should have a row but has none that can be trusted.
 struct Suspect {
     seq: Option<u64>,
     offset: u64,
@@ -72,7 +72,7 @@ impl SqliteStore {
         limit: ReadLimit,
     ) -> Attempt<Page> {
         let Some(plan) = self.plan(stream, from, limit.events_max) else { return Ok(Page::default()) };
-        // After the plan: the snapshot then has everything the plan speaks of.
+        // The snapshot is taken after the plan, so it contains everything that the plan refers to.
         let transaction = conn.unchecked_transaction()?;
         let page = Page { through: Offset(plan.from - 1), ..Page::default() };
         let mut reader = Reader {
@@ -97,7 +97,8 @@ impl SqliteStore {
         self.judge(&transaction, plan.id, page, suspects)
     }
 
-    /// Rows that were removed, or trimmed and deleted since the plan was made, are legally gone; the others are damage.
+    /// Sorts out suspects: rows that were removed, or trimmed and deleted since the plan was made, are legally gone;
+    /// the others are damaged.
     fn judge(&self, conn: &Connection, id: i64, mut page: Page, suspects: Vec<Suspect>) -> Attempt<Page> {
         let (start, compacted_to) = match load::stream_by_id(conn, id)? {
             Some(row) if !row.dropped => (row.start, row.compacted_to),
@@ -133,7 +134,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Offsets whose place in the log nobody knows.
+    /// Suspects all offsets of a range whose seq is not known.
     fn missing(&mut self, from: u64, to: u64) -> Attempt<()> {
         for offset in from..to {
             self.suspect(None, offset, "no row says where it is");
@@ -159,7 +160,7 @@ impl Reader<'_> {
     fn rows(&mut self, piece: Piece) -> Attempt<()> {
         let mut expected = piece.offset;
         match self.select(piece, &mut expected) {
-            // One bad page must not hide its neighbours: the rest is fetched row by row.
+            // A bad page must not hide its neighbours: the rest is read row by row.
             Err(Fault::Sqlite(error)) if Fault::is_damage(&error) => {
                 while let Some(one) = piece.clip(expected, expected + 1).filter(|_| !self.full) {
                     if let Err(fault) = self.select(one, &mut expected) {
@@ -178,7 +179,8 @@ impl Reader<'_> {
         }
     }
 
-    /// `expected` is the next offset nothing is known about; it stays right when a row cannot be read.
+    /// Reads the rows of a piece. `expected` is the next offset that was not seen yet; it stays correct when a row
+    /// cannot be read.
     fn select(&mut self, piece: Piece, expected: &mut u64) -> Attempt<()> {
         let conn = self.conn;
         let mut select = conn.prepare_cached(row::SELECT)?;
@@ -210,7 +212,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Rows between the last one seen and `offset` do not exist.
+    /// Suspects the offsets between the last row seen and `offset`, which have no rows.
     fn gone(&mut self, piece: Piece, expected: &mut u64, offset: u64) {
         while *expected < offset {
             self.suspect(Some(piece.seq + (*expected - piece.offset)), *expected, MISSING);

@@ -1,5 +1,5 @@
-//! Which file a path means. Locks, log and copies lie beside the file's own name, whatever name it was reached by:
-//! otherwise two processes that use two names would each have locks of their own on one file.
+//! Which file a path means. Locks, log and copies lie beside the file's own name, whatever name it was opened by:
+//! otherwise two processes that use two names would each have their own locks on the same file.
 
 use std::fs;
 use std::io;
@@ -11,18 +11,18 @@ use crate::file_error::FileError;
 use crate::open::is_missing_or_empty;
 use crate::{folder, locks};
 
-/// As many as Linux follows.
+/// How many links are followed; as many as Linux follows.
 const LINKS_MAX: usize = 40;
 
-/// The store file that `path` means. A file with several hard links is refused: which of its names is its own cannot be
-/// known.
+/// Returns the real path of the store file at `path`. Refuses a file with several hard links: the name beside which its
+/// log lies cannot be known.
 pub(crate) fn of_store(path: &Path) -> Result<PathBuf, FileError> {
     let real = of(path)?;
     refuse_linked(&real)?;
     Ok(real)
 }
 
-/// Refuses a file with several hard links, and says which of its names is to be kept.
+/// Refuses a file with several hard links, and says which of its names to keep.
 pub(crate) fn refuse_linked(path: &Path) -> Result<(), FileError> {
     match names(path)? {
         Some(names) if names > 1 => {
@@ -33,8 +33,8 @@ pub(crate) fn refuse_linked(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// What to do about several names. The log lies beside one of them, and whoever removes that name parts the store from what
-/// was written last. Names in other folders are not looked for.
+/// Says what to do about several names. The log lies beside one of them, and removing that name would part the store
+/// from what was written last. Does not search other folders for names.
 fn which_to_keep(path: &Path, names: u64) -> String {
     let found = names_beside(path);
     let with_log: Vec<&PathBuf> =
@@ -63,7 +63,7 @@ fn which_to_keep(path: &Path, names: u64) -> String {
     }
 }
 
-/// The names that the file has in this folder.
+/// Returns the names that the file has in this folder.
 fn names_beside(path: &Path) -> Vec<PathBuf> {
     let Ok(id) = fs::metadata(path).map(|found| FileId::of(&found)) else { return Vec::new() };
     let Ok(entries) = fs::read_dir(folder::parent_of(path)) else { return Vec::new() };
@@ -75,7 +75,7 @@ fn names_beside(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// How many names a file has. `None` for a folder and for what is not there.
+/// Returns how many names a file has. `None` for a folder and for a missing file.
 pub(crate) fn names(path: &Path) -> Result<Option<u64>, FileError> {
     match fs::metadata(path) {
         Ok(found) => Ok(found.is_file().then(|| found.nlink())),
@@ -84,8 +84,8 @@ pub(crate) fn names(path: &Path) -> Result<Option<u64>, FileError> {
     }
 }
 
-/// Absolute and without links, also where the file or its folders are still to be made. `fs::canonicalize` cannot do
-/// that: a link to a store that is not there yet means the link's target, not the link.
+/// Returns the absolute path without links, also if the file or its folders do not exist yet. `fs::canonicalize` cannot
+/// do that: a link to a missing store means the link's target, not the link.
 pub(crate) fn of(path: &Path) -> Result<PathBuf, FileError> {
     walk(path).map_err(FileError::io(path))
 }
@@ -110,7 +110,7 @@ fn walk(path: &Path) -> io::Result<PathBuf> {
                         left = target.join(components.as_path());
                         continue;
                     }
-                    // No link, or nothing at all: then what follows is still to be made, or refused by its opener.
+                    // No link, or no such file: the opener will make the rest of the path, or refuse it.
                     Err(error)
                         if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) =>
                     {
@@ -177,7 +177,7 @@ mod tests {
                 "{refused}"
             );
         }
-        // The log decides, whichever name was given.
+        // The name with the log is to be kept, whichever name was given.
         fs::write(root.path().join("one.db-wal"), "frames").unwrap();
         for name in [&one, &two] {
             let refused = of_store(name).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Reclaiming: rows of events that were trimmed or dropped are deleted, a few at a time.
+//! Reclaiming: deletes the rows of events that were trimmed or dropped, a few at a time.
 
 use millrace_store::StoreError;
 use rusqlite::Connection;
@@ -13,17 +13,18 @@ use crate::purge;
 use crate::store::SqliteStore;
 use crate::write::{Change, Writer};
 
-/// How a slice deals with pages.
+/// How a slice treats rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Care {
-    /// Rows are deleted. Damage undoes the slice.
+    /// Deletes rows. Damage rolls the slice back.
     Delete,
-    /// Rows near damage keep their space: the slice only notes that nobody needs them, and sets unreadable ones aside.
+    /// Leaves rows near damage in place: the slice only marks them as not needed, and sets unreadable ones aside.
     Spare,
 }
 
 impl SqliteStore {
-    /// One slice for the first stream that has any. Answers with the rows deleted, folded or passed over.
+    /// Does a slice for the first stream that has reclaimable rows. Returns how many rows were deleted, folded or
+    /// skipped.
     pub(crate) fn reclaim_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         let deleted = self.transact_unless_damaged(writer, HOUSEKEEPING, |writer| {
             self.reclaim_first(writer, rows_max, Care::Delete)
@@ -44,7 +45,7 @@ impl SqliteStore {
         };
         let Some((row, to)) = found else { return Ok((0, change)) };
         let rows = if row.folded < to {
-            // Only folded events are deleted: their sums and places are then in one table.
+            // Only folded events are deleted: their sums and positions are then in one table.
             self.dedupe_catch_up(writer)?;
             self.fold_stream(writer, row.id, rows_max, &mut change)?
         } else {
@@ -57,7 +58,7 @@ impl SqliteStore {
         Ok((rows, change))
     }
 
-    /// Commits that neither the index nor watchers need any more. Answers with the rows deleted.
+    /// Deletes commits that neither the index nor watchers need any more. Returns how many rows were deleted.
     pub(crate) fn prune_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         let through = self.prunable(writer);
         let (rows, to) = self.transact(writer, HOUSEKEEPING, |writer| {
@@ -73,9 +74,9 @@ impl SqliteStore {
         Ok(rows)
     }
 
-    /// The last commit that may go.
+    /// Returns the last commit that may be deleted.
     pub(crate) fn prunable(&self, writer: &Writer) -> u64 {
-        // The newest row must stay: it carries the next number and the next place.
+        // The newest row must stay: the next commit number and the next seq follow from it.
         let kept = self.options.commits_kept.max(1);
         writer.prune_through.min(self.index().last.saturating_sub(kept))
     }
@@ -100,14 +101,14 @@ impl SqliteStore {
             let loc = match care {
                 Care::Delete => match Loc::at_or_after(conn, row.id, row.reclaimed) {
                     Err(Fault::Malformed(_, offset)) => {
-                        // Nobody knows any more where its events are: they keep their space.
+                        // The positions of this row's events are lost, so the events keep their space.
                         Loc::delete(conn, row.id, offset)?;
                         budget -= 1;
                         continue;
                     }
                     found => found?,
                 },
-                // This transaction has changed no row of `loc`, so what is committed is what it would see.
+                // This transaction has changed no row of `loc`, so the committed rows are the same as those inside it.
                 Care::Spare => match Loc::at_or_after(lookups, row.id, row.reclaimed) {
                     Err(fault) if fault.is_damaged_bookkeeping() => None,
                     found => found?,
@@ -119,7 +120,7 @@ impl SqliteStore {
             };
             let from = row.reclaimed.max(loc.offset);
             let end = loc.end().min(to).min(from + budget);
-            // Whoever drops a topic means its ids as well.
+            // Dropping a topic also drops its ids.
             let leaves = loc.brought > 0 && !row.dropped && care == Care::Delete;
             for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
                 if leaves {
@@ -137,7 +138,7 @@ impl SqliteStore {
             }
         }
         if row.reclaimed == row.folded {
-            // Rows that were missing could not be subtracted one by one.
+            // Missing rows could not be subtracted one by one.
             row.bytes = 0;
         }
         let mut left = None;
@@ -171,7 +172,7 @@ impl SqliteStore {
     }
 }
 
-/// Answers with the bytes that were in them.
+/// Deletes the events of a piece and returns their bytes.
 fn delete_events(conn: &Connection, piece: Piece) -> Attempt<u64> {
     let bytes = bytes_of(conn, piece)?;
     conn.prepare_cached("DELETE FROM events WHERE seq BETWEEN ?1 AND ?2")?.execute(range(piece))?;
@@ -188,7 +189,7 @@ fn bytes_of(conn: &Connection, piece: Piece) -> Attempt<u64> {
     Ok(bytes as u64)
 }
 
-/// Its first and its last place.
+/// Returns the first and the last seq of a piece.
 fn range(piece: Piece) -> [i64; 2] {
     [piece.seq as i64, (piece.seq + piece.count - 1) as i64]
 }

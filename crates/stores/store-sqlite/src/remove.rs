@@ -1,4 +1,4 @@
-//! Removing single events: compaction's one write. Places and sums of the others stay as they are.
+//! Removes single events: the only write of compaction. Positions and sums of the other events stay as they are.
 
 use millrace_model::{Offset, Priority, Stream};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -13,7 +13,7 @@ use crate::store::SqliteStore;
 use crate::write::Writer;
 
 impl SqliteStore {
-    /// Inside the transaction of a commit.
+    /// Removes events inside the transaction of a commit.
     pub(crate) fn remove<'a>(
         &self,
         writer: &mut Writer,
@@ -37,7 +37,7 @@ impl SqliteStore {
             let Some((bytes, priority)) = delete_event(&writer.conn, seq, id, offset)? else { continue };
             purge::forget_event(&writer.conn, stream, id, Offset(offset), priority)?;
             removed.push((id, offset));
-            // What is not folded yet still counts until it is trimmed: its sums are in `commits`.
+            // Unfolded events still count until they are trimmed: their sums are in `commits`.
             if offset < row.folded {
                 row.bytes = row.bytes.saturating_sub(bytes);
             }
@@ -48,10 +48,10 @@ impl SqliteStore {
     }
 }
 
-/// A removal dirties about a page of its own when streams interleave.
+/// When streams interleave, a removal dirties about a page of its own.
 const WAL_BYTES_PER_REMOVAL: u64 = 512;
 
-/// Where events are, remembering the stretch looked at last: offsets come in order.
+/// Finds the seq of events. Remembers the row of `loc` used last, because offsets come in order.
 struct Places<'a> {
     store: &'a SqliteStore,
     conn: &'a Connection,
@@ -78,7 +78,7 @@ impl Places<'_> {
     }
 }
 
-/// Answers with the bytes that were in it and its priority; a row that is not this event stays.
+/// Deletes an event and returns its bytes and its priority. A row that is another event is not deleted.
 fn delete_event(conn: &Connection, seq: u64, stream: i64, offset: u64) -> Attempt<Option<(u64, Priority)>> {
     let deleted = conn
         .prepare_cached(

@@ -1,9 +1,11 @@
-//! Restore: a backup becomes the store, in two steps, so that exactly what will be put in place can be examined first.
+//! Restore: a backup becomes the store, in two steps, so that exactly the file that will be put in place can be
+//! examined first.
 //!
 //! Nobody has the store open meanwhile, and nobody can open it. Wherever the process is killed or the power fails, the
-//! old store or the new one is whole under the store's name: the old one is first made whole without its log, then the
-//! copy takes its name in one rename. Only a store that SQLite cannot open, whose log therefore stays, steps aside first,
-//! with its log; as long as its name is free, nobody makes a new store there (`leftovers`).
+//! old store or the new one is whole under the store's name: the old store is first made whole without its log, then
+//! the copy takes its name in a single rename. Only a store that SQLite cannot open, and whose log therefore cannot be
+//! copied into it, is moved aside first, together with its log; while its name is free, nobody makes a new store there
+//! (`leftovers.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,14 +23,15 @@ use crate::open::is_missing_or_empty;
 use crate::serve_lock::ServeLock;
 use crate::{folder, private, real_path};
 
-/// The copy, until it takes the store's name.
+/// The suffix of the copy, until it takes the store's name.
 pub(crate) const RESTORING: &str = "-restoring";
-/// A replaced store that SQLite cannot open, until the new one is in place. Older versions moved every store there.
+/// The suffix of a replaced store that SQLite cannot open, until the new one is in place. Older versions moved every
+/// store there.
 pub(crate) const REPLACED: &str = "-replaced";
-/// How long a reader (`backup`, `doctor`) of the old store is waited for.
+/// How long to wait for readers (`backup`, `doctor`) of the old store.
 const READERS_WAIT: Duration = Duration::from_secs(10);
 
-/// A copy that waits to become the store. Dropped instead, it leaves everything as it was.
+/// A copy that is ready to become the store. If it is dropped instead, everything stays as it was.
 #[derive(Debug)]
 pub struct Restore {
     partial: Partial,
@@ -39,7 +42,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Copies `backup` beside `database` and keeps everybody else from opening that.
+    /// Copies `backup` beside `database` and keeps everybody else from opening the database.
     pub fn prepare(backup: &Path, database: &Path, existing: Existing) -> Result<Restore, BackupError> {
         let database = real_path::of_store(database)?;
         let (partial, replaced) = (locks::beside(&database, RESTORING), locks::beside(&database, REPLACED));
@@ -59,7 +62,7 @@ impl Restore {
         let parent = folder::parent_of(&database);
         folder::create(parent).map_err(BackupError::io(parent))?;
         let serve = ServeLock::acquire(&database).map_err(|error| match error {
-            // What else a server could do about it is no advice here.
+            // The advice for a server behind the semicolon does not apply here.
             StoreError::InUse(who) => {
                 let who = who.rsplit_once("; ").map_or(who.as_str(), |(who, _)| who);
                 BackupError::InUse(format!("{who}: stop it first"))
@@ -69,7 +72,7 @@ impl Restore {
         let alone = Alone::take(&database)?.ok_or_else(|| {
             BackupError::InUse(format!("a process has {} open: stop it first", database.display()))
         })?;
-        // Again, now that nobody can make one any more.
+        // Checked again, now that nobody can make a store any more.
         refuse_existing()?;
         let partial = Partial::claim(&partial)?;
         let copied = partial.fill(&source, backup)?;
@@ -77,17 +80,17 @@ impl Restore {
         Ok(Restore { partial, copied, database, alone, _serve: serve })
     }
 
-    /// The copy, to be examined.
+    /// Returns the path of the copy, so that it can be examined.
     pub fn path(&self) -> &Path {
         self.partial.path()
     }
 
-    /// Puts the copy in place; what was there is gone.
+    /// Puts the copy in place and deletes the old store.
     pub fn finish(self) -> Result<Copied, BackupError> {
         self.finish_step_by_step(|_| {})
     }
 
-    /// `done` is called after each change of the folder, with what was done.
+    /// Calls `done` after each change of the folder, with what was done.
     fn finish_step_by_step(self, mut done: impl FnMut(&str)) -> Result<Copied, BackupError> {
         let database = &self.database;
         let replaced = locks::beside(database, REPLACED);
@@ -98,13 +101,13 @@ impl Restore {
             step_aside(database, &replaced, &mut done)?;
         }
         done("nothing is left beside the name of the store");
-        // The log must be gone for good before another database has the name: it would be read into that one.
+        // The log must be durably gone before another database has the name: SQLite would read it into that one.
         backup::sync_folder_of(database)?;
         self.partial.put(database)?;
         done("the copy has the name of the store");
-        // A write that failed was a write to the store that is gone now.
+        // A failed write that raised the flag was to the old store.
         self.alone.lower().map_err(BackupError::io(database))?;
-        // The log first, for good: one that lay there alone would be taken for the log of the new store (`leftovers`).
+        // The log is removed first, and durably: a log alone would be taken for that of the new store (`leftovers.rs`).
         remove_companions(&replaced)?;
         done("the log that stepped aside is removed");
         backup::sync_folder_of(database)?;
@@ -115,7 +118,8 @@ impl Restore {
     }
 }
 
-/// A log beside a name that no file has may be all there is of a store. Who does not ask for it to be replaced keeps it.
+/// Refuses to replace a log beside a name that no file has, unless the caller asked for that: the log may be all that
+/// is left of a store.
 fn refuse_logs(database: &Path, replaced: &Path, existing: Existing) -> Result<(), BackupError> {
     let mut logs = [database, replaced].into_iter().flat_map(|name| LOGS.map(|log| locks::beside(name, log)));
     match logs.find(|log| !is_missing_or_empty(log)) {
@@ -130,8 +134,9 @@ fn remove_companions(database: &Path) -> Result<(), BackupError> {
     COMPANIONS.iter().try_for_each(|companion| backup::remove_if_there(&locks::beside(database, companion)))
 }
 
-/// Copies the log of the old store into it and syncs it. False if a log stays: SQLite finds the file damaged, or there is
-/// none. Any other error is not the store's (a full disk, no descriptor left), and the store stays where it is.
+/// Copies the log of the old store into it and syncs it. Returns false if a log stays: SQLite finds the file damaged,
+/// or there is no file. Any other error (a full disk, no descriptor left) is not the store's fault, and the store stays
+/// where it is.
 fn empty_log(database: &Path) -> Result<bool, BackupError> {
     if !is_missing_or_empty(database) {
         match checkpoint(database, READERS_WAIT) {
@@ -142,7 +147,7 @@ fn empty_log(database: &Path) -> Result<bool, BackupError> {
                     database.display()
                 )));
             }
-            // For that restores are made.
+            // A damaged store is what restores are made for.
             Err(error) if Fault::is_damage(&error) => {}
             Err(source) => return Err(BackupError::OldStore { path: database.to_owned(), source }),
         }
@@ -150,15 +155,15 @@ fn empty_log(database: &Path) -> Result<bool, BackupError> {
     Ok(LOGS.iter().all(|log| is_missing_or_empty(&locks::beside(database, log))))
 }
 
-/// Whether a reader is in the way. The connection, the last one, removes the emptied log when it is closed.
+/// Returns whether a reader is in the way. Closing this connection, the last one, removes the emptied log.
 fn checkpoint(database: &Path, wait: Duration) -> rusqlite::Result<bool> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(database, flags)?;
-    // A log that cannot be read to its end, or not with this file, must not be copied and removed on the way out.
+    // Closing must not copy and remove a log that SQLite cannot read to its end, or not with this file.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.busy_timeout(wait)?;
     conn.pragma_update(None, "synchronous", "FULL")?;
-    // A journal that a crash left is rolled back by the first read.
+    // The first read rolls back a journal that a crash left.
     let read = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     let busy = read.and_then(|()| conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)));
     match busy {
@@ -170,17 +175,17 @@ fn checkpoint(database: &Path, wait: Duration) -> rusqlite::Result<bool> {
     Ok(false)
 }
 
-/// Moves the old store and its log out of the way, the store first: without it nobody opens the log. Each step is durable
-/// before the next: a power cut must not leave the store under its name without its log.
+/// Moves the old store and its log aside, the store first: without the store nobody opens the log. Each step is durable
+/// before the next: a power failure must not leave the store under its name without its log.
 fn step_aside(database: &Path, replaced: &Path, done: &mut impl FnMut(&str)) -> Result<(), BackupError> {
     if !is_missing_or_empty(database) {
-        // A log that an earlier restore left would be taken for that of the store which gets the name now.
+        // A log that an earlier restore left there would be taken for the log of the store that gets the name now.
         remove_companions(replaced)?;
         backup::sync_folder_of(database)?;
         fs::rename(database, replaced).map_err(BackupError::io(database))?;
         done("the old store has stepped aside");
     } else if replaced.symlink_metadata().is_err() {
-        // An empty file stands for the store that the log has lost, so that the log does not lie there alone.
+        // An empty file stands for the store that the log has lost, so that the log is not alone.
         private::options().create_new(true).open(replaced).map_err(BackupError::io(replaced))?;
         done("an empty file stands for the old store");
     }
@@ -207,7 +212,7 @@ mod tests {
     use super::*;
     use crate::{SqliteOptions, SqliteStore};
 
-    /// In the old store, and in the backup.
+    /// How many events are in the old store, and in the backup.
     const OLD: usize = 90;
     const NEW: usize = 3;
 
@@ -225,7 +230,7 @@ mod tests {
         Ok(store.read(&stream("t", 0), Offset(1), whole)?.events.len())
     }
 
-    /// The files of a folder as they are now: what a SIGKILL leaves.
+    /// Copies the files of a folder as they are now, which is what a SIGKILL leaves.
     fn snapshot(folder: &Path) -> tempfile::TempDir {
         let copy = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -236,7 +241,8 @@ mod tests {
         copy
     }
 
-    /// A store whose process was killed, all of it or its newest events in the log, and a backup of another one.
+    /// Makes a store whose process was killed, with all events or the newest ones in its log, and a backup of another
+    /// store.
     fn killed(before: usize) -> tempfile::TempDir {
         let made = tempfile::tempdir().unwrap();
         if before > 0 {
@@ -252,7 +258,7 @@ mod tests {
         killed
     }
 
-    /// The folder after each step of a restore, the first one before any.
+    /// Returns the folder as it was before the first and after each step of a restore.
     fn cuts(folder: &Path) -> Vec<(String, tempfile::TempDir)> {
         let database = folder.join("store.db");
         let restore = Restore::prepare(&folder.join("backup"), &database, Existing::Replace).unwrap();
@@ -278,7 +284,7 @@ mod tests {
         let named = cuts.iter().position(|(step, _)| step.contains("has the name")).unwrap();
         for (at, (step, cut)) in cuts.iter().enumerate() {
             let expected = if at < named { OLD } else { NEW };
-            // With its log, and on its own once the log is not needed any more.
+            // The store is whole with its log, and also without it once the first step is done.
             let served = snapshot(cut.path());
             assert_eq!(events(&served.path().join("store.db")).unwrap(), expected, "served after: {step}");
             if at > 0 {
@@ -293,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_store_that_cannot_be_opened_keeps_its_log_until_the_new_one_is_in_place() {
-        // The page with which a database begins is not in the log.
+        // With events committed before, the first page of the database is not in the log.
         let folder = killed(80);
         let database = folder.path().join("store.db");
         let (damaged, log) = (vec![7; 8192], fs::read(folder.path().join("store.db-wal")).unwrap());
@@ -316,7 +322,8 @@ mod tests {
         }
     }
 
-    /// Older versions moved the store aside and its log after it: cut in between, each has another name.
+    /// Older versions moved the store aside and then its log: an interruption in between left them under different
+    /// names.
     #[test]
     fn no_store_is_made_where_an_older_restore_was_cut() {
         let folder = killed(0);
@@ -334,15 +341,15 @@ mod tests {
                 Err(BackupError::Exists(_))
             ));
             assert_eq!(fs::read(at("store.db-wal")).unwrap(), log);
-            // The same with an empty file in place of the store.
+            // The same holds with an empty file in place of the store.
             File::create(at("store.db")).unwrap();
         }
-        // Nor is the replaced store taken for a backup: its log has another name.
+        // The replaced store is not accepted as a backup either: its log has another name.
         let from = Restore::prepare(&at("store.db-replaced"), &at("store.db"), Existing::Replace);
         assert!(matches!(from, Err(BackupError::File(FileError::CutRestore { .. }))));
         let again = snapshot(folder.path());
         restore_again(again.path());
-        // As the message says: back to the old store, with everything in its log.
+        // Following the message brings the old store back, with everything in its log.
         fs::rename(at("store.db-replaced"), at("store.db")).unwrap();
         assert_eq!(events(&at("store.db")).unwrap(), OLD);
     }

@@ -1,5 +1,5 @@
-//! Leaving a store whose files have lost their names (`names`): nothing is written any more, and what would be gone with this
-//! process is saved first.
+//! Retiring a store whose files have lost their names (`names.rs`): stops all writing, after saving the data that would
+//! be lost with this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,11 +14,11 @@ use crate::names::Lost;
 use crate::store::SqliteStore;
 use crate::write::Writer;
 
-/// The copy of a store whose file was removed under the process that had it open.
+/// The suffix of the copy of a store whose file was removed while this process had it open.
 pub(crate) const RESCUED: &str = "-rescued";
-/// How long readers of the log are waited for.
+/// How long to wait for readers of the log.
 const READERS_WAIT: Duration = Duration::from_secs(2);
-/// Earlier copies that are kept, beside each other.
+/// How many such copies are kept beside each other.
 const COPIES_MAX: u32 = 100;
 
 impl SqliteStore {
@@ -26,14 +26,14 @@ impl SqliteStore {
         self.names.lost(self.path(), &self.locks).map(|lost| lost.what(self.path()))
     }
 
-    /// Stops writing for good, here and in every process that shares the lock files. Returns what has happened and what to
-    /// do. After an error nothing can be written until a later call succeeds.
+    /// Stops writing for good, here and in every process that shares the lock files. Returns what has happened and what
+    /// to do. After an error nothing can be written until a later call succeeds.
     pub(crate) fn retire_now(&self) -> Result<String, StoreError> {
         let mut writer = self.writer();
         if let Some(reason) = self.locks.poisoned() {
             return Ok(reason.to_owned());
         }
-        // From here on no commit is confirmed: what is saved now is everything.
+        // From here on no commit is confirmed, so the data saved below is complete.
         self.suspended.store(true, Relaxed);
         let _turn = self.locks.turn().map_err(|error| StoreError::Busy(error.to_string()))?;
         let told = self.save(&mut writer)?;
@@ -74,7 +74,7 @@ impl SqliteStore {
         Ok(format!("{what}. {next}; end every other process that has the store open as well"))
     }
 
-    /// Copies everything beside the name of the store, as a backup does.
+    /// Copies everything to a file beside the name of the store, like a backup.
     fn rescue(&self, writer: &Writer) -> Result<String, StoreError> {
         let target = self.free_name();
         let saved = self.copy_to(writer, &target);
@@ -108,9 +108,10 @@ impl SqliteStore {
     }
 }
 
-/// Whether the log could be copied into the database and emptied, so that the one file is all there is.
+/// Copies the log into the database and empties it. Returns whether that succeeded, so that the database file is
+/// complete by itself.
 fn empty_log(writer: &mut Writer) -> bool {
-    // At this level SQLite syncs the log before it is copied, and the database before the log is cut.
+    // At this level SQLite syncs the log before copying it, and the database before truncating the log.
     writer.sync_level(Durability::Fsync).is_ok()
         && writer.conn.busy_timeout(READERS_WAIT).is_ok()
         && writer.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))

@@ -1,4 +1,4 @@
-//! One event as one row of `events`: written, checksummed, and read back with suspicion.
+//! An event as a row of `events`: writes it with a checksum, and checks it when reading it back.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) const SELECT: &str = "SELECT seq, stream, offset, ts, id, brought, pr
      root_event_id, chain_depth, causation, correlation, crc, payload \
      FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq";
 
-/// Everything of a row but its checksum, borrowed from wherever it is.
+/// All fields of a row except its checksum, borrowed.
 pub(crate) struct Fields<'a> {
     pub(crate) seq: u64,
     pub(crate) stream: i64,
@@ -29,7 +29,8 @@ pub(crate) struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Over every field, each of variable length with its own, so that no two rows share their input.
+    /// Returns the checksum of all fields. Fields of variable length are hashed with their length, so that no two
+    /// different rows have the same input.
     pub(crate) fn crc(&self, scratch: &mut Vec<u8>) -> u32 {
         let body = self.body;
         scratch.clear();
@@ -75,7 +76,7 @@ impl Fields<'_> {
 }
 
 fn push_bytes(scratch: &mut Vec<u8>, bytes: Option<&[u8]>) {
-    // One more than the length, so that an empty value differs from an absent one.
+    // The length plus one, so that an empty value differs from an absent one.
     scratch.extend_from_slice(&bytes.map_or(0, |bytes| bytes.len() as u32 + 1).to_le_bytes());
     scratch.extend_from_slice(bytes.unwrap_or_default());
 }
@@ -102,7 +103,7 @@ fn bind_id(insert: &mut Statement<'_>, at: usize, id: Option<&EventId>) -> rusql
     }
 }
 
-/// An id column. The outer `None` means that it holds something no id looks like.
+/// Reads an id column. The outer `None` means that its value cannot be an id.
 pub(crate) fn read_id(value: ValueRef<'_>) -> Option<Option<EventId>> {
     match value {
         ValueRef::Null => Some(None),
@@ -112,7 +113,7 @@ pub(crate) fn read_id(value: ValueRef<'_>) -> Option<Option<EventId>> {
     }
 }
 
-/// The event a row of [`SELECT`] holds, provided it is the one expected there and its checksum holds.
+/// Returns the event in a row of [`SELECT`], if it is the one expected there and its checksum is right.
 pub(crate) fn read(
     row: &Row<'_>,
     stream: &Stream,

@@ -1,14 +1,15 @@
-//! The tables, and the way from every older version of them to this one.
+//! The tables, and the migrations from every older version to this one.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// «Mlrc»: tells a Millrace store from any other SQLite file.
+/// «Mlrc»: distinguishes a Millrace store from any other SQLite file.
 pub(crate) const APPLICATION_ID: i32 = 0x4d6c_7263;
 
-/// Migration `n` leads from version `n` to version `n + 1`. Released entries are never changed, only added to.
+/// Migration `n` leads from version `n` to version `n + 1`. Released migrations are never changed; new ones are
+/// appended.
 pub(crate) const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
-/// The version this build works with, and brings older stores to when it opens them.
+/// The version that this build works with. Opening an older store migrates it to this version.
 pub const SCHEMA_VERSION: usize = MIGRATIONS.len();
 
 const V1: &str = "
@@ -64,7 +65,7 @@ CREATE TABLE due_ids (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// Topics can be compacted: below this offset, events may be missing.
+/// Compaction of topics: below `compacted_to`, events may be missing.
 const V2: &str = "ALTER TABLE streams ADD COLUMN compacted_to INTEGER NOT NULL DEFAULT 1";
 
 /// Durable handlers and state.
@@ -84,7 +85,7 @@ CREATE TABLE schemas (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 ALTER TABLE streams ADD COLUMN dropped_at INTEGER NOT NULL DEFAULT 0;
 ";
 
-/// Rows of the small tables and of `streams` carry a checksum. One from before has none and is believed.
+/// Checksums for the rows of the small tables and of `streams`. Older rows have none and are accepted as they are.
 const V4: &str = "
 ALTER TABLE topics ADD COLUMN crc INTEGER;
 ALTER TABLE groups ADD COLUMN crc INTEGER;
@@ -108,7 +109,7 @@ ALTER TABLE schemas ADD COLUMN crc INTEGER;
 ALTER TABLE streams ADD COLUMN crc INTEGER;
 ";
 
-/// An id stays taken although compaction or retention has removed its event.
+/// Keeps an id taken after compaction or retention has removed its event.
 const V5: &str = "
 CREATE TABLE gone_ids (
     seq INTEGER PRIMARY KEY,
@@ -120,11 +121,11 @@ CREATE TABLE gone_ids (
 );
 ";
 
-/// No table changes. Rows of `due` whose key begins with `t` wait for the end of a duration: a build that does not know them
-/// would deliver them at once, so it must not open the store.
+/// No table changes. Rows of `due` whose key begins with `t` wait for the end of a duration: a build that does not know
+/// them would deliver them at once, so it must not open the store.
 const V6: &str = "";
 
-/// Why a file is not brought to the current version.
+/// Why a file is not migrated to the current version.
 #[derive(Debug)]
 pub(crate) enum Refused {
     Foreign,
@@ -138,7 +139,7 @@ impl From<rusqlite::Error> for Refused {
     }
 }
 
-/// The version a file has, 0 for a new one. Only looks.
+/// Returns the version of a file, 0 for a new one. Changes nothing.
 pub(crate) fn version(conn: &Connection, migrations: &[&str]) -> Result<usize, Refused> {
     let number = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
     let application = number("PRAGMA application_id")?;
@@ -151,13 +152,15 @@ pub(crate) fn version(conn: &Connection, migrations: &[&str]) -> Result<usize, R
     if found > migrations.len() { Err(Refused::Newer { found }) } else { Ok(found) }
 }
 
-/// The version as it is now, for a transaction that has begun: free, because the page it stands on has been read.
+/// Returns the present version inside a transaction that has begun: this costs nothing, because the page with the
+/// version has been read already.
 pub(crate) fn version_inside(conn: &Connection) -> rusqlite::Result<usize> {
     let found = conn.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get::<_, i64>(0))?;
     Ok(usize::try_from(found).unwrap_or(usize::MAX))
 }
 
-/// All missing steps in one transaction: a crash leaves the old version or the new one. The caller is alone.
+/// Runs all missing migrations in one transaction: a crash leaves the old version or the new one. The caller must be
+/// alone.
 pub(crate) fn migrate(conn: &mut Connection, migrations: &[&str]) -> Result<(), Refused> {
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&transaction, migrations)?;

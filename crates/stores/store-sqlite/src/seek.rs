@@ -1,4 +1,4 @@
-//! Finding a place in a stream by time or by size. Time never falls within a stream, so halving finds it.
+//! Finds an offset in a stream by time or by size. Time never decreases within a stream, so a binary search finds it.
 
 use millrace_model::Stream;
 use millrace_store::Retention;
@@ -9,7 +9,7 @@ use crate::index::{Piece, Run};
 use crate::loc::Loc;
 use crate::store::SqliteStore;
 
-/// What the index knows about a stream, taken in one short lock.
+/// The bounds of a stream by the index, taken under a single short lock.
 struct View {
     id: i64,
     start: u64,
@@ -24,7 +24,7 @@ impl SqliteStore {
             let Some(state) = index.get(stream) else { return Ok(1) };
             let at = state.runs.partition_point(|run| run.last_ts < ts);
             let run = state.runs.get(at).copied();
-            // A run before this one ends earlier than `ts`, so nothing folded can be the answer.
+            // A run before this one ends earlier than `ts`, so no folded event can be the answer.
             let settled = at > 0;
             (View::of(state), (settled, run))
         };
@@ -72,20 +72,20 @@ impl View {
     }
 }
 
-/// The first folded offset not older than `ts`, or `view.folded`.
+/// Returns the first folded offset that is not older than `ts`, or `view.folded`.
 fn seek_folded(conn: &Connection, view: &View, ts: u64) -> Attempt<u64> {
     let (mut low, mut high) = (view.start, view.folded);
     while low < high {
         let middle = low + (high - low) / 2;
         let Some(loc) = Loc::at_or_after(conn, view.id, middle)?.filter(|loc| loc.offset < high) else {
-            // Nothing is known from `middle` on: reclaimed meanwhile, or damage that reading will report.
+            // No row of `loc` from `middle` on: reclaimed meanwhile, or damage that a read will report.
             high = middle;
             continue;
         };
         if loc.last_ts < ts {
             low = loc.end();
         } else if loc.first_ts >= ts {
-            // `middle` lies in this row or in a gap before it; either way the answer is no later.
+            // `middle` lies in this row or in a gap before it; in both cases the answer is no later.
             high = loc.offset.max(low).min(middle);
         } else {
             return seek_pieces(conn, &loc.pieces, low, ts);
@@ -94,7 +94,7 @@ fn seek_folded(conn: &Connection, view: &View, ts: u64) -> Attempt<u64> {
     Ok(low)
 }
 
-/// The first offset from `start` on whose event is not older than `ts`; the end of the pieces if there is none.
+/// Returns the first offset from `start` on whose event is not older than `ts`; the end of the pieces if there is none.
 fn seek_pieces(conn: &Connection, pieces: &[Piece], start: u64, ts: u64) -> Attempt<u64> {
     let end = pieces.last().map_or(start, Piece::end);
     let place = |offset: u64| {
@@ -104,7 +104,7 @@ fn seek_pieces(conn: &Connection, pieces: &[Piece], start: u64, ts: u64) -> Atte
     let (mut low, mut high) = (start.max(pieces.first().map_or(start, |piece| piece.offset)), end);
     while low < high {
         let middle = low + (high - low) / 2;
-        // A row that is gone says nothing: its nearest readable neighbour below `high` speaks for it.
+        // A missing row tells nothing: the nearest readable row after it, below `high`, is used instead.
         let mut probe = middle;
         let found = loop {
             match place(probe).map(|seq| ts_at(conn, seq)).transpose()?.flatten() {
@@ -121,7 +121,7 @@ fn seek_pieces(conn: &Connection, pieces: &[Piece], start: u64, ts: u64) -> Atte
     Ok(low)
 }
 
-/// `None` if the row is gone or damaged.
+/// Returns the time of the event at `seq`. `None` if the row is gone or damaged.
 fn ts_at(conn: &Connection, seq: u64) -> Attempt<Option<u64>> {
     let mut select = conn.prepare_cached("SELECT ts FROM events WHERE seq = ?1")?;
     match select.query_row([seq as i64], |row| row.get::<_, i64>(0)).optional() {
@@ -130,7 +130,8 @@ fn ts_at(conn: &Connection, seq: u64) -> Attempt<Option<u64>> {
     }
 }
 
-/// Newest first, whole runs by their sums, and event by event only in the one run where the limit is passed.
+/// Returns the start under a size limit. Goes from the newest run back, adds whole runs by their sums, and reads single
+/// events only in the run where the limit is passed.
 fn start_by_size(conn: &Connection, view: &View, runs: &[Run], bytes_max: u64) -> Attempt<u64> {
     let mut room = bytes_max;
     let transaction = conn.unchecked_transaction()?;
@@ -158,7 +159,7 @@ fn start_by_size(conn: &Connection, view: &View, runs: &[Run], bytes_max: u64) -
     Ok(view.start)
 }
 
-/// Where damage hides sizes, the whole stretch is kept: it goes as soon as the limit is passed in a later one.
+/// If damage hides sizes, keeps all events of these pieces: they go as soon as the limit is passed in later ones.
 fn start_in_pieces(conn: &Connection, pieces: &[Piece], start: u64, room: u64) -> Attempt<u64> {
     match measure_pieces(conn, pieces, start, room) {
         Err(fault) if fault.is_damaged_page() => {

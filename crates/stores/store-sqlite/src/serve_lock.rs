@@ -1,4 +1,4 @@
-//! One server per store: the second one is told who the first is.
+//! The lock that allows only one server per store: a second server is told which process the first one is.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -8,10 +8,10 @@ use millrace_store::StoreError;
 
 use crate::{folder, locks, private, real_path};
 
-/// How often somebody may be found just looking.
+/// How often to retry while another process is only checking the lock.
 const LOOKS_MAX: usize = 1000;
 
-/// Held by the server of a store until it is dropped or its process ends, however it ends.
+/// The lock of a store's server, held until it is dropped or its process ends, however it ends.
 #[derive(Debug)]
 pub struct ServeLock {
     database: PathBuf,
@@ -19,13 +19,12 @@ pub struct ServeLock {
 }
 
 impl ServeLock {
-    /// Whatever name `database` is, the lock is that of the file it means now; [`crate::SqliteStore::open_served`] opens
-    /// that file.
+    /// Locks the file that `database` means now, through links; [`crate::SqliteStore::open_served`] opens that file.
     pub fn acquire(database: &Path) -> Result<ServeLock, StoreError> {
         let database = real_path::of_store(database)?;
         let unusable =
             |error: std::io::Error| StoreError::Unusable(format!("{}: {error}", database.display()));
-        // The store's own folder must last; the lock folder need not.
+        // The store's own folder must survive a power failure; the lock folder need not.
         folder::create(folder::parent_of(&database)).map_err(unusable)?;
         let folder = private::lock_folder(&database)?;
         let mut file = locks::open_file(&folder, "serve").map_err(unusable)?;
@@ -48,21 +47,23 @@ impl ServeLock {
         Ok(ServeLock { database, _file: file })
     }
 
-    /// The file whose lock this is.
+    /// Returns the file that this lock is for.
     pub(crate) fn database(&self) -> &Path {
         &self.database
     }
 
-    /// Whether somebody serves the store now. Only looks; what cannot be looked at counts as not served.
+    /// Returns whether a process serves the store now. False if that cannot be found out.
     pub fn is_held(database: &Path) -> bool {
         let Ok(database) = real_path::of(database) else { return false };
         let Ok(file) = File::open(locks::folder(&database).join("serve")) else { return false };
-        // Shared, for a moment: two who look do not see one another, and a server that starts waits it out.
+        // Locked shared for a moment: two processes that check do not see each other, and a server that starts retries
+        // (`try_lock`).
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 }
 
-/// Whoever only looks whether the store is served (`doctor`) holds the lock shared for a moment: not a server.
+/// Takes the lock. A process that only checks whether the store is served (`doctor`) holds the lock shared for a
+/// moment: that is no server, so this retries.
 fn try_lock(file: &File) -> Result<(), TryLockError> {
     for _ in 0..LOOKS_MAX {
         match file.try_lock() {

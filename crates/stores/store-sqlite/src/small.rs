@@ -1,4 +1,5 @@
-//! The small tables, and what symbolic operations see of a transaction under way.
+//! The small tables, and the view of a transaction under way that symbolic operations get (`TxView` of the crate
+//! `resolve`).
 
 use bytes::Bytes;
 use millrace_model::{Offset, Op, Space, Stream, TopicKey};
@@ -11,8 +12,8 @@ use crate::stage::Stage;
 use crate::store::SqliteStore;
 use crate::write::Writer;
 
-/// Inside a transaction a row that fails its checksum reads as nothing but itself: empty, which equals no value and
-/// decodes as none. Whoever decides sees a row that cannot be read, and nobody else's work ends.
+/// Returns the value of a row inside a transaction. A row that fails its checksum has an empty value: no check equals
+/// it and no decoder accepts it, so only the operation that needs this row fails.
 pub(crate) fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<Bytes>> {
     let table = space.as_str();
     let mut select = conn.prepare_cached(&format!("SELECT value, crc FROM {table} WHERE key = ?1"))?;
@@ -25,13 +26,13 @@ pub(crate) fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<
     Ok(found.optional()?.map(|(value, whole)| if whole { value } else { Bytes::new() }))
 }
 
-/// Whether the table has any row.
+/// Returns whether the table has any row.
 pub(crate) fn any(conn: &Connection, space: Space) -> Attempt<bool> {
     let mut select = conn.prepare_cached(&format!("SELECT 1 FROM {} LIMIT 1", space.as_str()))?;
     Ok(select.query_row([], |_| Ok(())).optional()?.is_some())
 }
 
-/// Of the table, the key and the value: a row that lost a bit of any of them, or strayed, is noticed.
+/// Returns the checksum of table, key and value: a row with a changed bit, or in the wrong table, is noticed.
 pub(crate) fn crc(space: Space, key: &str, value: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(space.as_str().as_bytes());
@@ -41,7 +42,7 @@ pub(crate) fn crc(space: Space, key: &str, value: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A row from before there were checksums has none.
+/// Returns whether the checksum is right. A row from before there were checksums has none, and is accepted.
 pub(crate) fn is_whole(space: Space, key: &str, value: &[u8], stored: Option<i64>) -> bool {
     stored.is_none_or(|stored| stored == i64::from(crc(space, key, value)))
 }
@@ -87,12 +88,12 @@ pub(crate) fn write(writer: &mut Writer, op: &Op) -> Attempt<()> {
     Ok(())
 }
 
-/// What becomes of a row that fails its checksum.
+/// How to treat a row that fails its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damaged {
-    /// It is named to whoever reads.
+    /// Fails with an error that names the row.
     Refused,
-    /// As in [`get`].
+    /// Returns an empty value, like [`get`].
     Empty,
 }
 
@@ -154,7 +155,7 @@ pub(crate) fn scan_keys(
     Ok(keys?)
 }
 
-/// Rows are read inside the transaction; events on a connection of its own, which sees what earlier commits left and
+/// Reads rows inside the transaction, but events on a connection of its own, which sees what earlier commits left and
 /// may meet damage without ending the transaction.
 pub(crate) struct Looking<'a, 'b> {
     pub(crate) store: &'a SqliteStore,
@@ -176,7 +177,7 @@ impl TxView for Looking<'_, '_> {
     fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Attempt<Page> {
         let mut page = self.store.read_page(&self.writer.lookups, stream, from.0, limit)?;
         let id = self.store.index().get(stream).map_or(0, |state| state.row.id);
-        // What this commit has trimmed or removed is still there for that connection.
+        // That connection still sees events which this commit has trimmed or removed.
         if let Some(start) = self.stage.start_of(id) {
             let removed = &self.stage.removed;
             page.events.retain(|event| event.offset.0 >= start && !removed.contains(&(id, event.offset.0)));

@@ -1,4 +1,4 @@
-//! Resolving batches: every append gets its offset, time and id before anything is inserted.
+//! Resolves batches: every append gets its offset, time and id before anything is inserted.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -25,24 +25,24 @@ pub(crate) struct Staged {
     pub(crate) row_changed: bool,
     pub(crate) next: u64,
     pub(crate) last_ts: u64,
-    /// What this commit appends; `seq` is filled in when it is written.
+    /// The run that this commit appends; `seq` is filled in when it is written.
     pub(crate) run: Run,
 }
 
 /// An append that will become a row.
 pub(crate) struct Entry<'a> {
-    /// Place among the appends of the commit, in order of operations.
+    /// The position among the appends of the commit, in order of operations.
     pub(crate) ordinal: usize,
     pub(crate) staged: usize,
     pub(crate) offset: u64,
     pub(crate) ts: u64,
     pub(crate) id: EventId,
-    /// Of topic and id, for an event that brought its id.
+    /// The hash of topic and id, if the event brought its id.
     pub(crate) hash: Option<u64>,
     pub(crate) append: &'a Append,
 }
 
-/// An id that somebody brings.
+/// An id that a client brings.
 struct Wanted<'a> {
     topic: &'a TopicKey,
     id: &'a EventId,
@@ -57,12 +57,13 @@ pub(crate) struct Stage<'a> {
     by_hash: HashMap<u64, usize>,
     /// Ids of stored streams that this commit drops.
     dropped: HashSet<i64>,
-    /// Stream and offset of what this commit has removed so far.
+    /// Stream id and offset of the events that this commit has removed so far.
     pub(crate) removed: HashSet<(i64, u64)>,
     dedupe_window_ms_max: u64,
     /// This commit has written rows of delayed events.
     pub(crate) delayed: bool,
-    /// Whether any id was held by a delayed event when this commit began. Found out by the first append that brings an id.
+    /// Whether any id was held by a delayed event when this commit began. Looked up by the first append that brings an
+    /// id.
     ids_held: OnceCell<bool>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The stream as this commit sees it so far; a dropped one begins again when `create` says so.
+    /// Returns the stream as this commit sees it so far. A missing or dropped stream begins anew if `create` is set.
     fn staged(&mut self, store: &SqliteStore, stream: &'a Stream, create: bool) -> Option<usize> {
         if let Some(last) = self.entries.last().map(|entry| entry.staged) {
             let staged = &self.streams[last];
@@ -125,7 +126,7 @@ impl<'a> Stage<'a> {
             }
             self.by_hash.insert(hash, self.entries.len());
         }
-        // Creating never answers `None`; the default keeps the compiler content without a panic.
+        // With `create` this is never `None`; the default avoids a panic in code.
         let staged_at = self.staged(store, &append.stream, true).unwrap_or_default();
         let staged = &mut self.streams[staged_at];
         let (offset, ts) = (staged.next, batch.now.0.max(staged.last_ts));
@@ -145,7 +146,7 @@ impl<'a> Stage<'a> {
         Ok(appended)
     }
 
-    /// Its answer. The rows of one that is not a duplicate are written at once.
+    /// Returns the answer for a delayed event. If it is no duplicate, its rows are written at once.
     pub(crate) fn delay(
         &mut self,
         store: &SqliteStore,
@@ -165,7 +166,7 @@ impl<'a> Stage<'a> {
         Ok(resolve::waiting(id, now, *due, false))
     }
 
-    /// The answer of the event that has this id already: a stored one, or one that waits.
+    /// Returns whether the id is taken: by a stored event, or by a delayed one that waits.
     pub(crate) fn is_taken(
         &self,
         store: &SqliteStore,
@@ -206,7 +207,7 @@ impl<'a> Stage<'a> {
         Ok(waits.then(|| resolve::waiting(wanted.id, now, due, true)))
     }
 
-    /// One look per commit, instead of one per id.
+    /// Looks once per commit whether any delayed event holds an id, instead of once per id.
     fn any_id_held(&self, writer: &Writer) -> Attempt<bool> {
         if let Some(held) = self.ids_held.get() {
             return Ok(*held);
@@ -239,8 +240,8 @@ impl<'a> Stage<'a> {
         }))
     }
 
-    /// The event at `seq`, or what is left of it, if it really has this topic and id. One that cannot be read counts as
-    /// forgotten: storing an id twice is better than not storing anything any more.
+    /// Returns the event at `seq`, or what `gone.rs` keeps of it, if it really has this topic and id. An event that
+    /// cannot be read counts as forgotten: storing an id twice is better than storing nothing any more.
     fn stored(
         &self,
         store: &SqliteStore,
@@ -277,7 +278,7 @@ impl<'a> Stage<'a> {
         let Some(state) = index.by_id(stream).filter(|state| state.row.stream.topic == *topic) else {
             return Ok(None);
         };
-        // What this commit has already dropped counts as well.
+        // A stream that this commit has already dropped counts as dropped.
         let staged = self.streams.iter().find(|staged| staged.row.id == stream);
         let row = staged.map_or(&state.row, |staged| &staged.row);
         Ok((!row.dropped).then_some((row.stream.partition, offset, ts)))
@@ -293,7 +294,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The stream whose events are to be removed, if it is stored, and the end of what may be missing from now on.
+    /// Notes that events below `compacted_to` may be missing from now on, and returns the row of the stream if it is
+    /// stored.
     pub(crate) fn compact(
         &mut self,
         store: &SqliteStore,
@@ -302,19 +304,19 @@ impl<'a> Stage<'a> {
     ) -> Option<&mut StreamRow> {
         let at = self.staged(store, stream, false)?;
         let staged = &mut self.streams[at];
-        // What this commit appends has no row yet, and is newer than anything that could have been looked through.
+        // Events that this commit appends have no row yet, and are newer than anything that compaction can have read.
         let stored = staged.run.offset;
         staged.row.compacted_to = staged.row.compacted_to.max(compacted_to.min(stored));
         staged.row_changed = true;
         (staged.row.id != 0).then_some(&mut staged.row)
     }
 
-    /// Whether this commit drops a stored stream.
+    /// Returns whether this commit drops the stored stream.
     pub(crate) fn drops(&self, id: i64) -> bool {
         self.dropped.contains(&id)
     }
 
-    /// The start this commit gives to a stored stream, if it knows it at all.
+    /// Returns the start that this commit gives to a stored stream, if it has staged that stream.
     pub(crate) fn start_of(&self, id: i64) -> Option<u64> {
         self.streams.iter().find(|staged| staged.row.id == id).map(|staged| staged.row.start)
     }
@@ -339,7 +341,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// The incarnation of the topic that stands inside the transaction.
+/// Returns the incarnation that the topic has inside the transaction.
 fn made_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
     let row = small::get(&writer.conn, Space::Topics, &keys::topic(topic))?;
     Ok(row.and_then(|row| TopicRow::made_of(&row)))

@@ -1,4 +1,4 @@
-//! The handle, and the port's methods forwarded to their stages.
+//! The handle on a store, and the port's methods, each forwarded to its module.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,14 +32,14 @@ use crate::serve_lock::ServeLock;
 use crate::small;
 use crate::write::Writer;
 
-/// One handle on a store. Several, in one or many processes, may have the same file open and write to it.
+/// A handle on a store. Several handles, in one or many processes, may have the same file open and write to it.
 ///
-/// Fields are dropped in order: the writer's connection must be the last one closed, because only it may checkpoint then
-/// (the checkpointer has ended before); the locks come after everything.
+/// Fields are dropped in order: the writer's connection must be the last one closed, because closing the last
+/// connection checkpoints (the checkpointer has ended before); the locks come after everything.
 pub struct SqliteStore {
     pub(crate) readers: Pool,
     pub(crate) writer: Mutex<Writer>,
-    /// Held for lookups and publication only, never across I/O by the writer.
+    /// Held for lookups and publication only; the writer never holds it during I/O.
     index: RwLock<Index>,
     pub(crate) quarantine: Quarantine,
     pub(crate) options: SqliteOptions,
@@ -47,9 +47,9 @@ pub struct SqliteStore {
     pub(crate) progress: Progress,
     path: PathBuf,
     pub(crate) names: Names,
-    /// The last checkpoint with the writer's turn left something in the log, which a reader needs.
+    /// The last checkpoint with the writer's turn left frames in the log that a reader still needs.
     pub(crate) wal_held: AtomicBool,
-    /// The store is being retired, and what it holds is not saved yet.
+    /// The store is being retired, and its content is not saved yet.
     pub(crate) suspended: AtomicBool,
     pub(crate) locks: Arc<Locks>,
     /// Runs once, when a commit has given its turn back and still has to remember ids.
@@ -58,12 +58,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, creating it if there is none.
+    /// Opens the store at `path`, and creates it if there is none.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         open::open(&real_path::of_store(path)?, options, Opener::Session)
     }
 
-    /// Opens the very store that `lock` is for, creating it if there is none.
+    /// Opens exactly the store that `lock` is for, and creates it if there is none.
     pub fn open_served(lock: &ServeLock, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
         open::open(lock.database(), options, Opener::Server)
     }
@@ -94,17 +94,18 @@ impl SqliteStore {
         }
     }
 
-    /// The file itself, however it was named.
+    /// Returns the real path of the file, by whatever name it was opened.
     pub fn path(&self) -> &Path {
         self.readers.path()
     }
 
-    /// Whether a write has failed, here or in another process: nothing will be written until all have reopened.
+    /// Returns why nothing is written until all processes have reopened the store, if a write has failed here or in
+    /// another process.
     pub fn poisoned(&self) -> Option<String> {
         self.locks.poisoned().map(str::to_owned)
     }
 
-    /// Events that were found damaged and recorded, oldest first.
+    /// Returns the events that were found damaged and recorded, oldest first.
     pub fn quarantined(&self) -> Result<Vec<Quarantined>, StoreError> {
         self.reading(|conn| self.quarantine.recorded(conn))
     }
@@ -125,7 +126,7 @@ impl SqliteStore {
         self.readers.lend(work).map_err(Fault::unreadable)
     }
 
-    /// Reads after the index has taken over what any process had committed by now.
+    /// Reads after the index has caught up with all commits of any process.
     fn reading_fresh<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T, StoreError> {
         self.reading(|conn| {
             self.refresh(conn)?;
@@ -141,7 +142,8 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// Must run inside a transaction, so that commits and the rows they touched are of one moment.
+    /// Adds the commits of other processes to the index. Must run inside a transaction, so that commits and the rows
+    /// they touched are of one moment.
     pub(crate) fn catch_up(&self, conn: &Connection) -> Attempt<()> {
         let after = self.index().last;
         match load::news(conn, after)? {

@@ -1,4 +1,5 @@
-//! The one way a transaction is written: turn, level, BEGIN, what others did, the work, COMMIT, publication.
+//! The only way in which a transaction is written: turn, sync level, BEGIN, commits of others, the work, COMMIT,
+//! publication.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,30 +19,31 @@ use crate::progress::Step;
 use crate::schema::{self, MIGRATIONS};
 use crate::store::SqliteStore;
 
-/// What only the writing thread touches.
+/// The data that only the writing thread uses.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// What a commit needs to know of events that are already committed: damage met here does not end the transaction.
-    /// Before `conn`, which must be the last one closed.
+    /// Reads the already committed events that a commit needs: damage met on this connection does not end the
+    /// transaction. Declared before `conn`, which must be the last one closed.
     pub(crate) lookups: Connection,
     pub(crate) conn: Connection,
-    /// What `PRAGMA synchronous` is set to.
+    /// The current setting of `PRAGMA synchronous`.
     level: Option<Durability>,
     pub(crate) dedupe: Dedupe,
     pub(crate) fold: Option<FoldJob>,
     /// Every event up to this commit has been folded.
     pub(crate) prune_through: u64,
     pub(crate) pruned_through: u64,
-    /// Ids whose events are gone may have had their time: set by every fold, and once when the store is opened.
+    /// Ids of deleted events may have become unnecessary (`gone.rs`): set by every fold, and once when the store is
+    /// opened.
     pub(crate) forgets_gone: bool,
-    /// About how much this handle has written to the WAL since it was last emptied.
+    /// Roughly how much this handle has written to the WAL since it was last emptied.
     pub(crate) wal_bytes: u64,
     pub(crate) scratch: Vec<u8>,
-    /// Where rows about events of a dropped stream are deleted on.
+    /// For each dropped stream, the key at which deleting the rows about its events continues.
     pub(crate) purging: HashMap<i64, String>,
 }
 
-/// What a transaction did to streams and delayed events, for its row in `commits` and for the index.
+/// The changes that a transaction made to streams and delayed events, for its row in `commits` and for the index.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     pub(crate) record: Record,
@@ -49,7 +51,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// A row of `streams` that was written in this transaction.
+    /// Adds a row of `streams` that was written in this transaction.
     pub(crate) fn touch(&mut self, row: StreamRow) {
         self.record.touched.push(row.id);
         self.rows.push(row);
@@ -77,13 +79,13 @@ impl Writer {
         }
     }
 
-    /// Applies to the following transactions; SQLite ignores it inside one.
+    /// Sets the sync level of the following transactions; SQLite ignores this inside a transaction.
     pub(crate) fn sync_level(&mut self, level: Durability) -> Attempt<()> {
         if self.level != Some(level) {
             let value = match level {
                 Durability::Fsync => "FULL",
-                // Never OFF: the header of a WAL that starts over would not be synced either, and after a power cut
-                // frames of before could be replayed over newer pages, those of synced commits among them.
+                // Never OFF: the header of a WAL that starts over would not be synced either, and after a power failure
+                // older frames could be replayed over newer pages, those of synced commits among them.
                 Durability::Os | Durability::Memory => "NORMAL",
             };
             self.conn.pragma_update(None, "synchronous", value)?;
@@ -92,13 +94,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Frames that failed to sync must not be copied into the database when the connection closes.
+    /// Keeps the closing connection from copying the WAL into the database: frames that failed to sync must not get
+    /// there.
     pub(crate) fn leave_the_wal(&self) {
-        // It cannot fail for a setting that this SQLite knows.
+        // This cannot fail for a setting that this SQLite knows.
         let _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
 
-    /// Forgets what was noted for a transaction that then did not happen.
+    /// Forgets what was noted for a transaction that was rolled back.
     fn rolled_back(&mut self) {
         self.purging.clear();
     }
@@ -111,10 +114,10 @@ impl Writer {
 
 /// Why a transaction did not happen.
 enum Stopped {
-    /// The store has this schema version, which is not ours. Nothing was written.
+    /// The store has this schema version, which is not the one this build writes. Nothing was written.
     Outdated(usize),
     Now(Fault),
-    /// It met a damaged page before anything was written, and was rolled back.
+    /// The work met a damaged page and was rolled back, so nothing was written.
     Damaged(Fault),
 }
 
@@ -129,7 +132,7 @@ impl<E: Into<Fault>> From<E> for Stopped {
 }
 
 impl SqliteStore {
-    /// Runs `work` as one transaction. A failure poisons, unless it is known that nothing was written.
+    /// Runs `work` as one transaction. A failure poisons the store, unless it is known that nothing was written.
     pub(crate) fn transact<T>(
         &self,
         writer: &mut Writer,
@@ -142,7 +145,7 @@ impl SqliteStore {
         }
     }
 
-    /// Like `transact`, but a damaged page that `work` meets only undoes the work: the inner error.
+    /// Like `transact`, but a damaged page that `work` meets only rolls the work back: the inner error.
     pub(crate) fn transact_unless_damaged<T>(
         &self,
         writer: &mut Writer,
@@ -150,16 +153,16 @@ impl SqliteStore {
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<Attempt<T>, StoreError> {
         let _working = self.progress.begin(Step::Turn);
-        // Not to get the turn is not to have begun.
+        // Without the turn the transaction has not begun.
         let _turn = self.locks.turn().map_err(|error| StoreError::Busy(error.to_string()))?;
-        // Only now: the writer before us may have failed while we waited.
+        // Checked only now: the previous writer may have failed while this one waited.
         if let Some(reason) = self.locks.poisoned() {
             return Err(StoreError::Poisoned(reason.to_owned()));
         }
         if self.suspended.load(Relaxed) {
             return Err(StoreError::Busy("its files have lost their names".to_owned()));
         }
-        // The failure is dealt with before the turn is given back: nobody writes between it and the flag.
+        // A failure is handled before the turn is given back: nobody writes between the failure and the flag.
         match self.in_turn(writer, level, work) {
             Ok(done) => Ok(Ok(done)),
             Err(Stopped::Damaged(fault)) => Ok(Err(fault)),
@@ -205,7 +208,7 @@ impl SqliteStore {
         Ok(done)
     }
 
-    /// What a failed transaction means for the store. Inside the turn.
+    /// Returns what a failed transaction means for the store. Must be called inside the turn.
     fn failed(&self, writer: &mut Writer, fault: &Fault) -> StoreError {
         let Some(error) = fault.wrote_nothing() else { return self.poison(writer, fault) };
         // SQLite has rolled back on its own after some of these errors.
@@ -216,7 +219,7 @@ impl SqliteStore {
         }
         writer.rolled_back();
         if matches!(error, StoreError::NoSpace(_)) {
-            // A log that is copied and starts over has the room it took before.
+            // Checkpointing makes room: the log starts over and reuses the space that it has.
             writer.wal_bytes = writer.wal_bytes.max(self.options.wal_bytes);
         }
         error

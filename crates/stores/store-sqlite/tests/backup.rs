@@ -1,4 +1,5 @@
-//! Copies: whole, of one moment, never half under their name, and put in place only when nobody looks.
+//! Backups: whole, of one moment, never half written under their name, and restored only when no process reads the
+//! store.
 
 #![allow(clippy::unwrap_used)]
 
@@ -92,7 +93,7 @@ fn a_store_that_somebody_has_is_not_replaced() {
     let refused = Restore::prepare(&copy, &database, Existing::Replace).unwrap_err().to_string();
     assert!(refused.contains("already served by process"), "{refused}");
     drop(serve);
-    // Given up: everything is as before.
+    // A restore that is given up leaves everything as before.
     drop(Restore::prepare(&copy, &database, Existing::Replace).unwrap());
     assert_eq!(names(folder.path()), ["copy", "store.db"]);
     assert_eq!(events(&database), 3);
@@ -104,7 +105,7 @@ fn a_wal_of_the_replaced_store_never_meets_the_new_one() {
     let (database, copy) = paths(folder.path());
     publish(&open(&database), 1, 3);
     backup(&database, &copy, Existing::Keep).unwrap();
-    // A crash: the WAL is left behind with events of its own, and so is a half copy.
+    // A crash leaves the WAL behind with events of its own, and a half-written copy.
     let store = open(&database);
     publish(&store, 4, 50);
     let wal = folder.path().join("store.db-wal");
@@ -137,7 +138,7 @@ fn a_backup_of_an_older_version_is_brought_forward() {
     publish(&open(&database), 1, 3);
     backup(&database, &copy, Existing::Keep).unwrap();
     let conn = rusqlite::Connection::open(&copy).unwrap();
-    // What the versions since the first have added.
+    // The tables that versions since the first have added.
     let tables = [
         "off_priority",
         "handlers",
@@ -172,7 +173,7 @@ fn a_backup_of_an_older_version_is_brought_forward() {
     assert_eq!(events(&database), 3);
 }
 
-/// Whatever is forced: a file that a database needs is not a place for a copy.
+/// Even with `Existing::Replace`, a copy is never written over a file that a database needs.
 #[test]
 fn no_file_of_a_database_is_written_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The WAL is copied into the database beside the writer: it stays small, and a copy that fails stops everybody.
+//! The WAL is copied into the database beside the writer: it stays small, and a copy that fails stops every handle.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,9 +14,9 @@ use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 const WHOLE: ReadLimit = ReadLimit { events_max: 100_000, bytes_max: usize::MAX };
 const STORE: &str = "MILLRACE_TEST_STORE";
-/// What one commit of `large` leaves in the WAL is more than this and less than four times this.
+/// A commit of `large` leaves more than this and less than four times this in the WAL.
 const WAL_BYTES: u64 = 1 << 20;
-/// Holds the file of one `large` and not that of two; `ulimit` counts in blocks of 512 bytes.
+/// Enough for the database after one `large`, but not after two; `ulimit` counts in blocks of 512 bytes.
 const FILE_BLOCKS_MAX: u64 = (3 << 20) / 512;
 
 fn open(path: &Path, wal_bytes: u64) -> SqliteStore {
@@ -45,7 +45,7 @@ fn the_wal_stays_within_its_bound_while_it_is_written_to() {
         store.commit(&[batch(n, vec![append(&stream("t", 0), &text)])]).unwrap();
         longest = longest.max(wal(&path).metadata().unwrap().len());
     }
-    // The handle counts about what it writes, not exactly.
+    // The handle only estimates what it writes.
     assert!(longest < 6 * SMALL, "{longest}");
     drop(store);
     assert!(!wal(&path).exists(), "the last one to leave empties it");
@@ -89,15 +89,16 @@ fn closing_after_unsynced_commits_still_leaves_everything_in_the_database() {
     assert_eq!(again.read(&stream("t", 0), Offset(1), WHOLE).unwrap().events.len(), 1);
 }
 
-/// Not a test of its own: a process whose files may not grow, asleep unless the parent sets the environment.
+/// Not a test of its own: the body of a child process whose files may not grow. Does nothing unless the parent sets the
+/// environment.
 #[test]
 fn child_that_cannot_checkpoint() {
     let Some(path) = std::env::var_os(STORE).map(PathBuf::from) else { return };
-    // Closing it puts it into the database; the WAL begins empty.
+    // Closing the handle copies the events into the database; the WAL begins empty.
     large(&open(&path, WAL_BYTES));
     let store = open(&path, WAL_BYTES);
     large(&store);
-    // Nobody writes now: only the checkpointer can meet the limit.
+    // Nobody writes now: only the checkpointer can reach the limit.
     let reason = loop {
         match store.poisoned() {
             Some(reason) => break reason,

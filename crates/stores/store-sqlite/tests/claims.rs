@@ -1,4 +1,4 @@
-//! Claims on the file itself: several handles, damage, and what no writer of ours leaves behind.
+//! Claims in a real file: several handles, damage, and rows that no version of Millrace writes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -96,7 +96,7 @@ fn a_damaged_event_is_lost_to_the_handler_and_stops_nobody() {
     store.commit(&[batch(1, (0..6).map(|n| append_priority(&s, "e", 100 + n % 2)).collect())]).unwrap();
     assert_eq!(claim(&store, 2, "hurt", 2, 50), [2, 4], "the urgent come first");
     drop(store);
-    // One that is claimed, one ahead in the plain lane, one ahead in another.
+    // An event that is claimed, one ahead in the plain lane, and one ahead in another lane.
     for offset in [4, 3, 6] {
         meddle(&path, &format!("UPDATE events SET crc = crc + 1 WHERE offset = {offset}"));
     }
@@ -142,7 +142,7 @@ fn events_without_a_row_in_their_lane_are_taken_in_the_plain_one() {
         vec![append(&s, "a"), append_priority(&s, "b", 900), append_priority(&s, "c", 900), append(&s, "d")];
     store.commit(&[batch(1, ops)]).unwrap();
     drop(store);
-    // As in a store that was written before there were such rows.
+    // Like a store that was written before there were such rows.
     meddle(&path, "DELETE FROM off_priority WHERE key LIKE '%0002'");
     let store = open(&path);
     assert_eq!(claim(&store, 2, "older", 9, 50), [3, 1, 2, 4]);

@@ -1,4 +1,4 @@
-//! The suite every adapter passes, once with the defaults and once with every seam made small.
+//! The conformance suite of the store crate, once with the defaults and once with every limit made small.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! A writing process killed at any moment: what it was told is durable is there, and nothing is torn.
+//! A writing process is killed at any moment: everything confirmed as durable is there, and nothing is torn.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ fn options() -> SqliteOptions {
     SqliteOptions { fold_events: 50, loc_events_max: 20, wal_bytes: 256 << 10, ..SqliteOptions::default() }
 }
 
-/// Not a test of its own: the body of the child processes, asleep unless the parent sets the environment.
+/// Not a test of its own: the body of the child processes. Does nothing unless the parent sets the environment.
 #[test]
 fn child_writes_until_killed() {
     let Some(path) = std::env::var_os(STORE).map(PathBuf::from) else { return };
@@ -30,7 +30,7 @@ fn child_writes_until_killed() {
     for n in 0..commits {
         let ops = vec![append(&s, "first"), append(&s, "second"), append(&other, "third")];
         let Outcome::Done(done) = store.commit(&[batch(n, ops)]).unwrap().remove(0) else { panic!() };
-        // The row tells which offset its own batch reached: both or neither must survive.
+        // The row names the offset that its own batch reached: both or neither must survive.
         let last = done.appended[1].offset.0;
         let row = format!("{last:08}");
         let mut ops = vec![append(&s, &row), put(Space::Kv, "last", &row)];

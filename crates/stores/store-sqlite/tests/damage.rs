@@ -1,4 +1,4 @@
-//! Damage in the file: told, set aside, and never in the way of the rest.
+//! Damage in the file: reported, set aside, and never in the way of other events.
 
 #![allow(clippy::unwrap_used)]
 
@@ -135,17 +135,17 @@ fn a_damaged_page_costs_its_own_events_only() {
     assert_eq!((page.damaged.len() + page.events.len(), page.through), (400, Offset(400)));
 }
 
-/// Options under which everything is folded at once, or nothing ever.
+/// Returns options under which everything is folded at once, or nothing ever.
 fn options(folds: bool) -> SqliteOptions {
     SqliteOptions { fold_events: if folds { 1 } else { u64::MAX }, ..SqliteOptions::default() }
 }
 
-/// Nobody pulls the plug here.
+/// Skips the sync, which is not needed because no test here cuts the power.
 fn unsynced(batch: Batch) -> Batch {
     Batch { durability: Durability::Memory, ..batch }
 }
 
-/// 400 events with ids of their own, the page of number 200 destroyed.
+/// Makes a store of 400 events with ids of their own and destroys the page of number 200.
 fn with_ids_and_a_broken_page(folder: &Path, folds: bool) -> PathBuf {
     let path = folder.join("store.db");
     let store = SqliteStore::open(&path, options(folds)).unwrap();
@@ -159,7 +159,7 @@ fn with_ids_and_a_broken_page(folder: &Path, folds: bool) -> PathBuf {
     path
 }
 
-/// Must come to an end.
+/// Does all housekeeping and asserts that it comes to an end.
 fn keep_house(store: &SqliteStore, rows_max: usize) {
     let slices = (0..10_000).take_while(|_| store.maintain(rows_max).unwrap().more).count();
     assert!(slices < 10_000, "housekeeping never ends");
@@ -184,7 +184,7 @@ fn an_id_on_a_damaged_page_is_stored_again_and_the_store_goes_on() {
         assert_eq!(store.poisoned(), None);
         keep_house(&store, 100);
         if folds {
-            // Without folding the id was never learnt, because opening could not read it.
+            // Without folding the id was never loaded, because its row could not be read when the store was opened.
             let recorded = store.quarantined().unwrap();
             let found: Vec<_> = recorded.iter().map(|one| (one.offset.0, one.reason.as_str())).collect();
             assert_eq!(found, [(200, "its page is damaged")]);

@@ -1,4 +1,4 @@
-//! The examination: silent about a healthy store, and plain about each kind of damage.
+//! The examination reports nothing for a healthy store, and names each kind of damage.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use millrace_model::{Findings, Op, Space};
 use millrace_store::Store;
 use millrace_store_sqlite::{Doctor, Examined, LookError, ServeLock, SqliteOptions, SqliteStore};
 
-/// So small that everything is folded and pruned as it goes.
+/// Limits so small that everything is folded and pruned immediately.
 fn small() -> SqliteOptions {
     SqliteOptions { fold_events: 16, loc_events_max: 8, commits_kept: 4, ..SqliteOptions::default() }
 }
@@ -52,7 +52,7 @@ fn a_healthy_store_has_nothing_to_tell() {
     let folder = tempfile::tempdir().unwrap();
     let path = filled(folder.path(), 100, small());
     let store = SqliteStore::open(&path, small()).unwrap();
-    // Trimmed and partly reclaimed; dropped and partly reclaimed; open beside the doctor.
+    // A stream is trimmed and partly reclaimed, another dropped and partly reclaimed, and the store is open meanwhile.
     store.commit(&[batch(9999, vec![trim(&stream("a", 0), 45)])]).unwrap();
     let drop_b = millrace_model::Op::Drop { topic: stream("b", 0).topic };
     store.commit(&[batch(9999, vec![drop_b])]).unwrap();
@@ -180,7 +180,7 @@ fn a_damaged_key_of_the_remembered_ids_is_told_and_not_acted_on() {
         let answers: Vec<_> = (1..=100).map(|n| publish(&store, n)).collect();
         while store.maintain(100).unwrap().more {}
         drop(store);
-        // A key from before checksums is believed, and sealed when it is met.
+        // A key from before checksums is accepted, and gets a checksum when the store is opened.
         meddle(&path, "UPDATE meta SET value = substr(value, 1, 16) WHERE key = 'hash_key'");
         let store = SqliteStore::open(&path, small()).unwrap();
         let again = publish(&store, 1);
@@ -239,7 +239,7 @@ fn what_a_reader_has_set_aside_is_still_told() {
     assert_finds(&path, "offset 4: its row is missing (known");
 }
 
-/// Every row of the small tables, and how many things the doctor says about them.
+/// Returns every row of the small tables, and how many problems the doctor reports about them.
 fn rows(path: &Path) -> (Vec<(Space, String, Vec<u8>)>, u64) {
     let Ok(doctor) = Doctor::open(path) else { return (Vec::new(), 1) };
     if doctor.examine().schema_version.is_none() {
@@ -253,7 +253,7 @@ fn rows(path: &Path) -> (Vec<(Space, String, Vec<u8>)>, u64) {
     (rows, findings.problems())
 }
 
-/// These places are the same every time.
+/// How many bits are flipped; the positions are the same in every run.
 const FLIPS: usize = 1000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The examination of what handlers and state leave behind: silent when all is well, plain about each contradiction.
+//! The examination of the rows of handlers and state: nothing for a healthy store, and each contradiction named.
 
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +58,7 @@ fn a_healthy_store_and_its_backup_have_only_a_lost_claim_to_tell() {
         assert!(found[0].contains("claims an event that is not retained"), "{found:?}");
         assert!(Doctor::open(path).unwrap().examine().findings.is_healthy(), "a note, no problem");
     }
-    // The copy goes on where the store was.
+    // The copy continues where the store was.
     let store = SqliteStore::open(&copy, SqliteOptions::default()).unwrap();
     let outcomes =
         store.commit(&[batch(60, vec![Op::Claim(claim_of("h", "f", 99, 90)), state("{\"n\":13}")])]).unwrap();

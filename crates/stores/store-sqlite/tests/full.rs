@@ -1,4 +1,4 @@
-//! A full disk or a stranger's lock: nothing is written, nothing is poisoned, and the same commit goes through later.
+//! A full disk or another program's lock: nothing is written, nothing is poisoned, and the same commit succeeds later.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use millrace_store_sqlite::{Doctor, SqliteOptions, SqliteStore};
 
 const WHOLE: ReadLimit = ReadLimit { events_max: 100_000, bytes_max: usize::MAX };
 
-/// SQLite answers with SQLITE_FULL when the file would grow past the bound, as it does when the disk is full.
+/// SQLite fails with SQLITE_FULL when the file would grow past the limit, as it does when the disk is full.
 fn open_small(path: &Path) -> SqliteStore {
     let options = SqliteOptions {
         file_bytes_max: Some(600 << 10),
@@ -32,7 +32,7 @@ fn event_of(s: &Stream, n: u64, bytes: usize) -> Batch {
     batch(n, vec![append_id(s, &n.to_string(), &"x".repeat(bytes), DAY_MS)])
 }
 
-/// An event with an id of its own that takes about half a page.
+/// Builds an event with an id of its own that takes about half a page.
 fn event(s: &Stream, n: u64) -> Batch {
     event_of(s, n, 2000)
 }
@@ -47,7 +47,7 @@ fn is_no_space<T>(result: &Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::NoSpace(_)))
 }
 
-/// Housekeeping until there is none left, or no room for it.
+/// Does housekeeping until nothing is left, or no room for it.
 fn maintain_all(store: &SqliteStore) {
     loop {
         match store.maintain(16) {
@@ -70,7 +70,7 @@ fn a_commit_that_found_no_room_left_nothing_and_goes_through_when_there_is_some(
     }
     assert!(next > 50, "{next}");
     for _ in 0..3 {
-        // Alone, and with others in the same commit: none of them is there afterwards.
+        // The event alone, and with others in the same commit: none of them is there afterwards.
         assert!(is_no_space(&store.commit(&[event(&s, next)])));
         assert!(is_no_space(&store.commit(&[batch(next, vec![append(&s, "small")]), event(&s, next)])));
     }
@@ -80,7 +80,7 @@ fn a_commit_that_found_no_room_left_nothing_and_goes_through_when_there_is_some(
     assert_eq!(other.poisoned(), None);
     assert_eq!(other.read(&s, Offset(1), WHOLE).unwrap().events.len() as u64, next);
 
-    // Removing what is old makes room, and that the store still takes.
+    // Deleting old events makes room, and the store still accepts that.
     store.commit(&[batch(next, vec![trim(&s, next)])]).unwrap();
     maintain_all(&store);
     assert_eq!(
@@ -93,8 +93,8 @@ fn a_commit_that_found_no_room_left_nothing_and_goes_through_when_there_is_some(
     assert!(again.appended[0].duplicate);
 }
 
-/// Whatever was under way when the room ran out (events, folding, deleting, forgetting a topic) is taken up again by the
-/// same handle: nothing that it remembers speaks of what was rolled back.
+/// The handle resumes everything that was under way when the room ran out (events, folding, deleting, forgetting a
+/// topic): nothing in its memory refers to work that was rolled back.
 #[test]
 fn a_handle_that_ran_out_of_room_again_and_again_keeps_its_books() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn a_handle_that_ran_out_of_room_again_and_again_keeps_its_books() {
     let (s, t) = (stream("kept", 0), stream("dropped", 0));
     let (mut next, mut start) = (0, 0);
     for round in 0..6 {
-        // To the brim: when there is no room for a large event, a small one may still fit.
+        // Filled completely: when there is no room for a large event, a small one may still fit.
         let mut bytes = 2000;
         while bytes > 0 {
             match store.commit(&[event_of(&s, next, bytes)]) {

@@ -1,4 +1,4 @@
-//! Several handles on one file: offsets stay dense, and each sees what the others did.
+//! Several handles on one file: offsets stay dense, and each handle sees the commits of the others.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! One file and its names: through links, relative paths and `..` every command means the same store, with one set of
+//! A file and its names: through links, relative paths and `..` every command means the same store, with one set of
 //! locks, and never touches the link.
 
 #![allow(clippy::unwrap_used)]
@@ -30,7 +30,7 @@ fn events(path: &Path) -> usize {
     open(path).read(&stream("t", 0), Offset(1), WHOLE).unwrap().events.len()
 }
 
-/// `real/store.db` and `link.db`, a link to it, in another folder.
+/// Makes `real/store.db` and, in another folder, a link to it, `link.db`.
 fn linked() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (real, link) = (folder.path().join("real/store.db"), folder.path().join("link.db"));
@@ -42,7 +42,7 @@ fn is_link(path: &Path) -> bool {
     path.symlink_metadata().unwrap().is_symlink()
 }
 
-/// A link that is switched between the lock and the opening must not part the two.
+/// A link that is switched between locking and opening must not lead the two to different stores.
 #[test]
 fn a_server_opens_the_store_whose_lock_it_has() {
     let (folder, real, link) = linked();
@@ -91,7 +91,7 @@ fn backup_restore_and_doctor_work_on_what_the_link_leads_to() {
     let (folder, real, link) = linked();
     let store = open(&real);
     publish(&store, 5);
-    // The target is a link, too, first to nothing and then to a file.
+    // The target is a link too, first to nothing and then to a file.
     let (copy, copy_link) = (folder.path().join("copies"), folder.path().join("copy"));
     symlink(&copy, &copy_link).unwrap();
     assert_eq!(backup(&link, &copy_link, Existing::Keep).unwrap().events, 5);
@@ -105,7 +105,7 @@ fn backup_restore_and_doctor_work_on_what_the_link_leads_to() {
     Restore::prepare(&copy_link, &link, Existing::Replace).unwrap().finish().unwrap();
     assert!(is_link(&link), "the link is still one");
     assert_eq!((events(&real), events(&link)), (10, 10));
-    // A link that leads nowhere yet.
+    // The link's target does not exist yet.
     std::fs::remove_file(&real).unwrap();
     Restore::prepare(&copy_link, &link, Existing::Keep).unwrap().finish().unwrap();
     assert!(is_link(&link) && events(&real) == 10);
@@ -158,7 +158,7 @@ fn everything_is_for_its_owner_only_and_older_modes_are_told() {
         assert_eq!(mode(&folder.path().join(made)), 0o700, "{made}");
     }
     drop((store, serve));
-    // As older versions left it. The user's file keeps its mode, the copies do not take it over.
+    // The modes that older versions left. The user's file keeps its mode, but copies do not take it over.
     set(&path, 0o644);
     set(&beside("-locks"), 0o755);
     backup(&path, &copy, Existing::Keep).unwrap();
@@ -171,7 +171,7 @@ fn everything_is_for_its_owner_only_and_older_modes_are_told() {
     set(&copy, 0o444);
     Restore::prepare(&copy, &path, Existing::Replace).unwrap().finish().unwrap();
     assert_eq!(mode(&path), 0o600);
-    // Nothing is written into somebody else's file or link.
+    // Nothing is written into another user's file or through a link.
     std::fs::remove_file(&copy).unwrap();
     symlink(folder.path().join("elsewhere"), folder.path().join("copy.partial")).unwrap();
     assert!(matches!(backup(&path, &copy, Existing::Keep), Err(BackupError::Foreign(_))));

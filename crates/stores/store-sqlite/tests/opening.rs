@@ -1,4 +1,4 @@
-//! Opening: what is refused, and why.
+//! Files that opening refuses, and the reasons it gives.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! A failed write stops every handle, in this process and in others, until all have let go.
+//! A failed write stops every handle, in this process and in others, until all are closed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ fn sql(path: &Path, sql: &str) {
     rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-/// Makes the next transaction of every handle fail: a row of the bookkeeping cannot be read.
+/// Makes the next transaction of every handle fail: a row of the bookkeeping cannot be decoded.
 fn spoil(path: &Path) {
     sql(path, "INSERT INTO commits (c, seq, runs) SELECT max(c) + 1, max(seq), x'00' FROM commits");
 }
@@ -32,7 +32,7 @@ fn one_more() -> [Batch; 1] {
     [batch(1, vec![append(&stream("t", 0), "more")])]
 }
 
-/// A store with ten events in which a transaction of `store` has failed.
+/// Writes ten events, then makes a transaction of `store` fail.
 fn poison(store: &SqliteStore, path: &Path) {
     for n in 0..10 {
         store.commit(&[batch(n, vec![append(&stream("t", 0), "x")])]).unwrap();
@@ -86,7 +86,7 @@ fn a_store_that_cannot_recover_is_readable_and_says_why_it_is_not_writable() {
     let path = folder.path().join("store.db");
     let store = open(&path);
     poison(&store, &path);
-    // Someone else's long read keeps the log from being emptied.
+    // Another program's long read keeps the log from being emptied.
     let reader = rusqlite::Connection::open(&path).unwrap();
     reader.execute_batch("BEGIN").unwrap();
     reader.query_row("SELECT count(*) FROM events", [], |_| Ok(())).unwrap();

@@ -1,4 +1,5 @@
-//! Schema versions: stores of every older one keep all they have, and no process writes to a version it does not know.
+//! Schema versions: stores of every older version keep all their data, and no process writes to a version it does not
+//! know.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +34,7 @@ fn set_version(path: &Path, version: i64) {
 /// Offset, time, id as text or hex, key, payload.
 type Event = (u64, u64, String, Option<String>, String);
 
-/// What the rows say, read without any code of the store.
+/// The content of the rows, read without any code of the store.
 struct Rows {
     version: i64,
     events: BTreeMap<(String, u32), Vec<Event>>,
@@ -62,7 +63,7 @@ fn rows(path: &Path) -> Rows {
     let mut small = BTreeMap::new();
     for space in Space::ALL {
         let select = conn.prepare(&format!("SELECT key, value FROM {}", space.as_str()));
-        // A table that this version does not have yet.
+        // A version may not have this table yet.
         let Ok(mut select) = select else { continue };
         let found = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         small.insert(space.as_str(), found.map(Result::unwrap).collect());
@@ -86,7 +87,7 @@ fn a_store_of_every_version_keeps_everything() {
         assert_eq!(rows(&path).version, NEWEST);
         let examined = Doctor::open(&path).unwrap().examine();
         assert!(examined.findings.is_healthy(), "version {}: {:?}", before.version, examined.findings.list());
-        // And once more, from what this build wrote.
+        // Compared again with what this build wrote.
         compare(&open(&path).unwrap(), &Rows { small: BTreeMap::new(), ..before });
     }
 }
@@ -120,7 +121,7 @@ fn compare(store: &SqliteStore, before: &Rows) {
     }
 }
 
-/// Offsets go on where they were, and an id that was brought stays taken.
+/// Offsets continue where they were, and an id that was brought stays taken.
 fn go_on(store: &SqliteStore, before: &Rows) {
     let (place, events) = before.events.iter().find(|((topic, _), _)| topic == "default/orders").unwrap();
     let (stream, last) = (as_stream(place), events.last().unwrap());
@@ -137,7 +138,7 @@ fn a_store_is_migrated_only_by_a_process_that_is_alone_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     Connection::open(&path).unwrap().execute_batch(FIXTURES[3]).unwrap();
-    // As a Millrace that writes an older schema has it open: it holds the file, and this lock, whatever its version.
+    // A Millrace that writes an older schema has the store open: every version locks the file, and this lock file.
     let file = File::open(&path).unwrap();
     file.lock_shared().unwrap();
     std::fs::create_dir(folder.path().join("store.db-locks")).unwrap();
@@ -156,7 +157,7 @@ fn a_store_is_migrated_only_by_a_process_that_is_alone_with_it() {
     drop((file, held));
     let store = open(&path).unwrap();
     assert_eq!(rows(&path).version, NEWEST);
-    // A store of this version is shared as ever.
+    // A store of this version is shared as usual.
     let second = open(&path).unwrap();
     second.commit(&[batch(1, vec![append(&stream("t", 0), "x")])]).unwrap();
     drop((store, second));
@@ -193,7 +194,7 @@ fn a_handle_writes_nothing_to_a_version_it_does_not_know() {
     store.commit(&[batch(2, vec![append(&s, "y")])]).unwrap_err();
     assert_eq!(std::fs::metadata(folder.path().join("store.db-wal")).unwrap().len(), wal);
     assert_eq!(store.read(&s, Offset(1), WHOLE).unwrap().events.len(), 1);
-    // The newer process is not stopped by it.
+    // The newer process is not stopped by the older one.
     set_version(&path, NEWEST);
     assert_eq!((store.poisoned(), other.poisoned()), (None, None));
     other.commit(&[batch(3, vec![append(&s, "z")])]).unwrap();

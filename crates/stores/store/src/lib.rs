@@ -1,12 +1,12 @@
-//! The store port: one verb that writes, a few that read.
+//! The store port: one method that writes, a few that read.
 //!
-//! [`Store::commit`] is the only way in. It takes many batches at once and makes them durable with one sync, each
-//! of them whole or not at all. What it confirms, no crash takes away.
+//! [`Store::commit`] is the only way to write. A commit takes many batches and makes them durable with one sync, each
+//! batch whole or not at all. No crash undoes a confirmed commit.
 //!
-//! What is not here: group commit (the runtime collects batches while a sync is under way), decisions (the engines
-//! make them), any particular database (adapters are crates of their own and strangers to one another).
+//! Not in this crate: group commit (the broker collects batches while a sync is under way), decisions (the engines
+//! make them), and any particular database (adapters are crates of their own that do not know one another).
 //!
-//! Start with [`Store`]. The suite that every adapter passes is the crate `conformance`; [`MemoryStore`] is the simplest
+//! Start with [`Store`]. Every adapter must pass the suite of the crate `conformance`; [`MemoryStore`] is the simplest
 //! that does.
 
 mod error;

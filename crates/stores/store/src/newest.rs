@@ -1,16 +1,16 @@
-//! Where a watcher begins that has looked at everything else already.
+//! The commit from which to watch a store whose present content is already known.
 
 use crate::error::StoreError;
 use crate::port::{CommitNumber, Store};
 
-/// Commits passed over per question.
+/// Commits skipped per call of [`Store::watch`].
 const COMMITS_MAX: usize = 1024;
 
-/// The last commit there is: whatever [`Store::watch`] tells after it is new.
+/// Returns the number of the last commit: every change that [`Store::watch`] tells after it is new.
 pub fn newest_commit(store: &dyn Store) -> Result<CommitNumber, StoreError> {
     let mut after = CommitNumber(0);
     loop {
-        // Nobody remembers as far back as the first commit for ever; then the answer says where the end is.
+        // If the store has forgotten the first commits, `changes` is not complete and `last` is the newest commit.
         let changes = store.watch(after, COMMITS_MAX)?;
         let end = !changes.complete || changes.last == after;
         after = changes.last;

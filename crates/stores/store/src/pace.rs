@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// How long to wait between two looks.
+/// The pause between two polls.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// While others have the store open, or something has just changed.
+    /// The pause while others have the store open, or when something has just changed.
     busy: Duration,
-    /// While nobody else has the store open: the pause doubles up to this.
+    /// While nobody else has the store open, the pause doubles up to this.
     idle_max: Duration,
     pause: Duration,
 }
@@ -21,7 +21,7 @@ impl Pace {
         self.busy
     }
 
-    /// Returns the pause after a look that `found` something or nothing, while `others` have the store open or not.
+    /// Returns the pause after a poll that `found` something or nothing, while `others` have the store open or not.
     pub fn after(&mut self, found: bool, others: bool) -> Duration {
         self.pause = if found || others { self.busy } else { (self.pause * 2).min(self.idle_max) };
         self.pause

@@ -1,80 +1,86 @@
-//! The port itself: what adapters owe.
+//! The port itself: the trait that adapters implement, and the types of its methods.
 
 use millrace_model::{Batch, KeyRange, Offset, Outcome, Page, ReadLimit, Row, Space, Stream, Timestamp};
 
 use crate::error::StoreError;
 
-/// Counts commits, first is 1. What [`Store::watch`] resumes from.
+/// The number of a commit, from 1. [`Store::watch`] resumes from such a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommitNumber(pub u64);
 
 /// All methods may be called from any thread; `commit` and `maintain` exclude one another, reads wait for neither.
 pub trait Store: Send + Sync + 'static {
-    /// All batches in one transaction and one sync. The answers are in the order of the batches. A batch whose check
-    /// fails is refused alone and leaves nothing; a batch sees the writes of those before it. After an `Err` for which
-    /// [`StoreError::wrote_nothing`] holds, none of the batches was written and the caller may commit them again. Every
-    /// other `Err` poisons the store: the caller must treat the outcome of all batches as unknown.
+    /// Commits all batches in one transaction and one sync. The outcomes are in the order of the batches. A batch whose
+    /// check fails is refused alone and leaves nothing; a batch sees the writes of the batches before it.
+    ///
+    /// # Errors
+    ///
+    /// If [`StoreError::wrote_nothing`] holds, none of the batches was written and the caller may commit them again.
+    /// Every other error poisons the store: the caller must treat the outcome of all batches as unknown.
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError>;
 
-    /// Events of one stream in offset order, beginning at `from` or, if that was trimmed, at the stream's start.
+    /// Returns events of a stream in offset order, from `from` on or, if that was trimmed, from the stream's start.
     fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError>;
 
-    /// The first offset whose event is not older than `ts`; the offset the next event will get if there is none.
+    /// Returns the first offset whose event is not older than `ts`, or the offset of the next event if there is none.
     fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError>;
 
-    /// The start a stream should have under a retention rule. Only looks; trimming is an operation of a batch.
+    /// Returns the start that a stream should have under a retention rule. Trims nothing: that is an operation of a
+    /// batch.
     fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError>;
 
-    /// Rows of a small table in key order.
+    /// Returns rows of a small table in key order.
     fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError>;
 
-    /// The keys alone, in the same order: rows that hold whole events are not brought into memory to be counted. Says
-    /// nothing about whether the rows can be read.
+    /// Returns only the keys, in the same order: to count rows that hold whole events, their values need not be in
+    /// memory. A key says nothing about whether its row can be decoded.
     fn scan_keys(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<String>, StoreError> {
         Ok(self.scan(space, range, rows_max)?.into_iter().map(|row| row.key).collect())
     }
 
-    /// Every stream that has ever had an event and whose topic was not dropped.
+    /// Returns every stream that has ever had an event and whose topic was not dropped.
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError>;
 
-    /// What was appended, delayed and trimmed after commit `after`, by this or another process. Cheap when nothing was: one
-    /// lookup. Commits that only write other rows (acks, releases, state without events) have no number and are not told; who
-    /// waits for such rows knows when they are due, or looks again after a while.
-    /// `complete` is false when the store no
-    /// longer remembers that far back: the caller then starts over from [`Store::streams`].
+    /// Returns what was appended, delayed and trimmed after commit `after`, by this or another process. Costs one
+    /// lookup when nothing was. Commits that only write other rows (acks, releases, state without events) have no
+    /// number and are not reported; a caller that waits for such rows knows when they are due, or polls them.
+    /// [`Changes::complete`] is false when the store no longer remembers that far back: the caller then starts over
+    /// from [`Store::streams`].
     fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError>;
 
-    /// A slice of housekeeping: at most about `rows_max` rows folded or removed. Call again while it says there is more.
+    /// Does a slice of housekeeping: folds or removes at most about `rows_max` rows. Call again while
+    /// [`Maintained::more`] is set.
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError>;
 
-    /// What the commit or the housekeeping under way waits for, to complete the sentence "it waits for ...". Never
-    /// waits for the writer or for the disk. `None` when nothing is under way.
+    /// Returns what the commit or the housekeeping under way waits for, to complete the sentence "it waits for ...".
+    /// `None` when nothing is under way. This call itself never waits for the writer or for the disk.
     fn waits_for(&self) -> Option<String> {
         None
     }
 
-    /// Whether somebody else may have the store open. Who polls [`Store::watch`] asks, to poll less often while nobody
-    /// has: it may be wrong for a moment, so polling must not end. Cheaper than a look. True where nobody can tell.
+    /// Returns whether another handle may have the store open; true where that cannot be known. Callers that poll
+    /// [`Store::watch`] poll less often while nobody has, but must not stop: the answer may be wrong for a moment.
+    /// Cheaper than a poll.
     fn has_others(&self) -> bool {
         true
     }
 
-    /// Says which of the store's files have lost their names since it was opened: moved, removed or replaced by somebody.
-    /// Processes that open the store by its name now do not see what this one writes. Asks the file system. `None` while
-    /// all is well, and for a store without files.
+    /// Returns which of the store's files have lost their names since it was opened: moved, removed or replaced from
+    /// outside. Processes that open the store by its name now do not see what this handle writes. `None` while all is
+    /// well, and for a store without files. Asks the file system.
     fn lost_names(&self) -> Option<String> {
         None
     }
 
-    /// Stops writing for good, like a poisoned store, after saving what would be gone with this process. Returns what has
-    /// happened to the files, and what to do. For a store that has lost names ([`Store::lost_names`]). After an error no
-    /// commit is written until a later call succeeds.
+    /// Stops writing for good, like a poisoned store, after saving the data that would be lost with this process. For a
+    /// store that has lost names ([`Store::lost_names`]). Returns what has happened to the files, and what to do. After
+    /// an error no commit is written until a later call succeeds.
     fn retire(&self) -> Result<String, StoreError> {
         Err(StoreError::Unusable("this store has no files".to_owned()))
     }
 
-    /// What the store takes on its disk and what is left there. Asks the file system. `None` for a store that is not
-    /// on a disk, or when the file system does not tell.
+    /// Returns the disk space that the store uses and that is left. `None` for a store that is not on a disk, or when
+    /// the file system does not tell. Asks the file system.
     fn disk_use(&self) -> Option<DiskUse> {
         None
     }
@@ -87,16 +93,17 @@ pub struct DiskUse {
     pub store_bytes: u64,
     /// The write-ahead log.
     pub wal_bytes: u64,
-    /// The log is larger than it should get, and cannot start over because somebody still reads an old state of the store.
+    /// The log is larger than it should get, and cannot start over because a reader still holds an old snapshot of the
+    /// store.
     pub wal_stuck: bool,
-    /// What the file system has left for this process's user.
+    /// Bytes that the file system has left for this process's user.
     pub free_bytes: u64,
-    /// Where publishes are to be refused, so that acks and deletions still find room.
+    /// Below this many free bytes publishes are to be refused, so that acks and deletions still find room.
     pub free_bytes_min: u64,
 }
 
 impl DiskUse {
-    /// Why nothing more is to be added, if so.
+    /// Returns why nothing more should be added to the store, if so.
     pub fn low(&self) -> Option<String> {
         let DiskUse { free_bytes, free_bytes_min, .. } = self;
         (free_bytes < free_bytes_min).then(|| {
@@ -116,9 +123,9 @@ pub struct Retention {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamBounds {
     pub stream: Stream,
-    /// The first offset that is retained, or `next` when nothing is.
+    /// The first retained offset, or `next` when nothing is retained.
     pub start: Offset,
-    /// The offset the next event will get.
+    /// The offset that the next event will get.
     pub next: Offset,
     /// Bytes of payloads, keys and headers retained (an estimate after a crash).
     pub bytes: u64,
@@ -129,10 +136,10 @@ pub struct StreamBounds {
 pub struct Changes {
     pub last: CommitNumber,
     pub runs: Vec<Run>,
-    /// Streams whose start may have moved, each with bounds it has had since. A stream that only housekeeping touched
-    /// may be among them.
+    /// Streams whose start may have moved, each with bounds that it has had since. Streams that only housekeeping
+    /// touched may be included.
     pub trimmed: Vec<StreamBounds>,
-    /// Events were delayed: who moves them looks up when the first one is due.
+    /// Events were delayed: a mover (see ARCHITECTURE.md) looks up when the first one is due.
     pub delayed: bool,
     pub complete: bool,
 }

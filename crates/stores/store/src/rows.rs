@@ -1,4 +1,4 @@
-//! Whole small tables, page by page.
+//! Reads whole small tables, page by page.
 
 use millrace_model::{KeyRange, Row, Space};
 
@@ -8,7 +8,7 @@ use crate::port::Store;
 /// Rows read at once.
 const PAGE_ROWS: usize = 1000;
 
-/// Every row of the range in key order. One page of them is in memory at a time.
+/// Calls `row` with every row of the range in key order. Only a page of rows is in memory at a time.
 pub fn each_row(
     store: &dyn Store,
     space: Space,
@@ -19,7 +19,7 @@ pub fn each_row(
         let page = store.scan(space, &range, PAGE_ROWS)?;
         let is_last = page.len() < PAGE_ROWS;
         if let Some(last) = page.last() {
-            // The smallest key after it.
+            // The smallest key after `last`.
             range.from = format!("{}\0", last.key);
         }
         page.into_iter().for_each(&mut row);

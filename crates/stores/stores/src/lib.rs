@@ -1,7 +1,7 @@
-//! Which store a URL names, and how it is opened: the one room that knows every adapter.
+//! Which store a URL names, and how to open it: the only crate that knows every adapter.
 //!
-//! What is not here: the port (`store`), the adapters themselves, and whoever drives them. The server opens a store to
-//! serve it ([`open_store`]), sessions open it beside everybody else ([`open_shared`]).
+//! Not in this crate: the port (`store`), the adapters themselves, and the processes that use them. The server opens a
+//! store to serve it ([`open_store`]); sessions open it beside all other processes ([`open_shared`]).
 //!
 //! Start with [`StoreUrl`].
 

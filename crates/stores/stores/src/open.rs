@@ -1,4 +1,4 @@
-//! Opening: alone, to serve it to others, or beside everybody else.
+//! Opening a store: alone, to serve it to others, or beside all other processes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,18 +18,18 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
-/// A store that is open as long as this lives.
+/// An open store. Dropping this closes it, and releases the server's lock if this holds one.
 pub struct OpenedStore {
     pub store: Arc<dyn Store>,
-    /// The most this store can promise. Nobody must confirm more.
+    /// The highest durability that this store can promise. No process may confirm more.
     pub durability_max: Durability,
-    /// Where the lock of its server would be; none for a store that nobody else can reach.
+    /// The store's file, beside which a server's lock would be; `None` for a store that no other process can reach.
     path: Option<PathBuf>,
     lock: Option<ServeLock>,
 }
 
 impl OpenedStore {
-    /// Whether some other process serves this store now, and so does its housekeeping.
+    /// Returns whether another process serves this store now, and so does its housekeeping.
     pub fn is_served_elsewhere(&self) -> bool {
         self.lock.is_none() && self.path.as_deref().is_some_and(ServeLock::is_held)
     }
@@ -41,8 +41,12 @@ impl fmt::Debug for OpenedStore {
     }
 }
 
-/// Opens a store for serving, making it if it is not there: nobody else serves it as long as this lives. A store that
-/// cannot be written because of an earlier failure is refused. Blocks.
+/// Opens a store to serve it, and makes it if it does not exist. No other process can serve it until the returned value
+/// is dropped. Blocks.
+///
+/// # Errors
+///
+/// Also fails for a store that an earlier failure has poisoned.
 pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
@@ -57,7 +61,8 @@ pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, 
     }
 }
 
-/// Opens a store beside all others that have it open, a server among them, making it if it is not there. Blocks.
+/// Opens a store beside all processes that have it open, a server among them. Makes the store if it does not exist.
+/// Blocks.
 pub fn open_shared(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
@@ -65,7 +70,7 @@ pub fn open_shared(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore,
     }
 }
 
-/// What somebody who opens this store now waits for, should another process be in the way. Only looks.
+/// Returns what an attempt to open this store would wait for now, if another process is in the way. Changes nothing.
 pub fn opening_waits_for(url: &StoreUrl) -> Option<String> {
     match url {
         StoreUrl::Memory => None,
@@ -98,7 +103,7 @@ mod tests {
         assert!(shared.is_served_elsewhere() && !served.is_served_elsewhere());
         drop(served);
         assert!(!shared.is_served_elsewhere());
-        // Under another name it is the same store.
+        // The same store opened by another name.
         let link = folder.path().join("link.db");
         std::os::unix::fs::symlink("new/store.db", &link).unwrap();
         let served = open_store(&StoreUrl::Sqlite(link.clone()), SqliteOptions::default()).unwrap();

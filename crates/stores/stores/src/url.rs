@@ -1,4 +1,4 @@
-//! Store URLs: which store is meant.
+//! Store URLs name the store to open.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What people do by hand: remove old events and dead letters, forget a handler. The engine builds the batches. Sending
-//! events again is in `replay.rs`.
+//! Actions of people: removing old events and dead letters, forgetting a handler. The `claims` engine builds the
+//! batches. Sending events again is in `replay.rs`.
 
 use std::ops::ControlFlow;
 
@@ -15,9 +15,9 @@ use millrace_store::{KeyRange, StoreError};
 use super::{Admin, AdminError};
 use crate::shell::looks;
 
-/// Rows looked at or removed per commit, so that writers beside us never wait long.
+/// Rows read or removed per commit, so that other writers never wait long.
 const SLICE_ROWS: usize = 512;
-/// Rows of sessions that were alive within this time stay.
+/// Rows of sessions that were alive within this time are kept.
 const SESSION_KEPT_MS: u64 = 24 * 3600 * 1000;
 
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +50,8 @@ pub struct Cleaned {
 }
 
 impl Admin {
-    /// Removes dead letters, of one event or all there are; their events are not sent again. Answers how many, in slices:
-    /// one that somebody replays meanwhile is counted, too.
+    /// Removes dead letters, of one event or all there are; their events are not sent again. Returns how many. Works in
+    /// slices, so a letter that is replayed meanwhile is counted, too.
     pub fn delete_dead_letters(
         &self,
         namespace: &Namespace,
@@ -62,9 +62,9 @@ impl Admin {
         let replaying = self.replaying(&format!("{namespace}/"))?;
         self.each_row(space, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             let wanted = match only {
-                // The copy of an event that its handler has before it again.
+                // The letter is kept: its event is being replayed, and its handler has not ended it yet.
                 _ if replaying.contains(&row.key) => false,
-                // Whatever can be read of them: the unreadable must go, too.
+                // Does not decode the row: unreadable letters must go, too.
                 None => true,
                 Some(only) => {
                     let letter = DeadLetterRow::decode(&row.key, &row.value).map_err(AdminError::from)?;
@@ -89,8 +89,9 @@ impl Admin {
         }
     }
 
-    /// Removes events older than `before` that every handler has finished and every group has committed, or all of
-    /// them; in slices. Topics with a retention of their own keep it. With `dead_letters` also the letters from before then.
+    /// Removes events older than `before` that every handler has finished and every group has committed, or with
+    /// `unfinished_too` all of them; in slices. Topics with a retention of their own keep it. With `dead_letters` also
+    /// removes letters from before then.
     pub fn cleanup(
         &self,
         namespace: &Namespace,
@@ -128,7 +129,8 @@ impl Admin {
         }
     }
 
-    /// Removes what a handler that will not come back left open, so that retention no longer waits for it.
+    /// Removes the open claims and lanes of a handler that will not come back, so that retention no longer waits for
+    /// it.
     pub fn forget_handler(
         &self,
         namespace: &Namespace,
@@ -157,7 +159,7 @@ impl Admin {
         }
     }
 
-    /// Pauses a handler in all sessions of the namespace, or lets it go on. A pause that a program says itself stays.
+    /// Pauses a handler in all sessions of the namespace, or resumes it. A pause in a program's own settings stays.
     pub fn set_handler_paused(
         &self,
         namespace: &Namespace,
@@ -171,7 +173,7 @@ impl Admin {
             let row = row.ok_or_else(|| ActError::NoHandler(handler.clone()))?;
             let batch = set_handler_paused(namespace, handler, &row.value, paused, now, rand::random())
                 .map_err(AdminError::from)?;
-            // Refused only if somebody wrote the row since it was read.
+            // Refused only if another process wrote the row since it was read.
             if self.write(batch)? {
                 return Ok(());
             }
@@ -184,7 +186,7 @@ impl Admin {
         Ok(())
     }
 
-    /// False if a check failed: somebody was faster.
+    /// Returns false if a check failed: another process was faster.
     pub(super) fn write(&self, batch: Batch) -> Result<bool, ActError> {
         Ok(matches!(self.store.commit(&[batch])?.first(), Some(Outcome::Done(_))))
     }

@@ -1,4 +1,4 @@
-//! Events and how they stand with their handlers.
+//! Events, and the status of each with its handlers.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::namespaces::is_shown;
 use super::standing::Standing;
 use super::{Admin, AdminError};
 
-/// The most events one listing gives back.
+/// The most events that a listing returns.
 pub(super) const LIST_MAX: usize = 10_000;
 const READ_BYTES_MAX: usize = 8 << 20;
 
-/// Over all handlers of the event: the worst of an end, then whether somebody works on it.
+/// The status over all handlers of the event: the worst ending, else whether a session works on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -42,7 +42,7 @@ impl Status {
     }
 }
 
-/// How an event stands with one handler.
+/// The status of an event with a single handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimView {
     pub handler_id: String,
@@ -66,19 +66,19 @@ pub struct EventView {
 }
 
 impl EventView {
-    /// `pending` for an event that no handler has asked for.
+    /// Returns the status; `pending` for an event that no handler has asked for.
     pub fn status(&self) -> Status {
         self.claims.iter().map(|claim| claim.status).max().unwrap_or(Status::Pending)
     }
 
-    /// The handler the status is about, if any has touched the event.
+    /// Returns the handler that the status is about, if any handler has touched the event.
     pub fn handler(&self) -> Option<&str> {
         let status = self.status();
         let mut of_status = self.claims.iter().filter(|claim| claim.status == status);
         of_status.next_back().filter(|_| status != Status::Pending).map(|claim| claim.handler_id.as_str())
     }
 
-    /// The handlers that have not finished the event.
+    /// Returns the handlers that have not finished the event.
     pub fn owing(&self) -> impl Iterator<Item = &ClaimView> {
         self.claims.iter().filter(|claim| matches!(claim.status, Status::Pending | Status::Claimed))
     }
@@ -89,7 +89,7 @@ impl EventView {
 }
 
 impl Admin {
-    /// The newest events of the namespace, the oldest of them first. Topics of the server itself are left out.
+    /// Returns the newest events of the namespace, the oldest of them first. Topics of the server itself are left out.
     pub fn events(
         &self,
         namespace: &Namespace,
@@ -132,7 +132,8 @@ impl Admin {
         Ok(EventView { event, claims })
     }
 
-    /// `None` for an event that was never this handler's: it began behind it, or the record of its end is gone.
+    /// Returns `None` for an event that was never this handler's: the handler began behind it, or the record of its end
+    /// is gone.
     fn claim_view(
         &self,
         event: &Event,
@@ -198,7 +199,7 @@ fn open(handler_id: String, row: &ClaimRow, now: Timestamp) -> ClaimView {
         attempts: row.attempts,
         snoozes: row.snoozes,
         last_error: row.error.clone(),
-        // Never claimed: it waits behind an earlier event of its key.
+        // A claim that was never leased waits behind an earlier event of its key.
         claimed_at: (row.generation > 0).then_some(row.claimed_at),
         lease_until: leased.then_some(row.due),
         available_at: (!leased).then_some(row.due),

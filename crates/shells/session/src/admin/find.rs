@@ -1,4 +1,4 @@
-//! Finding one event by its id, without an index of ids: by time if the id tells one, else by looking at everything.
+//! Finds an event by its id, without an index of ids: by time if the id contains one, else by reading everything.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use millrace_store::{ReadLimit, StreamBounds};
 use super::{Admin, AdminError, EventView};
 
 const PAGE: ReadLimit = ReadLimit { events_max: 1024, bytes_max: 4 << 20 };
-/// An id that Millrace made tells when; the event's own time may lie a little later or, after a step of the clock,
-/// earlier.
+/// An id that Millrace made contains its time; the event's own time may be a little later or, after a step of the
+/// clock, earlier.
 const SLACK_MS: u64 = 60_000;
 
 impl Admin {
-    /// The event and how it stands with its handlers; in one namespace, or wherever it is.
+    /// Returns the event and its status with its handlers; searches one namespace, or all.
     pub fn inspect(
         &self,
         namespace: Option<&Namespace>,
@@ -76,7 +76,7 @@ impl Admin {
     }
 }
 
-/// The time in a UUID of version 7.
+/// Returns the time in a UUID of version 7.
 fn made_at(id: &EventId) -> Option<Timestamp> {
     match id {
         EventId::Uuid(bits) if bits >> 76 & 0xf == 7 => Some(Timestamp((bits >> 80) as u64)),

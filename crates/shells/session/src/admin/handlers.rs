@@ -1,4 +1,4 @@
-//! Handlers: what each takes, how much it still owes, and what it gave up on.
+//! Handlers: which events each takes, how many it has not finished, and how many it gave up on.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use super::{Admin, AdminError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerView {
     pub handler_id: String,
-    /// The event type it takes.
+    /// The event type that the handler takes.
     pub event_type: String,
     pub registered_at: Timestamp,
-    /// Events it has not finished, those of the other counts included.
+    /// Events that the handler has not finished, including those of the two counts below.
     pub pending: u64,
-    /// Of these: somebody works on them, or their lease has not run out yet.
+    /// Pending events with a lease that has not expired.
     pub claimed: u64,
-    /// Of these: at least one attempt failed.
+    /// Pending events with at least one failed attempt.
     pub retrying: u64,
     pub dead_letters: u64,
-    /// Somebody paused it from outside, in all sessions: it claims nothing. A pause in a program's own settings is not
-    /// known here.
+    /// The handler was paused from outside, in all sessions, and claims nothing. A pause in a program's own settings is
+    /// not visible here.
     pub paused: bool,
 }
 
 impl Admin {
-    /// Returns every handler the namespace knows, by id.
+    /// Returns every handler of the namespace, by id.
     pub fn handlers(&self, namespace: &Namespace, now: Timestamp) -> Result<Vec<HandlerView>, AdminError> {
         let mut letters: BTreeMap<String, u64> = BTreeMap::new();
         for of in self.letters_by_handler(namespace)? {

@@ -9,7 +9,7 @@ use millrace_store::{KeyRange, Store, StoreError};
 use super::{Admin, AdminError};
 use crate::state::scan;
 
-/// The letters of one handler about events of one type.
+/// The letters of a handler about events of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerLetters {
     pub handler_id: String,
@@ -23,23 +23,23 @@ pub struct HandlerLetters {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LetterPage {
     pub letters: Vec<DeadLetterRow>,
-    /// There may be more: go on behind this key.
+    /// Set if there may be more: the next page begins behind this key.
     pub after: Option<String>,
 }
 
-/// Which letters a page holds, and how much of them.
+/// Which letters a page holds, and how many.
 #[derive(Clone, Debug)]
 pub struct LetterQuery<'a> {
     pub handler: &'a str,
-    /// The `after` of the page before.
+    /// [`LetterPage::after`] of the previous page.
     pub after: Option<&'a str>,
     pub letters_max: usize,
     /// A page ends with the letter that passes this.
     pub bytes_max: usize,
 }
 
-/// Returns the keys of letters whose events their handlers have before them again, by the claims under `prefix`. They are
-/// kept until those claims have ended, and shown to nobody meanwhile. A claim that cannot be read hides nothing.
+/// Returns the keys of letters that are being replayed, by the claims under `prefix`. Such letters are kept until their
+/// claims have ended, and are hidden meanwhile. A claim that cannot be decoded hides nothing.
 pub(crate) fn replaying(store: &dyn Store, prefix: &str) -> Result<BTreeSet<String>, StoreError> {
     let mut found = BTreeSet::new();
     scan::each_row(store, Space::Claims, KeyRange::prefix(prefix), &mut |row| {
@@ -54,14 +54,14 @@ impl Admin {
         replaying(&*self.store, prefix)
     }
 
-    /// Counts the letters under `prefix` that are shown.
+    /// Counts the letters under `prefix` that are not hidden.
     pub(super) fn count_letters(&self, prefix: &str) -> Result<u64, AdminError> {
         let all = self.count_rows(Space::DeadLetters, prefix)?;
         Ok(all.saturating_sub(self.replaying(prefix)?.len() as u64))
     }
 
-    /// Returns every handler of the namespace that gave up on something, by id and event type. Reads keys only, which say
-    /// it all, so large events cost nothing.
+    /// Returns every handler of the namespace that gave up on an event, by id and event type. Reads only keys, which
+    /// contain everything needed, so large events cost nothing.
     pub fn letters_by_handler(&self, namespace: &Namespace) -> Result<Vec<HandlerLetters>, AdminError> {
         let mut found: BTreeMap<(String, String), HandlerLetters> = BTreeMap::new();
         let replaying = self.replaying(&format!("{namespace}/"))?;
@@ -85,7 +85,7 @@ impl Admin {
         Ok(found.into_values().collect())
     }
 
-    /// Returns a page of one handler's letters about events of types for which `may_see` holds.
+    /// Returns a page of a handler's letters about events of types for which `may_see` holds.
     pub fn letters_of(
         &self,
         namespace: &Namespace,
@@ -102,7 +102,7 @@ impl Admin {
             let of = keys::dead_letter_place(key)
                 .filter(|(_, _, handler)| *handler == query.handler && !replaying.contains(key));
             wanted.extend(of.map(|(_, topic, _)| (key.to_owned(), topic.to_owned())));
-            // One more than is shown tells whether there is more.
+            // A letter more than is shown tells whether there is more.
             if wanted.len() > query.letters_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let (mut page, mut bytes) = (LetterPage::default(), 0);

@@ -1,8 +1,8 @@
-//! Looking at the work of handlers from outside: namespaces, sessions, handlers, schedules, events and how they stand,
-//! dead letters.
+//! The work of handlers seen from outside: namespaces, sessions, handlers, schedules, events and their status, dead
+//! letters.
 //!
-//! Nothing here writes, and nothing here makes a store. What people do by hand (replay, cleanup, forgetting a handler)
-//! is built by the `claims` engine and committed by [`act`] and [`replay`].
+//! Most of this only reads, and nothing here makes a store. Actions of people (replay, cleanup, forgetting a handler)
+//! are built by the `claims` engine and committed in `act.rs` and `replay.rs`.
 //!
 //! Start with [`Admin`].
 
@@ -41,7 +41,7 @@ use crate::state::{StateError, scan};
 /// Keys per read of the store.
 const KEYS_PAGE: usize = 4096;
 
-/// Why there is no answer. A row that cannot be read is named; `millrace doctor` tells more.
+/// Why a question cannot be answered. A row that cannot be decoded is named; `millrace doctor` tells more.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub enum AdminError {
     State(#[from] StateError),
 }
 
-/// One store, looked at from outside.
+/// A store seen from outside.
 #[derive(Clone)]
 pub struct Admin {
     store: Arc<dyn Store>,
@@ -63,7 +63,7 @@ impl Admin {
         Admin { store }
     }
 
-    /// The newest dead letters of handlers, the oldest of them first; each with the key of its row.
+    /// Returns the newest dead letters of handlers, the oldest of them first; each with its row.
     pub fn dead_letters(
         &self,
         namespace: &Namespace,
@@ -89,7 +89,7 @@ impl Admin {
         Ok(found.into())
     }
 
-    /// Goes through the rows of a range, page by page.
+    /// Calls `each` with the rows of a range, page by page.
     fn each_row<E: From<StoreError>>(
         &self,
         space: Space,
@@ -99,7 +99,7 @@ impl Admin {
         scan::each_row(&*self.store, space, range.clone(), &mut each)
     }
 
-    /// Goes through the keys of a range, page by page, until told to stop.
+    /// Calls `each` with the keys of a range, page by page, until it breaks.
     fn each_key(
         &self,
         space: Space,

@@ -1,4 +1,4 @@
-//! All namespaces of a store at a glance.
+//! An overview of all namespaces of a store.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -15,25 +15,25 @@ pub struct NamespaceView {
     pub namespace: Namespace,
     /// Sessions that are alive.
     pub sessions: u64,
-    /// Events that some handler has not finished, or whose type has no handler; each counts once.
+    /// Events that some handler has not finished, or whose type has no handler. Each event counts once.
     pub pending_events: u64,
-    /// Those among them whose type has no handler.
+    /// Pending events whose type has no handler.
     pub without_handler: u64,
     pub dead_letters: u64,
 }
 
-/// Whether the events of a topic are listed: those of the namespace, without the server's own.
+/// Returns whether the events of a topic are listed: those of the namespace, without the server's own topics.
 pub(super) fn is_shown(namespace: &Namespace, topic: &TopicKey) -> bool {
     topic.namespace() == namespace.as_str() && !topic.topic().starts_with("system.")
 }
 
 impl Admin {
-    /// Every namespace that has a topic, a handler or a session.
+    /// Returns every namespace that has a topic, a handler, a session or a commit of state.
     pub fn namespace_names(&self) -> Result<BTreeSet<Namespace>, AdminError> {
         let mut names = BTreeSet::new();
         for space in [Space::Topics, Space::Handlers, Space::Sessions, Space::StateCommits] {
             let mut range = KeyRange::all();
-            // One row of each namespace is enough: go on behind all of its rows.
+            // A single row of each namespace is enough: continue behind all of its rows.
             while let Some(row) = self.store.scan(space, &range, 1)?.pop() {
                 let name = row.key.split('/').next().unwrap_or_default();
                 range.from = format!("{name}0");
@@ -43,7 +43,7 @@ impl Admin {
         Ok(names)
     }
 
-    /// The same namespaces, each with its numbers.
+    /// Returns the same namespaces, each with its counts.
     pub fn namespaces(&self, now: Timestamp, session_ttl_ms: u64) -> Result<Vec<NamespaceView>, AdminError> {
         let streams = self.store.streams()?;
         let view = |namespace: Namespace| {
@@ -69,7 +69,7 @@ impl Admin {
         self.namespace_names()?.into_iter().map(view).collect()
     }
 
-    /// Whether anything was ever filed under the namespace.
+    /// Returns whether the store has any topic, handler, session or commit of state in the namespace.
     pub fn knows(&self, namespace: &Namespace) -> Result<bool, AdminError> {
         let range = KeyRange::prefix(&format!("{namespace}/"));
         for space in [Space::Topics, Space::Handlers, Space::Sessions, Space::StateCommits] {

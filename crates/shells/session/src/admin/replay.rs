@@ -1,4 +1,4 @@
-//! Bringing finished events back: a dead letter to the handler that gave up, or an event to everybody.
+//! Sends finished events again: a dead letter to the handler that gave up, or an event to all handlers.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use millrace_store::{KeyRange, ReadLimit, Row};
 use super::standing::Standing;
 use super::{ActError, Admin, AdminError};
 
-/// A dead letter whose event its handler has before it again.
+/// A dead letter whose event is open again for its handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     pub event_id: EventId,
@@ -28,21 +28,21 @@ pub struct PublishedAgain {
     pub new_event_id: EventId,
 }
 
-/// What came of several letters. Those that could not be sent again are still there.
+/// The results for several letters. Letters that could not be sent again are still there.
 #[derive(Debug)]
 pub struct Resent<T> {
     pub done: Vec<T>,
     pub refused: Vec<ReplayError>,
 }
 
-/// Handlers as they stood before any letter was looked at.
+/// Handlers and their progress, read before any letter was.
 struct Handlers {
     rows: BTreeMap<String, Bytes>,
     standings: Vec<Standing>,
 }
 
 impl Admin {
-    /// Publishes a copy of the event: every handler of its type gets it, under a new id.
+    /// Publishes a copy of the event under a new id: every handler of its type gets it.
     pub fn publish_again(
         &self,
         namespace: &Namespace,
@@ -57,16 +57,17 @@ impl Admin {
     }
 
     /// Opens the events of dead letters again for the handlers that gave up on them, of one event or of all there are:
-    /// the same events under the same ids, with all their attempts. Each letter is hidden, and goes when its handler has
-    /// ended the event. Nothing is published, and no other
-    /// handler sees anything. A letter that somebody else takes meanwhile is left to them.
+    /// the same events under the same ids, with all their attempts. Each letter is hidden, and is removed when its
+    /// handler has ended the event. Nothing is published, and no other handler sees anything. A letter that another
+    /// process takes meanwhile is left to that process.
     pub fn replay_dead_letters(
         &self,
         namespace: &Namespace,
         only: Option<&EventId>,
         now: Timestamp,
     ) -> Result<Resent<Replayed>, ActError> {
-        // The rows first: each replay checks that they are still the same, and a handler that is, has not gone back.
+        // The rows are read first: each replay checks that they are unchanged, and an unchanged row proves that the
+        // handler was not forgotten and registered anew, so its lanes have not gone back.
         let mut rows = BTreeMap::new();
         self.each_row::<AdminError>(Space::Handlers, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             rows.insert(row.key, row.value);
@@ -88,8 +89,9 @@ impl Admin {
         })
     }
 
-    /// Publishes copies of the events of dead letters, of one event or of all there are: every handler of their types
-    /// gets them, under new ids. The letters go. A letter that somebody else takes meanwhile is left to them.
+    /// Publishes copies of the events of dead letters under new ids, of one event or of all there are: every handler of
+    /// their types gets them. The letters are removed. A letter that another process takes meanwhile is left to that
+    /// process.
     pub fn publish_dead_letters_again(
         &self,
         namespace: &Namespace,
@@ -157,7 +159,7 @@ impl Admin {
         Ok(())
     }
 
-    /// The event itself, if it is still there.
+    /// Returns the event itself, if it is still there.
     fn event_of(&self, letter: &Letter) -> Result<Option<Arc<Event>>, ActError> {
         let limit = ReadLimit { events_max: 1, bytes_max: 0 };
         let page = self.store.read(&letter.stream, letter.row.offset, limit)?;
@@ -174,7 +176,8 @@ impl Admin {
     }
 }
 
-/// A handler that was forgotten and came back has the event open, or comes to it by itself.
+/// Returns whether the handler will run the event without a replay: it was forgotten and came back, so that it has the
+/// event open or still ahead.
 fn is_open(standing: &Standing, place: &(Stream, Offset), letter: &Letter) -> bool {
     let next = standing.next(place.0.partition, lane_of(letter.row.priority));
     standing.open.contains_key(place) || letter.row.offset >= next

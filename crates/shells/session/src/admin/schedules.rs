@@ -12,14 +12,14 @@ use super::{Admin, AdminError};
 pub struct ScheduleView {
     pub name: String,
     pub row: ScheduleRow,
-    /// The first fire after now. `None` if it is switched off, or cannot be read by this version.
+    /// The next fire after now. `None` if the schedule is switched off, or cannot be parsed by this version.
     pub next_at: Option<Timestamp>,
     /// The first fire that was due and has not happened: no session with this schedule runs, or it lags.
     pub overdue_since: Option<Timestamp>,
 }
 
 impl Admin {
-    /// Returns every schedule that any session of the namespace has brought, by name.
+    /// Returns every schedule that any session of the namespace has registered, by name.
     pub fn schedules(&self, namespace: &Namespace, now: Timestamp) -> Result<Vec<ScheduleView>, AdminError> {
         let prefix = format!("{namespace}/");
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Sessions: who works on a namespace, and whether they are alive.
+//! Sessions: which ones work in a namespace, and whether they are alive.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,9 +13,9 @@ use super::{Admin, AdminError};
 #[serde(rename_all = "lowercase")]
 pub enum Liveness {
     Alive,
-    /// Its last sign of life is older than its time to live.
+    /// The session's last heartbeat is older than its time to live.
     Dead,
-    /// It said goodbye.
+    /// The session has ended properly.
     Stopped,
 }
 
@@ -26,14 +26,14 @@ pub struct SessionView {
     pub started_at: Timestamp,
     pub last_heartbeat: Timestamp,
     pub metadata: BTreeMap<String, String>,
-    /// Runs of handlers that take longer than they may. Of a session that is not alive: those it left behind.
+    /// Runs of handlers that take longer than they may. For a session that is not alive: those it left behind.
     pub hanging: Vec<HangingRow>,
-    /// How its runs ended, as of the last heartbeat.
+    /// How the session's runs have ended, as of its last heartbeat.
     pub counts: RunCounts,
 }
 
 impl Admin {
-    /// Newest first.
+    /// Returns the sessions of the namespace, the newest first.
     pub fn sessions(
         &self,
         namespace: &Namespace,

@@ -1,4 +1,4 @@
-//! Where handlers stand: how far each has looked, and what it has open.
+//! The progress of handlers: how far each has come in its lanes, and which claims it has open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -11,20 +11,20 @@ use millrace_store::{KeyRange, StreamBounds};
 
 use super::{Admin, AdminError};
 
-/// One handler of a namespace.
+/// A handler of a namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) id: HandlerId,
     pub(super) topic: TopicKey,
     pub(super) registered: Timestamp,
     pub(super) paused: bool,
-    /// By partition and lane; a missing one has not been looked at yet.
+    /// By partition and lane; a missing lane was not begun yet.
     lanes: BTreeMap<(Partition, Option<u32>), LaneRow>,
     pub(super) open: BTreeMap<(Stream, Offset), ClaimRow>,
 }
 
 impl Standing {
-    /// The first offset of a lane that the handler has not looked at.
+    /// Returns the first offset of a lane that the handler has not come to.
     pub(super) fn next(&self, partition: Partition, lane: Option<u32>) -> Offset {
         let plain = self.lanes.get(&(partition, None));
         match (lane, self.lanes.get(&(partition, lane))) {
@@ -36,7 +36,7 @@ impl Standing {
 }
 
 impl Admin {
-    /// Every handler the namespace knows, by id.
+    /// Returns every handler of the namespace, by id.
     pub(super) fn standings(&self, namespace: &Namespace) -> Result<Vec<Standing>, AdminError> {
         let prefix = KeyRange::prefix(&format!("{namespace}/"));
         let mut standings: BTreeMap<String, Standing> = BTreeMap::new();
@@ -81,9 +81,9 @@ impl Admin {
         of_topic.map(|bounds| self.unfinished(&[standing], bounds)).sum()
     }
 
-    /// Counts the events of a stream that some handler has not finished, each once: those beyond the handlers' lanes and
-    /// those they have open. Without a handler that is every retained event. Offsets that compaction left empty count
-    /// too: telling them apart would mean reading the stream.
+    /// Counts the events of a stream that some handler has not finished, each once: those ahead of the handlers' lanes
+    /// and those that they have open. Without a handler that is every retained event. Offsets that compaction left
+    /// empty count too: telling them apart would mean reading the stream.
     pub(super) fn unfinished(
         &self,
         standings: &[&Standing],
@@ -93,7 +93,7 @@ impl Admin {
         if standings.is_empty() {
             return Ok(bounds.next.0 - bounds.start.0.min(bounds.next.0));
         }
-        // From here on some handler has not looked yet.
+        // Returns the first offset of a lane that some handler has not come to.
         let unseen = |lane| {
             let next = standings.iter().map(|standing| standing.next(partition, lane)).min();
             next.unwrap_or(Offset::FIRST).max(bounds.start)
@@ -104,7 +104,7 @@ impl Admin {
         let prefix = KeyRange::prefix(&format!("{}/", bounds.stream));
         self.each_row::<AdminError>(Space::OffPriority, &prefix, |row| {
             if let Some((lane, offset)) = keys::off_priority_place(&row.key) {
-                // Of the rows of several streams that had this name, those of the last one count: they come last.
+                // Several streams may have had this name: the rows of the last one, which come last, count.
                 let of = row.key.rsplit('/').nth(2).unwrap_or_default();
                 if of != made {
                     of.clone_into(&mut made);
@@ -127,7 +127,7 @@ impl Admin {
             .map(|(_, offset)| *offset)
             .collect();
         let beyond = bounds.next.0.saturating_sub(plain.0);
-        // Within the plain lane's distance, but not of the plain lane.
+        // Offsets ahead of the plain lane that belong to another lane.
         let elsewhere = urgent.range(plain..).count() as u64;
         let waiting = urgent.keys().filter(|offset| is_unseen(**offset)).count() as u64;
         Ok(beyond.saturating_sub(elsewhere) + waiting + open.len() as u64)

@@ -9,7 +9,7 @@ use super::{Admin, AdminError, Liveness};
 pub struct Totals {
     pub namespaces: u64,
     pub topics: u64,
-    /// Offsets that are retained; with holes in a stream a little more than events.
+    /// Retained offsets; with holes in a stream a little more than events.
     pub events: u64,
     /// Delayed events that are not due yet.
     pub delayed: u64,

@@ -1,4 +1,4 @@
-//! One call of one handler, whatever kind it is: plain, async, panicking.
+//! Calls a handler, whether it is plain or async, and catches its panics.
 
 use std::any::Any;
 use std::future::Future;
@@ -9,7 +9,7 @@ use millrace_claims::{OutEvent, Run, RunError};
 use crate::context::Core;
 use crate::typed::{Called, Handler};
 
-/// Drives async handlers of one thread. Made when the first one runs there.
+/// The async runtime of a handler thread. Made when the first async handler runs there.
 #[derive(Debug, Default)]
 pub(super) struct Driver(Option<tokio::runtime::Runtime>);
 
@@ -22,8 +22,8 @@ impl Driver {
     }
 }
 
-/// The events it emitted, or what went wrong. A handler that panics has failed, and its message is the error. An async one
-/// is dropped where it waits when `cut` ends with `Ok`.
+/// Returns the events that the handler emitted, or its error. A handler that panics has failed, and its message is the
+/// error. An async handler is dropped at the point where it waits when `cut` completes with `Ok`.
 pub(super) fn call<T>(
     handler: &Handler,
     core: Core,
@@ -33,7 +33,7 @@ pub(super) fn call<T>(
 ) -> Result<Vec<OutEvent>, RunError> {
     let payload = &run.event.body.payload;
     if !handler.is_async() {
-        // What is caught here is dropped: nothing of the handler's half-done work is looked at again.
+        // The value of a panic is the only thing used after it: the handler's half-done work is dropped.
         return ended(catch_unwind(AssertUnwindSafe(|| {
             handler.run(core, payload, |_| unreachable!("a plain handler is not driven"))
         })));

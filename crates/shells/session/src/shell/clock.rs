@@ -1,4 +1,4 @@
-//! What time it is: the system's, or one that moves only when told to.
+//! The clock of a session: the system's, or a virtual one that only moves when told to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_model::{Boot, Mono, Now, Timestamp};
 use millrace_shell::SystemClock;
 
-/// Where virtual time begins: 2026-01-01T00:00:00Z. A round number makes tests readable.
+/// The start of virtual time: 2026-01-01T00:00:00Z. A round number makes tests readable.
 const VIRTUAL_START: Timestamp = Timestamp(1_767_225_600_000);
 
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// Which run of the machine this is, if the system can tell.
+    /// Returns which run of the machine this is, if the system can tell.
     pub(crate) fn boot(&self) -> Option<Boot> {
         match self {
             Clock::System(clock) => clock.boot(),
@@ -42,7 +42,7 @@ impl VirtualClock {
         self.at().wall
     }
 
-    /// Time passes and nothing else happens: what a handler that is busy for so long would see.
+    /// Lets time pass without anything else happening, as a handler that is busy for that long would see it.
     pub fn pass(&self, time: Duration) {
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.0.fetch_add(ms, Ordering::SeqCst);
@@ -53,7 +53,7 @@ impl VirtualClock {
         Now { mono: Mono(passed), wall: VIRTUAL_START + passed, steady_since: Mono(0) }
     }
 
-    /// Never back.
+    /// Moves the time forward to `at`, never back.
     pub(crate) fn reach(&self, at: Mono) {
         self.0.fetch_max(at.0, Ordering::SeqCst);
     }

@@ -1,15 +1,15 @@
-//! The thread that writes: group commit for everybody in this process who has the store open through one handle.
+//! The thread that writes: group commit for all callers in this process that share a handle on the store.
 //!
-//! It takes everything that is queued, commits it with one sync, answers, and looks again: the busier it is, the more
-//! each sync carries. In idle moments, and a fifth of the time in busy ones, it does a slice of housekeeping, unless a
-//! server runs on the same store and does it.
+//! The thread takes everything that is queued, commits it with one sync, answers, and repeats: the busier it is, the
+//! more each sync carries. In idle moments, and a fifth of the time in busy ones, it does a slice of housekeeping,
+//! unless a server runs on the same store and does that.
 //!
-//! A commit that left nothing because the disk is full is answered to whoever called for it; what the loop of the session
-//! wants durable is kept and tried again, and so is everything while another program has locked the store. Below
-//! `disk_free_bytes_min` callers are refused what would add to the store.
+//! When a commit wrote nothing because the disk is full, callers get the error, but batches of a session's loop are
+//! kept and tried again. While another program has locked the store, everything is kept and tried again. Below
+//! `disk_free_bytes_min` free bytes, callers are refused batches that would add to the store.
 //!
-//! The same scheme as the server's writer, which is bound to the bus engine's tokens, bounds and metrics. The queue is
-//! bounded by its askers: each waits for its answer before it asks again, or is an engine with bounds of its own.
+//! The server's writer works in the same way, but is bound to the bus engine's tokens, limits and metrics. The queue
+//! needs no limit of its own: each caller waits for its answer before it asks again, and the engine has limits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,15 +31,15 @@ mod tests;
 
 use refuse::{adds, refuse};
 
-/// Batches and bytes merged into one commit: the rest waits for the next. A first batch is taken whatever its size.
+/// Batches and bytes merged into a commit: the rest waits for the next. The first batch is taken whatever its size.
 const COMMIT_BATCHES_MAX: usize = 4096;
 const COMMIT_BYTES_MAX: usize = 16 << 20;
-/// Rows of housekeeping in one slice, and the pause when the last slice left nothing to do.
+/// Rows of housekeeping in a slice, and the pause when the last slice left nothing to do.
 const MAINTAIN_ROWS_MAX: usize = 512;
 const MAINTAIN_INTERVAL: Duration = Duration::from_millis(500);
 /// While batches wait, housekeeping pauses this many times as long as its last slice took.
 const BUSY_PAUSE: u32 = 4;
-/// Pause before a commit that left nothing is tried again. It doubles from one attempt to the next.
+/// The pause before a commit that wrote nothing is tried again, doubled from one attempt to the next.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -94,14 +94,14 @@ impl Committer {
         self.queue.wake.notify_one();
     }
 
-    /// Waits until the batch is durable, or was refused.
+    /// Waits until the batch is durable or was refused.
     pub(crate) fn commit(&self, batch: Batch) -> Committed {
         let (reply, answer) = sync_channel(1);
         self.submit([(batch, Reply::Caller(reply))]);
         answer.recv().unwrap_or_else(|_| Err(ended()))
     }
 
-    /// The same for many at once, which share syncs.
+    /// Commits many batches at once, which share syncs. Waits for all of them.
     pub(crate) fn commit_all(&self, batches: Vec<Batch>) -> Vec<Committed> {
         let (replies, answers): (Vec<_>, Vec<_>) = batches
             .into_iter()
@@ -114,7 +114,7 @@ impl Committer {
         answers.into_iter().map(|answer| answer.recv().unwrap_or_else(|_| Err(ended()))).collect()
     }
 
-    /// Transactions so far, each with one sync, however many batches it held.
+    /// Returns the number of transactions so far, each with one sync, however many batches it held.
     pub(crate) fn commits_made(&self) -> u64 {
         self.queue.commits.load(Ordering::Relaxed)
     }
@@ -127,14 +127,14 @@ impl Committer {
 }
 
 impl Drop for Committer {
-    /// What is queued is still written.
+    /// Writes what is still queued.
     fn drop(&mut self) {
         self.queue.lock().ended = true;
         self.queue.wake.notify_one();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
-            // It reports its own failures; a panic was reported to everyone who waited.
+            // The thread reports its own failures; `End` has reported a panic to every caller that waited.
             let _ = thread.join();
         }
     }
@@ -147,14 +147,14 @@ fn ended() -> StoreError {
 impl Reply {
     fn answer(self, committed: Committed) {
         match self {
-            // Nobody waits any more: then nobody is told.
+            // A failed send means that the caller does not wait any more.
             Reply::Caller(reply) => drop(reply.send(committed)),
             Reply::Worker(mailbox, token) => mailbox.push(Mail::Input(worker_input(token, committed))),
         }
     }
 }
 
-/// How a commit of a worker ended. Every failure but one leaves open whether it is written.
+/// Returns how a commit of a worker ended. Every failure except `TooLarge` leaves open whether the batch is written.
 pub(super) fn worker_input(token: Token, committed: Committed) -> Input {
     match committed {
         Ok(outcome) => Input::Committed { token, outcome },
@@ -164,7 +164,7 @@ pub(super) fn worker_input(token: Token, committed: Committed) -> Input {
 }
 
 impl Shared {
-    /// Consistent after every statement, so a panic elsewhere does not spoil it.
+    /// Locks the queue. The queue is consistent after every statement, so a poisoned mutex does no harm.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,8 +195,8 @@ impl Writer {
         let mut low = self.low();
         loop {
             if company {
-                // Whoever was just answered and has a core's turn coming may ask again: this commit takes it along. With
-                // nobody ready to run it costs nothing, and a lone asker is never made to wait.
+                // A caller that was just answered may ask again as soon as it gets a core: then this commit includes
+                // it. If no thread is ready to run, yielding costs nothing, and a single caller never waits for others.
                 std::thread::yield_now();
             }
             if !self.take(&mut batches, &mut replies, maintain_at) {
@@ -233,7 +233,7 @@ impl Writer {
         }
     }
 
-    /// Waits for batches until `maintain_at`, then takes as many as one commit may hold. False at the end.
+    /// Waits for batches until `maintain_at`, then takes as many as a commit may hold. Returns false at the end.
     fn take(&self, batches: &mut Vec<Batch>, replies: &mut Vec<Reply>, maintain_at: Instant) -> bool {
         let wait = maintain_at.saturating_duration_since(Instant::now());
         let empty = |queue: &mut Queue| queue.waiting.is_empty() && !queue.ended;
@@ -273,7 +273,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps what a commit that left nothing was to write, and waits a while. `Err` at the end, when nobody will try again.
+    /// Puts the batches of a commit that wrote nothing back into the queue, and waits a while. Returns `Err` at the
+    /// end, when nobody will try again.
     fn keep(
         &self,
         batches: &mut Vec<Batch>,
@@ -300,12 +301,13 @@ impl Writer {
         if queue.ended { Err(error) } else { Ok(()) }
     }
 
-    /// Why nothing is to be added to the store, if so.
+    /// Returns why nothing may be added to the store, if so.
     fn low(&self) -> Option<String> {
         self.opened.store.disk_use().and_then(|disk_use| disk_use.low())
     }
 
-    /// One batch is larger than a store must take: the one failure that harms nobody else.
+    /// Commits the batches one by one, because one is larger than a store must accept: the only failure that harms no
+    /// other batch.
     fn commit_singly(
         &self,
         batches: &mut Vec<Batch>,
@@ -323,7 +325,7 @@ impl Writer {
             batches.push(batch);
             replies.push(reply);
             if let Err(error) = self.commit(batches, replies) {
-                // What was not committed is the caller's again.
+                // The caller of this function keeps the batches that were not committed.
                 let (more_batches, more_replies): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
                 batches.extend(more_batches);
                 replies.extend(more_replies);
@@ -352,7 +354,7 @@ impl Writer {
     }
 }
 
-/// Answers of one worker go to its mailbox in one go.
+/// Delivers the outcomes; consecutive answers of a worker are put into its mailbox together.
 fn deliver(answers: impl Iterator<Item = (Reply, Outcome)>) {
     let mut for_worker: Option<(Arc<Mailbox>, Vec<Mail>)> = None;
     for (reply, outcome) in answers {
@@ -376,7 +378,7 @@ fn deliver(answers: impl Iterator<Item = (Reply, Outcome)>) {
     }
 }
 
-/// Tells everybody who waits how the writer ended, however it ended.
+/// On drop, tells everybody who waits how the writer ended, however it ended.
 struct End<'a> {
     shared: &'a Shared,
     error: StoreError,

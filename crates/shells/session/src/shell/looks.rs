@@ -1,10 +1,10 @@
-//! What the engine asks about the store, and what it has to say to people.
+//! Answers the engine's questions about the store, and logs its notes.
 
 use millrace_claims::{Look, Note, Seen, StreamSpan};
 use millrace_model::TopicKey;
 use millrace_store::{KeyRange, Retention, Store, StoreError};
 
-/// `None` when it could not be read: the engine asks again later.
+/// Returns `None` if the store could not be read: the engine asks again later.
 pub(super) fn look(store: &dyn Store, look: &Look) -> Option<Seen> {
     try_look(store, look)
         .inspect_err(|error| tracing::warn!(%error, "the store could not be read, it will be tried again"))

@@ -1,7 +1,7 @@
-//! What waits for the loop of a session.
+//! The mailbox of a session's loop.
 //!
-//! Bounded by what the engine has asked for: one answer per commit under way, one result per handler that runs, and
-//! one commit per handler that waits for it.
+//! Its size is limited by what the engine has asked for: an answer per commit under way, a result per handler that
+//! runs, and a commit per handler that waits for it.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ pub(crate) type Answer = Result<Option<StateCommit>, CommitError>;
 #[derive(Debug)]
 pub(crate) enum Mail {
     Input(Input),
-    /// A handler's commit, and where it waits.
+    /// A handler's commit, and the channel on which the handler waits.
     Commit {
         run: RunId,
         input: Input,
@@ -32,13 +32,13 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Default)]
 pub(crate) struct Post {
     pub(crate) mail: Vec<Mail>,
-    /// Somebody in this process has appended events.
+    /// Another part of this process has appended events.
     pub(crate) news: bool,
     ended: bool,
 }
 
 impl Mailbox {
-    /// After the end, mail is dropped: whoever waits for an answer learns that there is none.
+    /// Adds mail. After the end, mail is dropped, so a handler that waits for an answer learns that there will be none.
     pub(crate) fn push(&self, mail: Mail) {
         let mut post = self.lock();
         if !post.ended {
@@ -62,7 +62,7 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
-    /// Waits until there is something, at most `wait`.
+    /// Waits until there is something, at most `wait`, and takes it.
     pub(crate) fn take(&self, wait: Duration) -> Post {
         let empty = |post: &mut Post| post.mail.is_empty() && !post.news;
         let (mut post, _) =
@@ -79,7 +79,7 @@ impl Mailbox {
         drop(dropped);
     }
 
-    /// Consistent after every statement, so a panic elsewhere does not spoil it.
+    /// Locks the mailbox, which is consistent after every statement, so a poisoned mutex does no harm.
     fn lock(&self) -> MutexGuard<'_, Post> {
         self.post.lock().unwrap_or_else(PoisonError::into_inner)
     }

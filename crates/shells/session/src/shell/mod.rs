@@ -1,4 +1,4 @@
-//! What drives the engine: time, the committer, the loop, the threads that call handlers, and the simulation.
+//! The parts that drive the engine: time, the committer, the loop, the threads that call handlers, and the simulation.
 
 mod call;
 mod clock;

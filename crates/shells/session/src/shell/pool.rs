@@ -1,5 +1,5 @@
-//! The threads that call handlers: as many as `handler_concurrency`, and one more for each hanging handler whose place the
-//! engine has given away. The engine never starts more runs than that.
+//! The threads that call handlers: as many as `handler_concurrency`, and one more for each hanging handler whose place
+//! the engine has given to another run. The engine never starts more runs than that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::context::{Core, Link};
 use crate::session::Session;
 use crate::typed::Handler;
 
-/// An async handler that was cut off ends as soon as its thread has the turn; this is how long an end waits for it.
+/// How long the end waits for async handlers that were cut off: they end as soon as their thread gets a core.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Pool {
     started: u64,
 }
 
-/// What every thread has.
+/// The data that every thread has.
 #[derive(Clone, Debug)]
 struct Shared {
     session: Session,
@@ -38,9 +38,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Jobs {
     state: Mutex<State>,
-    /// There is a run, or the end has come.
+    /// Signals that there is a run, or that the end has come.
     wake: Condvar,
-    /// A call has returned.
+    /// Signals that a call has returned.
     returned: Condvar,
 }
 
@@ -49,7 +49,7 @@ struct State {
     queue: VecDeque<Run>,
     calls: BTreeMap<RunId, Call>,
     threads: usize,
-    /// Threads that wait for runs beyond this many end.
+    /// If more threads than this wait for runs, the surplus ones end.
     idle_max: usize,
     ended: bool,
 }
@@ -68,7 +68,8 @@ impl Jobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next run and what cuts it off. `None` at the end, or when there are threads enough without this one.
+    /// Waits for the next run; also returns the signal that cuts it off. Returns `None` at the end, or when there are
+    /// enough threads without this one.
     fn take(&self, thread: u64) -> Option<(Run, oneshot::Receiver<()>)> {
         let mut state = self.lock();
         loop {
@@ -86,7 +87,8 @@ impl Jobs {
         }
     }
 
-    /// Before the engine hears of it: a run that it starts then finds this thread free.
+    /// Marks a call as returned. Must be called before the engine is told, so that a run which it starts then finds
+    /// this thread free.
     fn returned(&self, run: RunId) {
         self.lock().calls.remove(&run);
         self.returned.notify_all();
@@ -94,7 +96,7 @@ impl Jobs {
 }
 
 impl State {
-    /// Threads that are in no call.
+    /// Returns the number of threads that are in no call.
     fn free(&self) -> usize {
         self.threads.saturating_sub(self.calls.len())
     }
@@ -148,13 +150,13 @@ impl Pool {
         }
     }
 
-    /// Ends the call where its handler waits, if it is async.
+    /// Ends the call at the point where its handler waits, if it is async.
     pub(super) fn cut(&self, run: RunId) {
         let mut state = self.shared.jobs.lock();
         let cut = state.calls.get_mut(&run).and_then(|call| call.cut.take());
-        // Gone if the call has just returned.
+        // The receiver is gone if the call has just returned.
         let _ = cut.map(|cut| cut.send(()));
-        // Cut off before a thread was free for it: it is not called at all.
+        // A run that was cut off before a thread was free for it is not called at all.
         let queued = state.queue.iter().position(|queued| queued.run == run);
         if let Some(queued) = queued {
             state.queue.remove(queued);
@@ -164,8 +166,8 @@ impl Pool {
         }
     }
 
-    /// Waits at most `patience` for calls to return, a little for async ones that were cut off, and leaves the others
-    /// behind. What they commit from now on is refused.
+    /// Waits at most `patience` for calls to return, a little longer for async ones that were cut off, and leaves the
+    /// others behind. Commits of those are refused from now on.
     pub(super) fn end(mut self, patience: Duration) {
         let jobs = self.shared.jobs.clone();
         let mut state = jobs.lock();
@@ -189,14 +191,14 @@ impl Pool {
         }
         drop(state);
         for thread in std::mem::take(&mut self.threads).into_values() {
-            // Handlers' panics are caught; what is left to fail here has nobody to be reported to.
+            // Handlers' panics are caught; nobody is left to be told of any other failure here.
             let _ = thread.join();
         }
     }
 }
 
 impl Drop for Pool {
-    /// For a session that never ran: its threads end when they see it.
+    /// For a session that never ran: its threads end when they see this.
     fn drop(&mut self) {
         self.shared.jobs.lock().ended = true;
         self.shared.jobs.wake.notify_all();

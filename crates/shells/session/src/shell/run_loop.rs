@@ -1,4 +1,4 @@
-//! The loop of a session that runs: take what has happened, let the engine decide, carry its effects out.
+//! The loop of a running session: takes what has happened, lets the engine decide, and carries out its effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,9 +16,10 @@ use crate::error::{Result, SessionError};
 use crate::session::Session;
 use crate::typed::Handler;
 
-/// Commits of others looked through in one go; more are looked at right after.
+/// Commits of others read at once; further ones are read right after.
 const WATCH_COMMITS_MAX: usize = 1024;
-/// The loop looks at the clock at least this often, so that a step of the wall clock is noticed by what is due.
+/// The loop checks the clock at least this often, so that a step of the wall clock is noticed for everything that is
+/// due.
 const WAIT_MAX: Duration = Duration::from_millis(1000);
 
 pub(super) struct RunLoop {
@@ -47,7 +48,7 @@ impl RunLoop {
     ) -> Result<RunLoop> {
         let pool = Pool::start(&session, &handlers, &mailbox, session.settings().handler_concurrency)
             .map_err(SessionError::Thread)?;
-        // The engine's first look is at everything.
+        // The engine begins by reading everything, so only commits after this one are new.
         let watched = newest_commit(session.store())?;
         let config = session.settings();
         let busy = Duration::from_millis(config.wake_poll_ms.max(1));
@@ -68,7 +69,7 @@ impl RunLoop {
         })
     }
 
-    /// Until the engine has stopped: everything unstarted is given back and durable.
+    /// Runs until the engine has stopped: everything unstarted is given back, and that is durable.
     pub(super) fn run(mut self) -> Result<()> {
         self.handle(Input::Tick);
         let failed = loop {
@@ -100,7 +101,8 @@ impl RunLoop {
             };
             self.worker.handle(now, input);
         }
-        // All at once: what came together is committed together, and each thread is woken once.
+        // Effects are carried out together: batches that came together are committed together, and each thread is woken
+        // once.
         self.carry_out();
         let mut news = false;
         if post.news || Instant::now() >= self.watch_at {
@@ -150,7 +152,7 @@ impl RunLoop {
                     Effect::Cut { run } => self.pool.cut(run),
                     Effect::Answer { run, result } => {
                         if let Some(reply) = self.waiting.remove(&run) {
-                            // The handler's thread waits for nothing else; gone, it needs no answer.
+                            // A handler's thread waits only for this; if it is gone, it needs no answer.
                             let _ = reply.send(result);
                         }
                     }
@@ -165,10 +167,10 @@ impl RunLoop {
         }
     }
 
-    /// Tells the engine which topics have got events since the last look, by whomever, and that events were delayed. True if
-    /// topics have got events, or if there is more to look at right away.
+    /// Tells the engine which topics have got events since the last poll, from any process, and whether events were
+    /// delayed. Returns true if topics have got events, or if there is more to read right away.
     fn watch(&mut self) -> bool {
-        // Should the look fail, the next one comes soon.
+        // If the poll fails, the next one comes soon.
         self.watch_at = Instant::now() + self.pace.busy();
         let changes = match self.session.store().watch(self.watched, WATCH_COMMITS_MAX) {
             Ok(changes) => changes,
@@ -183,7 +185,7 @@ impl RunLoop {
         if !found {
             return false;
         }
-        // Commits, not what they appended: some append nothing.
+        // Counts commits, not appended events: some commits append nothing.
         let more = changes.last.0 >= self.watched.0.saturating_add(WATCH_COMMITS_MAX as u64);
         self.watched = changes.last;
         if more {

@@ -1,7 +1,7 @@
-//! Ctrl+C and SIGTERM: the first stops every session that runs, the second ends the process.
+//! Ctrl+C and SIGTERM: the first signal stops every running session, the second ends the process.
 //!
-//! One thread per process listens, from the first `run` on. While nothing runs, a signal ends the process as it would
-//! have without that thread.
+//! A single thread per process listens, from the first `run` on. While no session runs, a signal ends the process as it
+//! would have without that thread.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -17,7 +17,7 @@ struct Runs {
 
 type Shared = Arc<Mutex<Runs>>;
 
-/// As long as this lives, signals stop the session.
+/// While this lives, signals stop the session.
 #[derive(Debug)]
 pub(super) struct Listening {
     runs: Shared,
@@ -57,7 +57,7 @@ pub(super) fn listen(stop: &StopHandle) -> Result<Listening> {
     Ok(Listening { runs, id })
 }
 
-/// Returns when signals are caught: none that comes after a run has begun is missed.
+/// Starts the thread and returns once it catches signals: no signal that comes after a run has begun is missed.
 fn start(runs: Shared) -> std::io::Result<()> {
     let (ready, caught) = std::sync::mpsc::sync_channel(1);
     std::thread::Builder::new().name("millrace-signals".to_owned()).spawn(move || {
@@ -84,7 +84,7 @@ fn start(runs: Shared) -> std::io::Result<()> {
 fn stop_all(runs: &Shared, status: i32) {
     let mut runs = lock(runs);
     if runs.handles.is_empty() || runs.stopping {
-        // What the signal would have done without us.
+        // Does what the signal would have done without this thread.
         std::process::exit(status);
     }
     runs.stopping = true;
@@ -103,7 +103,7 @@ impl Signals {
         Ok(Signals(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
     }
 
-    /// The status a process ends with by that signal.
+    /// Returns the exit status for the signal that came.
     async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.0.recv() => 130,
@@ -122,7 +122,7 @@ impl Signals {
     }
 
     async fn next(&mut self) -> i32 {
-        // Fails only if the handler cannot be installed; then no signal will ever come.
+        // Fails only if the signal handler cannot be installed; then no signal will ever come.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,4 +1,4 @@
-//! Running a session: on the caller's thread, or on one of its own.
+//! Runs a session, on the caller's thread or on a thread of its own.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,20 +14,20 @@ use crate::schedule::Schedule;
 use crate::session::{Commits, Session};
 use crate::typed::Handler;
 
-/// Stops a session that runs, from anywhere. Clones stop the same one.
+/// Stops a running session, from any thread. Clones stop the same session.
 #[derive(Clone, Debug)]
 pub struct StopHandle(Arc<Mailbox>);
 
 impl StopHandle {
-    /// Running handlers are waited for, at most `stop_grace_ms`: what still runs then is cut off, and its event given back
-    /// like everything unstarted, without counting a try. A plain handler that does not return is left behind with its
-    /// thread, and can commit nothing any more.
+    /// Stops the session. Waits at most `stop_grace_ms` for running handlers: those that still run then are cut off,
+    /// and their events are given back like everything unstarted, without counting an attempt. A plain handler that
+    /// does not return is left behind with its thread, and cannot commit any more.
     pub fn stop(&self) {
         self.0.push(Mail::Input(Input::Stop));
     }
 }
 
-/// A session that runs on a thread of its own. Dropped, it is stopped and waited for.
+/// A session that runs on a thread of its own. Dropping this stops the session and waits for it.
 #[derive(Debug)]
 pub struct Running {
     stop: StopHandle,
@@ -39,13 +39,13 @@ impl Running {
         self.stop.clone()
     }
 
-    /// Stops it and waits until it has stopped.
+    /// Stops the session and waits until it has stopped.
     pub fn stop(mut self) -> Result<()> {
         self.stop.stop();
         self.wait()
     }
 
-    /// Waits until somebody stops it, or its store fails.
+    /// Waits until the session is stopped, or its store fails.
     pub fn join(mut self) -> Result<()> {
         self.wait()
     }
@@ -73,14 +73,14 @@ impl Drop for Running {
 }
 
 impl Session {
-    /// Runs handlers and schedules until Ctrl+C, SIGTERM, or a [`StopHandle`]; or until the store fails.
+    /// Runs handlers and schedules until Ctrl+C, SIGTERM, a [`StopHandle`], or a failure of the store.
     ///
     /// The first signal stops gracefully, a second one ends the process at once.
     pub fn run(&self, handlers: Vec<Handler>, schedules: Vec<Schedule>) -> Result<()> {
         self.run_with(handlers, schedules, |_| ())
     }
 
-    /// The same, with the handle that stops it given to `started` before the first event is claimed.
+    /// Runs in the same way, and calls `started` with the stop handle before the first event is claimed.
     pub fn run_with(
         &self,
         handlers: Vec<Handler>,
@@ -93,7 +93,7 @@ impl Session {
         run_loop.run()
     }
 
-    /// Runs on a thread of its own, deaf to signals.
+    /// Runs on a thread of its own, and ignores signals.
     pub fn spawn(&self, handlers: Vec<Handler>, schedules: Vec<Schedule>) -> Result<Running> {
         let (run_loop, stop) = self.prepare(handlers, schedules, false)?;
         let thread = std::thread::Builder::new().name("millrace-session".to_owned());
@@ -101,7 +101,8 @@ impl Session {
         Ok(Running { stop, thread: Some(thread) })
     }
 
-    /// Runs until there is nothing to do now, then stops. Events that wait for their next try do not count.
+    /// Runs until there is nothing to do now, then stops. Does not wait for events that are due for another attempt
+    /// later.
     pub fn run_until_idle(&self, handlers: Vec<Handler>, schedules: Vec<Schedule>) -> Result<()> {
         self.prepare(handlers, schedules, true)?.0.run()
     }
@@ -127,7 +128,7 @@ impl Session {
         Ok((run_loop, StopHandle(mailbox)))
     }
 
-    /// The engine for these handlers.
+    /// Makes the engine for these handlers.
     pub(crate) fn worker(
         &self,
         config: Config,

@@ -1,4 +1,4 @@
-//! Counts and sums over a query: one walk, nothing kept. Order, limit and offset do not matter here.
+//! Counts and sums over a query: a single walk that keeps no rows. Order, limit and offset have no effect here.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use super::query::Query;
 use crate::typed::{Field, NumberField, OrderedField, Stateful, compare};
 
 impl<T: Stateful> Query<T> {
-    /// How many rows match.
+    /// Returns how many rows match.
     pub fn count(&self) -> Result<u64, StateError> {
         let mut count = 0;
         self.select.visit(&mut |_| {
@@ -21,7 +21,7 @@ impl<T: Stateful> Query<T> {
         Ok(count)
     }
 
-    /// Whether any row matches.
+    /// Returns whether any row matches.
     pub fn exists(&self) -> Result<bool, StateError> {
         let mut exists = false;
         self.select.visit(&mut |_| {
@@ -31,7 +31,7 @@ impl<T: Stateful> Query<T> {
         Ok(exists)
     }
 
-    /// The sum of a field: exact for whole numbers, zero over nothing.
+    /// Returns the sum of a field: exact for whole numbers, zero if no row matches.
     pub fn sum<V: NumberField>(
         &self,
         field: impl FnOnce(T::Fields) -> Field<T, V>,
@@ -41,7 +41,7 @@ impl<T: Stateful> Query<T> {
         Ok(sum)
     }
 
-    /// The mean of the rows where the field is not null; `None` over nothing.
+    /// Returns the mean over the rows where the field is not null; `None` if there are none.
     pub fn avg<V: NumberField>(
         &self,
         field: impl FnOnce(T::Fields) -> Field<T, V>,
@@ -54,7 +54,7 @@ impl<T: Stateful> Query<T> {
         Ok((count > 0).then(|| sum / count as f64))
     }
 
-    /// The least value that is not null.
+    /// Returns the least value that is not null.
     pub fn min<V: OrderedField + DeserializeOwned>(
         &self,
         field: impl FnOnce(T::Fields) -> Field<T, V>,
@@ -62,7 +62,7 @@ impl<T: Stateful> Query<T> {
         self.extreme(field(T::fields()), Ordering::Less)
     }
 
-    /// The greatest value that is not null.
+    /// Returns the greatest value that is not null.
     pub fn max<V: OrderedField + DeserializeOwned>(
         &self,
         field: impl FnOnce(T::Fields) -> Field<T, V>,
@@ -90,7 +90,7 @@ impl<T: Stateful> Query<T> {
         best.map(serde_json::from_value).transpose().map_err(undecodable)
     }
 
-    /// Values that are neither null nor absent.
+    /// Calls `each` with the values of a field that are neither null nor absent.
     fn each_value<V>(&self, field: Field<T, V>, mut each: impl FnMut(&Value)) -> Result<(), StateError> {
         self.select.visit(&mut |found| {
             if let Some(value) = found.fields.get(field.name()).filter(|value| !value.is_null()) {

@@ -10,32 +10,32 @@ use super::State;
 use super::error::StateError;
 use super::scan;
 
-/// The most commits one call of `list_commits` gives back.
+/// The most commits that a call of `list_commits` returns.
 pub const LIST_COMMITS_MAX: usize = 1000;
-/// How far the first step back looks; each further step looks twice as far.
+/// How many commit numbers the first step back covers; each further step covers twice as many.
 const WINDOW: u64 = 1024;
 
-/// What is known of a commit besides its changes.
+/// Everything about a commit besides its changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitRecord {
     pub id: StateCommit,
     pub at: Timestamp,
     pub meta: BTreeMap<String, String>,
-    /// How many identities it changed.
+    /// How many identities the commit changed.
     pub changes: usize,
-    /// Events that were appended with it.
+    /// Events that were appended with the commit.
     pub events: Vec<EventId>,
 }
 
 impl State {
-    /// The newest commits of the namespace after `since` (0 = all), the newest first; at most `limit`, and never more
-    /// than [`LIST_COMMITS_MAX`].
+    /// Returns the newest commits of the namespace after `since` (0 = all), the newest first; at most `limit`, and
+    /// never more than [`LIST_COMMITS_MAX`].
     pub fn list_commits(&self, limit: usize, since: StateCommit) -> Result<Vec<CommitRecord>, StateError> {
         let limit = limit.min(LIST_COMMITS_MAX);
         let mut newest_first = Vec::new();
         let mut end = self.head()?.0.saturating_add(1);
         let mut window = WINDOW;
-        // The table is read forwards only, and numbers are shared with other namespaces: look back in windows.
+        // The table can only be read forwards, and other namespaces share the numbers: so step back in windows.
         while newest_first.len() < limit && end > since.0.saturating_add(1) {
             let start = end.saturating_sub(window).max(since.0.saturating_add(1));
             let mut found = Vec::new();
@@ -43,7 +43,7 @@ impl State {
             let range = KeyRange { from: at(start), to: Some(at(end)) };
             scan::rows(self.store(), Space::StateCommits, range, &mut |row| {
                 found.extend(record(&row.key, &row.value)?);
-                // Of a full window only the newest matter.
+                // Of a full window only the newest commits matter.
                 if found.len() >= 2 * LIST_COMMITS_MAX {
                     found.drain(..LIST_COMMITS_MAX);
                 }
@@ -62,7 +62,7 @@ impl State {
         Ok(row.map(|value| record(&key, &value)).transpose()?.flatten())
     }
 
-    /// What the commit changed: entities first, then relations. Nothing for a commit there is not.
+    /// Returns the changes of the commit, entities first, then relations. Empty if there is no such commit.
     pub fn list_commit_changes(&self, id: StateCommit) -> Result<Vec<StateChange>, StateError> {
         let key = keys::state_commit(self.namespace(), id);
         let Some(value) = self.row(Space::StateCommits, &key)? else { return Ok(Vec::new()) };

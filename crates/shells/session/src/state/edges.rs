@@ -8,7 +8,7 @@ use super::query::{Query, Select};
 use super::stored::Stored;
 use crate::typed::{Relation, entity_identity};
 
-/// A relation and its two ends, all of the same moment.
+/// A relation and the entities at its two ends, all of the same moment.
 #[derive(Clone, Debug)]
 pub struct Edge<R: Relation> {
     pub relation: Stored<R>,
@@ -17,18 +17,18 @@ pub struct Edge<R: Relation> {
 }
 
 impl<R: Relation> Edge<R> {
-    /// The entity it leaves, unless there is none: relations may name entities that do not exist.
+    /// Returns the entity at the left end. `None` if it does not exist: relations may name entities that do not.
     pub fn left(&self) -> Option<&Stored<R::Left>> {
         self.left.as_ref()
     }
 
-    /// The entity it reaches, unless there is none.
+    /// Returns the entity at the right end. `None` if it does not exist.
     pub fn right(&self) -> Option<&Stored<R::Right>> {
         self.right.as_ref()
     }
 }
 
-/// A query of relations whose ends are loaded too.
+/// A query of relations that also loads the entities at their ends.
 #[derive(Clone, Debug)]
 #[must_use = "a query does nothing until it is collected"]
 pub struct Edges<R: Relation> {
@@ -36,14 +36,14 @@ pub struct Edges<R: Relation> {
 }
 
 impl<R: Relation> Query<R> {
-    /// Loads the entities at both ends, as of the same commit.
+    /// Also loads the entities at both ends, as of the same commit.
     pub fn with_endpoints(self) -> Edges<R> {
         Edges { query: self }
     }
 }
 
 impl<R: Relation> Edges<R> {
-    /// Two reads per relation.
+    /// Returns the relations with their ends. Costs two reads per relation.
     pub fn collect(&self) -> Result<Vec<Edge<R>>, StateError> {
         let Select { state, as_of, .. } = &self.query.select;
         self.query.collect()?.into_iter().map(|relation| edge(state, *as_of, relation)).collect()

@@ -8,7 +8,8 @@ use super::query::Query;
 use super::scan;
 use crate::typed::{Filter, Key, Node, Relation, Stateful};
 
-/// Where the keys of a relation's ends stand in the key of its row, see [`keys::identity`].
+/// An end of a relation. The number is the position of its key in the key of the relation's row, see
+/// [`keys::identity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Left = 3,
@@ -16,13 +17,13 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// The escaped key of this end, from the key of the relation's row.
+    /// Returns the escaped key of this end, from the key of the relation's row.
     pub(crate) fn of(self, row_key: &str) -> Option<&str> {
         row_key.split('/').nth(self as usize)
     }
 }
 
-/// A condition on the entity at one end.
+/// A condition on the entity at an end.
 #[derive(Clone, Debug)]
 pub(crate) struct EndFilter {
     end: End,
@@ -31,7 +32,8 @@ pub(crate) struct EndFilter {
 }
 
 impl EndFilter {
-    /// One read. An end without an entity matches nothing, not even a filter for null.
+    /// Returns whether the entity at the end matches. Costs a read. An end without an entity matches nothing, not even
+    /// a filter for null.
     pub(crate) fn matches(
         &self,
         state: &State,
@@ -46,29 +48,29 @@ impl EndFilter {
 }
 
 impl<R: Relation> Query<R> {
-    /// Only relations that leave this entity; nothing else is looked at.
+    /// Selects only relations whose left end is this entity; reads no other rows.
     pub fn left(mut self, key: impl Key) -> Query<R> {
         let state_type = keys::state_type(self.select.state.namespace(), R::KIND, R::TYPE);
         self.select.prefix = format!("{state_type}/{}/", keys::escaped(&key.into_key()));
         self
     }
 
-    /// Only relations that reach this entity. Rows are kept by their left end: all keys of the type are looked at, or
-    /// of the part that [`Query::left`] names, but only the rows that reach it are read.
+    /// Selects only relations whose right end is this entity. Rows are sorted by their left end, so this scans all keys
+    /// of the type, or of the part that [`Query::left`] selects, but reads only the matching rows.
     pub fn right(mut self, key: impl Key) -> Query<R> {
         self.select.right = Some(keys::escaped(&key.into_key()));
         self
     }
 
-    /// Only relations between these two; nothing else is looked at.
+    /// Selects only relations between these two entities; reads no other rows.
     pub fn between(mut self, left: impl Key, right: impl Key) -> Query<R> {
         self = self.left(left);
         self.select.prefix = format!("{}{}/", self.select.prefix, keys::escaped(&right.into_key()));
         self
     }
 
-    /// Only relations that leave an entity that matches, as of the same commit. One more read per relation. An entity that
-    /// does not exist matches nothing.
+    /// Selects only relations whose left entity matches, as of the same commit. Costs a further read per relation. An
+    /// entity that does not exist matches nothing.
     pub fn left_where(
         self,
         filter: impl FnOnce(<R::Left as Stateful>::Fields) -> Filter<R::Left>,
@@ -76,8 +78,8 @@ impl<R: Relation> Query<R> {
         self.end_where(End::Left, filter)
     }
 
-    /// Only relations that reach an entity that matches, as of the same commit. One more read per relation. An entity that
-    /// does not exist matches nothing.
+    /// Selects only relations whose right entity matches, as of the same commit. Costs a further read per relation. An
+    /// entity that does not exist matches nothing.
     pub fn right_where(
         self,
         filter: impl FnOnce(<R::Right as Stateful>::Fields) -> Filter<R::Right>,

@@ -1,4 +1,4 @@
-//! What can go wrong with state, by what the caller has to do next.
+//! The errors of state, grouped by what the caller has to do next.
 
 use millrace_model::{Identity, RowError, StateKind};
 use millrace_store::StoreError;
@@ -23,14 +23,14 @@ pub enum StateError {
     NoInstanceKey { type_name: String },
     #[error("a key of a `{type_name}` has {bytes} bytes, at most {max} are allowed")]
     KeyTooLong { type_name: String, bytes: usize, max: usize },
-    /// The program's types are not those the stored rows were written with. Nothing was written.
+    /// The program's types differ from those with which the stored rows were written. Nothing was written.
     #[error("the stored schema is another: {}; migrate, or go back to the program that fits", Drift::list(.0))]
     SchemaOutdated(Vec<Drift>),
     #[error(
         "two types of this program are both stored as {kind} `{type_name}`: give one of them another name"
     )]
     NameShared { kind: &'static str, type_name: String },
-    /// Rows are being rewritten, or were when the program died.
+    /// Rows are being rewritten, or were when the migrating program died.
     #[error(
         "`{type_name}` is being migrated to version {version}: wait for it, or run the migration again to finish it"
     )]
@@ -43,7 +43,7 @@ pub enum StateError {
     PagesHaveNoOrder,
     #[error("the filter on `{field}` holds a value that cannot be written as JSON: {reason}")]
     BadFilter { field: &'static str, reason: String },
-    /// It was written under another schema than the one the program has.
+    /// The row was written under another schema than the program's.
     #[error(
         "the `{type_name}` at {key} (schema version {schema}) does not fit the program's type ({reason}): migrate it, \
          or read it as history"
@@ -52,7 +52,7 @@ pub enum StateError {
     /// Nothing was written.
     #[error("the update of {identity} gave back {other}: an update keeps the key")]
     UpdateChangedKey { identity: Box<Identity>, other: Box<Identity> },
-    /// What stands was written under another schema than the one the program has. Nothing was written.
+    /// The stored row was written under another schema than the program's. Nothing was written.
     #[error("{identity} does not fit the program's type ({reason}): migrate it before it is updated")]
     UpdateUndecodable { identity: Identity, reason: String },
     /// Nothing was written.

@@ -1,5 +1,5 @@
-//! Whether a program's type fits the rows that are stored: the same shape, or one that differs only by fields that may be
-//! missing. Programs with and without such a field write beside one another; whoever does not know it leaves it alone.
+//! Whether a program's type fits the stored rows: the same shape, or one that differs only by optional fields. Programs
+//! with and without such a field may write at the same time; a program that does not know the field keeps its value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,8 @@ impl Drift {
         let fits = changed_fields.is_empty()
             && added_fields.iter().all(|name| current.optional.contains(name))
             && removed_fields.iter().all(|name| stored.optional.contains(name));
-        // If it does not fit, everything that differs is told: a migration would drop what the program lacks.
+        // If the type does not fit, all differences are reported: a migration would drop the fields that the program
+        // lacks.
         (!fits).then(|| Drift {
             kind,
             type_name: current.type_name.to_owned(),
@@ -47,7 +48,7 @@ fn unknown_to<'r>(stored: &'r SchemaRow, current: &Schema) -> impl Iterator<Item
     stored.fields.keys().chain(stored.added.keys()).filter(|name| !current.fields.contains_key(*name))
 }
 
-/// Name, what it was and what it is, if that is not the same.
+/// Returns the name, the stored type and the program's type of a field, if the two differ.
 fn changed(stored: &SchemaRow, current: &Schema, name: &str, now: &str) -> Option<(String, String, String)> {
     let before = spelled(stored, name)?;
     let told = |before: &str, now: &str| Some((name.to_owned(), before.to_owned(), now.to_owned()));
@@ -58,15 +59,15 @@ fn changed(stored: &SchemaRow, current: &Schema, name: &str, now: &str) -> Optio
         _ if before != now => return told(before, now),
         _ => {}
     }
-    // Rows from before it was added do not have it.
+    // Rows from before the field was added lack it.
     if stored.added.contains_key(name) && !current.optional.contains(name) && !current.shapes.is_empty() {
         return told(&format!("{before} or missing"), now);
     }
     None
 }
 
-/// For a type that fits: the row with what the program knows and the row does not. New fields go to `added`, where versions
-/// that know only spellings do not see them.
+/// For a type that fits: returns the schema row with the fields that the program knows and the row does not. New fields
+/// go to `added`, where versions that only know spellings do not see them.
 pub(crate) fn extended(stored: &SchemaRow, current: &Schema) -> Option<SchemaRow> {
     if current.shapes.is_empty() {
         return None;
@@ -86,13 +87,13 @@ pub(crate) fn extended(stored: &SchemaRow, current: &Schema) -> Option<SchemaRow
     (row != *stored).then_some(row)
 }
 
-/// For a type that fits: what it must leave alone.
+/// For a type that fits: returns the fields that its program must keep as they are.
 pub(crate) fn carried(stored: &SchemaRow, current: &Schema) -> BTreeSet<String> {
     unknown_to(stored, current).cloned().collect()
 }
 
-/// Puts the fields that the program lacks into what it declares, as they stand. If they change before the commit it is
-/// done again, like an update.
+/// Adds the fields that the program lacks to its declarations, with their stored values. If those change before the
+/// commit, the commit is repeated, as with an update.
 pub(crate) fn carry_over(
     state: &State,
     carried: &Carried,

@@ -1,4 +1,4 @@
-//! Counts and sums by the values of a field: one walk, one entry kept per value.
+//! Counts and sums by the values of a field: a single walk that keeps an entry per value.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use super::query::Query;
 use super::scan::Found;
 use crate::typed::{Field, NumberField, Stateful, compare};
 
-/// Different values of the field that one grouping may find. More are an error, never a cut.
+/// How many different values of the field a grouping may find. More are an error, never silently cut off.
 pub const GROUPS_MAX: usize = 10_000;
 
-/// A query whose rows are put together by the value of a field.
+/// A query whose rows are grouped by the value of a field.
 #[derive(Debug)]
 #[must_use = "a grouping does nothing until it is counted or summed"]
 pub struct Grouped<T: Stateful, V> {
@@ -24,7 +24,7 @@ pub struct Grouped<T: Stateful, V> {
 }
 
 impl<T: Stateful> Query<T> {
-    /// Rows of one value belong together. Order, limit and offset do not matter here.
+    /// Groups rows with the same value of a field. Order, limit and offset have no effect here.
     ///
     /// `session.query::<Payment>().group_by(|f| f.status).sum(|f| f.cents)?` has one pair per status.
     pub fn group_by<V>(&self, field: impl FnOnce(T::Fields) -> Field<T, V>) -> Grouped<T, V> {
@@ -33,12 +33,12 @@ impl<T: Stateful> Query<T> {
 }
 
 impl<T: Stateful, V: DeserializeOwned> Grouped<T, V> {
-    /// How many rows have each value, the least value first. Null is a value.
+    /// Returns how many rows have each value, the least value first. Null is a value.
     pub fn count(&self) -> Result<Vec<(V, u64)>, StateError> {
         self.fold(|count: &mut u64, _| *count += 1)
     }
 
-    /// The sum of another field over the rows of each value: exact for whole numbers, null adds nothing.
+    /// Returns the sum of another field over the rows of each value: exact for whole numbers, null adds nothing.
     pub fn sum<N: NumberField>(
         &self,
         field: impl FnOnce(T::Fields) -> Field<T, N>,
@@ -52,7 +52,7 @@ impl<T: Stateful, V: DeserializeOwned> Grouped<T, V> {
     }
 
     fn fold<A: Default>(&self, mut add: impl FnMut(&mut A, &Found)) -> Result<Vec<(V, A)>, StateError> {
-        // By the JSON text of the value: equal values of one type are written alike.
+        // Groups by the JSON text of the value: equal values of a type have equal texts.
         let mut groups: BTreeMap<String, (Value, A)> = BTreeMap::new();
         self.query.select.visit(&mut |found| {
             let value = found.fields.get(self.field.name()).unwrap_or(&Value::Null);

@@ -1,4 +1,4 @@
-//! All versions of one identity, typed or not.
+//! All versions of an identity, typed or not.
 
 use std::ops::ControlFlow;
 
@@ -12,30 +12,30 @@ use super::query::ROWS_MAX;
 use super::scan;
 use crate::typed::{Entity, Key, Relation, Stateful, entity_identity, relation_identity};
 
-/// What an identity became by one commit.
+/// The state of an identity after a commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Version {
     pub commit: StateCommit,
-    /// The version of the schema it was written under.
+    /// The version of the schema under which it was written.
     pub schema: u32,
-    /// Its fields, `None` if it was retracted.
+    /// The fields, or `None` if the identity was retracted.
     pub fields: Option<Value>,
 }
 
 impl Version {
-    /// As a value of today's type, if it fits.
+    /// Decodes the fields as today's type, if they fit.
     pub fn decode<T: Stateful>(&self) -> Result<Option<T>, serde_json::Error> {
         self.fields.clone().map(serde_json::from_value).transpose()
     }
 }
 
 impl State {
-    /// Every version of an entity after commit `since` (0 = from the first), the oldest first.
+    /// Returns every version of an entity after commit `since` (0 = from the first), the oldest first.
     pub fn history<T: Entity>(&self, key: impl Key, since: StateCommit) -> Result<Vec<Version>, StateError> {
         self.versions(&entity_identity::<T>(key), since)
     }
 
-    /// Every version of a relation after commit `since`, the oldest first.
+    /// Returns every version of a relation after commit `since`, the oldest first.
     pub fn relation_history<R: Relation>(
         &self,
         left: impl Key,

@@ -1,5 +1,5 @@
-//! Entities and relations over the store port: reading them now or as of a commit, their history, their schemas, and
-//! the migration of drifted types. Nothing here writes but a migration, and that through its caller.
+//! Entities and relations over the store port: reads them now or as of a commit, their history and their schemas, and
+//! migrates drifted types. Only a migration writes, through its caller.
 //!
 //! Start with [`State`].
 
@@ -51,15 +51,15 @@ use scan::Found;
 
 use crate::typed::{Entity, Key, Relation, Stateful, entity_identity, relation_identity};
 
-/// The state of one namespace, to be read.
+/// The state of a namespace, for reading.
 ///
 /// A query of the newest state reads page by page: each page is of one moment, the next may be of a later one. Where
-/// that matters, read `as_of` a commit: what is behind a commit never changes.
+/// that matters, read `as_of` a commit: the state as of a past commit never changes.
 #[derive(Clone)]
 pub struct State {
     store: Arc<dyn Store>,
     namespace: Namespace,
-    /// Remembers what is read, if somebody's commit depends on it.
+    /// Remembers what is read, if a commit depends on it.
     reads: Option<Arc<Reads>>,
 }
 
@@ -68,12 +68,12 @@ impl State {
         State { store, namespace, reads: None }
     }
 
-    /// The same state, of which everything that is read now is remembered.
+    /// Returns the same state; everything that is read through it is remembered.
     pub(crate) fn tracked(&self) -> State {
         State { reads: Some(Arc::default()), ..self.clone() }
     }
 
-    /// The same state; what is read through this does not count when a commit checks what was read.
+    /// Returns the same state; reads through it are not checked by any commit.
     #[must_use]
     pub fn unchecked(&self) -> State {
         State { reads: None, ..self.clone() }
@@ -87,7 +87,7 @@ impl State {
         self.reads().map_or(Known::NotRead, |reads| reads.known(key))
     }
 
-    /// For rows of the newest state that were given to the caller.
+    /// Remembers rows of the newest state that were returned to the caller.
     pub(crate) fn note_reads<'f>(&self, found: impl IntoIterator<Item = &'f Found>) {
         if let Some(reads) = self.reads() {
             found.into_iter().for_each(|found| reads.note(&found.key, found.head.as_ref()));
@@ -102,12 +102,12 @@ impl State {
         &*self.store
     }
 
-    /// The entity with this key as it is now.
+    /// Returns the entity with this key as it is now.
     pub fn get<T: Entity>(&self, key: impl Key) -> Result<Option<Stored<T>>, StateError> {
         self.find(&entity_identity::<T>(key), None)
     }
 
-    /// The entity with this key as it was right after the commit.
+    /// Returns the entity with this key as it was right after the commit.
     pub fn get_as_of<T: Entity>(
         &self,
         key: impl Key,
@@ -116,7 +116,8 @@ impl State {
         self.find(&entity_identity::<T>(key), Some(commit))
     }
 
-    /// The relation between two entities, by the keys of both. The instance key is `""` for types that declare none.
+    /// Returns the relation between two entities, by the keys of both. The instance key is `""` for types that declare
+    /// none.
     pub fn get_relation<R: Relation>(
         &self,
         left: impl Key,
@@ -126,12 +127,12 @@ impl State {
         self.find(&relation_identity::<R>(left, right, instance), None)
     }
 
-    /// Entities or relations of one type.
+    /// Begins a query of the entities or relations of a type.
     pub fn query<T: Stateful>(&self) -> Query<T> {
         Query::new(self.clone())
     }
 
-    /// The newest commit of state in the store, over all namespaces.
+    /// Returns the newest commit of state in the store, over all namespaces.
     pub fn head(&self) -> Result<StateCommit, StateError> {
         let Some(value) = self.row(Space::Kv, keys::STATE_COMMITS)? else { return Ok(StateCommit(0)) };
         let parsed = serde_json::from_slice(&value);
@@ -152,7 +153,7 @@ impl State {
         let key = keys::identity(&self.namespace, identity);
         let found = scan::find(self.store(), &key, as_of)?;
         match (&found, self.reads()) {
-            // The past does not change.
+            // The past does not change, so reads of it need no check.
             (_, Some(_)) if as_of.is_some() => {}
             (Some(found), Some(reads)) => reads.note(&key, found.head.as_ref()),
             (None, Some(reads)) => reads.note(&key, None),

@@ -1,4 +1,4 @@
-//! Which rows a query has to look at: what its filters ask of the keys tells where the others are.
+//! Which rows a query has to read: filters that ask for one value of a key field limit the range.
 
 use millrace_model::keys;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::query::Select;
 use crate::typed::Node;
 
-/// The part of the table that holds every row that can match.
+/// A range of the table that contains every row that can match.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Narrow {
     pub(crate) prefix: String,
@@ -17,7 +17,7 @@ pub(crate) struct Narrow {
 impl Narrow {
     pub(crate) fn of(select: &Select) -> Narrow {
         let mut narrow = Narrow { prefix: select.prefix.clone(), right: select.right.clone() };
-        // `namespace/kind/type/` and nothing else: the caller has not named a part.
+        // Narrow only the plain prefix `namespace/kind/type/`: otherwise the caller has already selected a range.
         if select.prefix.matches('/').count() > 3 || !select.prefix.ends_with('/') {
             return narrow;
         }
@@ -29,7 +29,7 @@ impl Narrow {
                 narrow.prefix.push('/');
                 narrow.prefix.push_str(&second);
             }
-            // A second key is the right end of a relation.
+            // The second key is the right end of a relation.
             (None, Some(second)) => narrow.right = narrow.right.or(Some(second)),
             (None, None) => {}
         }
@@ -37,8 +37,8 @@ impl Narrow {
     }
 }
 
-/// The escaped key text of the one value that the filters allow the field. Without the closing slash: what it is too much
-/// of, the filters leave out.
+/// Returns the escaped text of the only value that the filters allow for a key field. The prefix made from it has no
+/// closing slash, so it also covers longer keys; the filters exclude their rows.
 fn asked(filters: &[Node], field: &str) -> Option<String> {
     filters.iter().find_map(|filter| match filter {
         Node::Equal { field: found, value } if *found == field => match value {

@@ -1,5 +1,5 @@
-//! What waits for the next commit, and what it comes to: declared states, updates of what stands, and what must not have
-//! changed meanwhile.
+//! The changes that wait for the next commit, and their result: declared states, updates of stored state, and what must
+//! not have changed meanwhile.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use super::error::{StateError, kind_name};
 use super::reads::Known;
 use crate::typed::{Declared, Schema};
 
-/// The fields an update makes of the fields that stand; `None` = there is no such identity.
+/// Computes the new fields from the stored ones; `None` = the identity does not exist.
 pub(crate) type Apply = dyn Fn(Option<&str>) -> Result<Option<JsonText>, StateError> + Send + Sync;
 
-/// What `ensure`, `retract` and `update` have queued up until the next commit.
+/// The changes that `ensure`, `retract` and `update` have queued for the next commit.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     changes: Vec<Change>,
@@ -29,12 +29,12 @@ enum Change {
     Update { identity: Identity, apply: Arc<Apply> },
 }
 
-/// What everything that waits comes to, one intent per identity, on what stands now.
+/// The result of all waiting changes on the present state, with one intent per identity.
 #[derive(Clone, Debug, Default)]
 pub struct Resolved {
     pub(crate) intents: Vec<Intent>,
     pub(crate) schemas: BTreeMap<(StateKind, &'static str), Schema>,
-    /// What the intents were made from, in the order of the intents.
+    /// The rows from which the intents were made, in the order of the intents.
     pub(crate) expected: Vec<Expectation>,
 }
 
@@ -46,27 +46,27 @@ pub(crate) struct Expectation {
     pub(crate) origin: Origin,
 }
 
-/// Why an identity must be as it was.
+/// Why an identity must be unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The caller has read it, and what it declares may follow from that.
+    /// The caller has read it, and its declaration may follow from that.
     Read,
-    /// An update read it just now: if it is another in the commit, the update is applied to that.
+    /// An update has just read it: if it has changed by the commit, the update is applied again.
     Update,
-    /// Fields that the program lacks were carried over from it. The caller knows nothing of that.
+    /// Fields that the program lacks were carried over from it, without the caller's knowledge.
     Carried,
 }
 
-/// An identity on its way through its changes.
+/// An identity while its changes are applied.
 struct Slot {
     identity: Identity,
     fields: Option<JsonText>,
-    /// An update read this.
+    /// The row that an update has read.
     base: Option<Option<Bytes>>,
 }
 
 impl Pending {
-    /// Two types of one name would take turns in calling each other drifted.
+    /// Queues declarations. Refuses two types with the same name: each would see the other's rows as drifted.
     pub fn push(&mut self, declared: Declared) -> Result<(), StateError> {
         let Declared { kind, schema, intents } = declared;
         self.know(kind, &schema)?;
@@ -74,7 +74,7 @@ impl Pending {
         Ok(())
     }
 
-    /// `apply` is called when this is committed, and again whenever somebody else was faster.
+    /// Queues an update. `apply` is called when this is committed, and again whenever another commit was faster.
     pub(crate) fn update(
         &mut self,
         schema: &Schema,
@@ -95,7 +95,7 @@ impl Pending {
         Ok(())
     }
 
-    /// What was declared later comes behind.
+    /// Queues later changes behind these.
     pub fn append(&mut self, later: Pending) -> Result<(), StateError> {
         for ((kind, _), schema) in later.schemas {
             self.know(kind, &schema)?;
@@ -104,7 +104,7 @@ impl Pending {
         Ok(())
     }
 
-    /// As they were declared, doubles included.
+    /// Returns the number of queued changes, including several for the same identity.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
@@ -118,8 +118,8 @@ impl Pending {
         self.schemas.clear();
     }
 
-    /// Reads what updates need and applies them. Of several changes of one identity each is made on top of those before
-    /// it, so that of plain declarations the last one wins.
+    /// Reads what updates need and applies them. Changes of the same identity are applied one on top of the other, so
+    /// that of plain declarations the last one wins.
     pub fn resolve(&self, state: &State) -> Result<Resolved, StateError> {
         let mut places: BTreeMap<&Identity, usize> = BTreeMap::new();
         let mut slots: Vec<Slot> = Vec::with_capacity(self.changes.len());
@@ -157,7 +157,7 @@ impl Pending {
                 Known::NotRead => {}
                 Known::Forgotten => return Err(StateError::ReadForgotten { identity }),
             }
-            // Their schema version is filled in when the schema is looked up.
+            // The schema version is filled in when the schema is looked up.
             resolved.intents.push(Intent { identity, fields, schema: 0 });
         }
         Ok(resolved)
@@ -172,7 +172,7 @@ impl Change {
         }
     }
 
-    /// Only an update that comes first needs to know what stands.
+    /// Reads the stored row if the first change of an identity is an update; a plain declaration does not need it.
     fn begin(&self, state: &State) -> Result<Slot, StateError> {
         let identity = self.identity().clone();
         if let Change::Set(_) = self {

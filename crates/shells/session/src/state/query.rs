@@ -1,4 +1,4 @@
-//! Queries: which rows of one type, in which order, how many.
+//! Queries: which rows of a type, in which order, how many.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -14,12 +14,12 @@ use super::stored::Stored;
 use super::top::Top;
 use crate::typed::{Entity, Filter, Node, Order, Stateful};
 
-/// How many rows a query without a limit gives back. More than that is an error, never a cut.
+/// The most rows that a query without a limit returns. More are an error, never silently cut off.
 pub const ROWS_MAX: usize = 10_000;
 
-/// A query of entities or relations. There are no indexes but the key: a filter looks at every row of the type, or of
-/// the part of it that [`Query::key_prefix`], [`Query::left`] or [`Query::between`] name. A filter that asks for one value
-/// of a key (`f.user.eq("u1")`) names its part, too, where the key is text or a whole number.
+/// A query of entities or relations. The key is the only index: a filter reads every row of the type, or of the part
+/// that [`Query::key_prefix`], [`Query::left`] or [`Query::between`] selects. A filter for one value of a key
+/// (`f.user.eq("u1")`) also selects a part, if the key is text or a whole number.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -64,7 +64,7 @@ pub struct Query<T: Stateful> {
     owner: PhantomData<fn() -> T>,
 }
 
-/// What a query asks for, without the type.
+/// A query without its type.
 #[derive(Clone, Debug)]
 pub(crate) struct Select {
     pub(crate) state: State,
@@ -77,7 +77,7 @@ pub(crate) struct Select {
     /// The escaped right key that relations must have.
     pub(crate) right: Option<String>,
     pub(crate) ends: Vec<EndFilter>,
-    /// [`Stateful::KEY_FIELDS`]
+    /// The value of [`Stateful::KEY_FIELDS`].
     pub(crate) key_fields: &'static [&'static str],
 }
 
@@ -99,14 +99,14 @@ impl<T: Stateful> Query<T> {
         Query { select, owner: PhantomData }
     }
 
-    /// Only rows that match; several filters must all hold.
+    /// Selects only rows that match; several filters must all hold.
     pub fn filter(mut self, filter: impl FnOnce(T::Fields) -> Filter<T>) -> Query<T> {
         self.select.filters.push(filter(T::fields()).into_node());
         self
     }
 
-    /// By this field; a second call decides between rows that are equal in the first. Without any, rows come in the
-    /// order of their keys. Null comes first.
+    /// Sorts by this field; a further call sorts rows that are equal in the fields before. Without any, rows come in
+    /// the order of their keys. Null comes first.
     pub fn order_by(mut self, order: impl FnOnce(T::Fields) -> Order<T>) -> Query<T> {
         let Order { field, descending, .. } = order(T::fields());
         self.select.orders.push((field, descending));
@@ -123,13 +123,13 @@ impl<T: Stateful> Query<T> {
         self
     }
 
-    /// As everything was right after the commit. A commit that is yet to come reads as now.
+    /// Reads the state right after the commit. A commit that does not exist yet means now.
     pub fn as_of(mut self, commit: StateCommit) -> Query<T> {
         self.select.as_of = Some(commit);
         self
     }
 
-    /// The rows. More than [`ROWS_MAX`] of them without a limit are an error.
+    /// Returns the rows. More than [`ROWS_MAX`] of them without a limit are an error.
     pub fn collect(&self) -> Result<Vec<Stored<T>>, StateError> {
         self.select.rows()?.into_iter().map(Stored::decode).collect()
     }
@@ -140,7 +140,7 @@ impl<T: Stateful> Query<T> {
         one.rows()?.pop().map(Stored::decode).transpose()
     }
 
-    /// All matching rows, a page at a time, in an order that does not change.
+    /// Returns all matching rows, page by page, in an order that does not change.
     pub fn pages(&self, rows: usize) -> Pages<T> {
         Pages { select: self.select.clone(), rows: rows.max(1), after: None, done: false, owner: PhantomData }
     }
@@ -162,7 +162,7 @@ impl Select {
         problem.map_or(Ok(()), |problem| Err(bad(problem)))
     }
 
-    /// Visits every row that matches, whatever order, limit and offset say.
+    /// Visits every row that matches, regardless of order, limit and offset.
     pub(crate) fn visit(
         &self,
         each: &mut dyn FnMut(Found) -> Result<ControlFlow<()>, StateError>,
@@ -186,7 +186,7 @@ impl Select {
 
     fn rows(&self) -> Result<Vec<Found>, StateError> {
         let rows_max = self.offset.saturating_add(self.limit.unwrap_or(ROWS_MAX));
-        // One more than may be given back tells too many from just enough.
+        // A row more than may be returned tells too many from just enough.
         let probe = rows_max.saturating_add(usize::from(self.limit.is_none()));
         let found = if self.orders.is_empty() && self.as_of.is_none() {
             self.first_rows(None, probe)?
@@ -206,14 +206,14 @@ impl Select {
         Ok(given)
     }
 
-    /// What the caller gets counts as read; what was only looked at does not, nor does the past.
+    /// Remembers the rows that the caller gets as read, but not rows that were only filtered out, nor rows of the past.
     fn note_reads(&self, given: &[Found]) {
         if self.as_of.is_none() {
             self.state.note_reads(given);
         }
     }
 
-    /// In the order of the table: the walk ends with the last row wanted.
+    /// Returns rows in the order of the table: the walk ends with the last row wanted.
     fn first_rows(&self, after: Option<&str>, rows_max: usize) -> Result<Vec<Found>, StateError> {
         let mut found = Vec::new();
         if rows_max > 0 {
@@ -228,7 +228,7 @@ impl Select {
 }
 
 impl<T: Entity> Query<T> {
-    /// Only entities whose key begins so; nothing else is looked at.
+    /// Selects only entities whose key begins with this text; reads no other rows.
     pub fn key_prefix(mut self, text: &str) -> Query<T> {
         let state_type = keys::state_type(self.select.state.namespace(), T::KIND, T::TYPE);
         self.select.prefix = format!("{state_type}/{}", keys::escaped(text));
@@ -241,7 +241,7 @@ impl<T: Entity> Query<T> {
 pub struct Pages<T: Stateful> {
     select: Select,
     rows: usize,
-    /// The key of the last row given.
+    /// The key of the last row returned.
     after: Option<String>,
     done: bool,
     owner: PhantomData<fn() -> T>,
@@ -264,7 +264,7 @@ impl<T: Stateful> Pages<T> {
 impl<T: Stateful> Iterator for Pages<T> {
     type Item = Result<Vec<Stored<T>>, StateError>;
 
-    /// Ends with the first error.
+    /// Returns the next page. The iterator ends with the first error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;
@@ -279,7 +279,7 @@ impl<T: Stateful> Iterator for Pages<T> {
     }
 }
 
-// Not derived: that would ask the same of `T`.
+// Not derived: the derive would require `T: Clone`.
 impl<T: Stateful> Clone for Query<T> {
     fn clone(&self) -> Self {
         Query { select: self.select.clone(), owner: PhantomData }

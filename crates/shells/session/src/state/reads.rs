@@ -1,4 +1,4 @@
-//! What a handler or a transaction has read, so that its commit can check that it still stands.
+//! The reads of a handler or a transaction, remembered so that its commit can check that they still hold.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,20 +6,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use millrace_model::{HeadRow, Intent, Namespace, StateCommit, keys};
 
-/// Identities one run remembers having read, and bytes of their rows. Of more the oldest are forgotten, and from then on
-/// an identity that is not remembered must be read again before it is declared ([`super::StateError::ReadForgotten`]):
-/// whether it was among the forgotten is not known.
+/// How many identities a run remembers having read, and how many bytes of their rows. Beyond that the oldest are
+/// forgotten, and from then on an identity that is not remembered must be read again before it is declared
+/// ([`super::StateError::ReadForgotten`]): it may have been among the forgotten ones.
 pub const READS_MAX: usize = 100_000;
 pub const READ_BYTES_MAX: usize = 64 << 20;
 
-/// Shared by the clones of one run's [`super::State`] and the queries made from it.
+/// The reads of a run, shared by the clones of its [`super::State`] and the queries made from it.
 #[derive(Debug, Default)]
 pub(crate) struct Reads(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By the identity's key: its row as it was first read, `None` = there was none. The first read counts: what was
-    /// declared may come from it, and a second read that differs is what a conflict is.
+    /// By the identity's key: its row as it was first read, `None` = there was none. The first read counts:
+    /// declarations may follow from it, and a later read that differs would be a conflict.
     rows: BTreeMap<String, (u64, Option<Bytes>)>,
     /// The keys by the number of their read, the oldest first.
     order: BTreeMap<u64, String>,
@@ -28,11 +28,11 @@ struct Inner {
     forgot: bool,
 }
 
-/// What is known of an identity.
+/// Whether an identity was read.
 pub(crate) enum Known {
     Read(Option<Bytes>),
     NotRead,
-    /// It may have been read.
+    /// The identity may have been read.
     Forgotten,
 }
 
@@ -50,7 +50,7 @@ impl Reads {
         }
     }
 
-    /// The commit went through. Identities that were checked stand now as they were declared.
+    /// Notes that the commit succeeded: identities that it checked are now as they were declared.
     pub(crate) fn committed(
         &self,
         namespace: &Namespace,
@@ -68,12 +68,12 @@ impl Reads {
         }
     }
 
-    /// Everything is to be read again.
+    /// Forgets all reads, because everything is to be read again.
     pub(crate) fn clear(&self) {
         *self.lock() = Inner::default();
     }
 
-    /// Consistent after every statement, so a panic elsewhere does not spoil it.
+    /// Locks the reads, which are consistent after every statement, so a poisoned mutex does no harm.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ fn size(key: &str, row: Option<&Bytes>) -> usize {
     2 * key.len() + row.map_or(0, Bytes::len)
 }
 
-/// As the store's reconcile writes it (`resolve/src/reconcile.rs`): only what differs is written.
+/// Returns the row as the store's reconcile writes it (`resolve/src/reconcile.rs`): unchanged if nothing differs.
 fn row_after(key: &str, before: Option<&Bytes>, intent: &Intent, commit: StateCommit) -> Option<Bytes> {
     let fields = intent.fields.as_ref()?.as_str();
     let head = before.and_then(|row| HeadRow::decode(key, row).ok());

@@ -1,4 +1,4 @@
-//! Walking over heads or, for the past, over history: page by page, never more than one page in memory.
+//! Walks over the heads or, for the past, over the history: page by page, never more than a page in memory.
 
 use std::ops::ControlFlow;
 
@@ -13,27 +13,27 @@ use super::error::StateError;
 /// Rows per read of the store.
 pub(crate) const PAGE_ROWS: usize = 512;
 
-/// A row that exists at the moment asked for.
+/// A row that exists at the requested moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
-    /// Of its identity.
+    /// The key of its identity.
     pub(crate) key: String,
     pub(crate) commit: StateCommit,
     pub(crate) schema: u32,
     pub(crate) fields: Value,
-    /// The row itself, of the newest state only.
+    /// The row itself; only for the newest state.
     pub(crate) head: Option<Bytes>,
 }
 
 pub(crate) type Visit<'v> = dyn FnMut(Found) -> Result<ControlFlow<()>, StateError> + 'v;
 
-/// A walk over every identity whose key begins with `prefix`, as it is now or as of a commit. In the order of keys
-/// now; in an order of its own for the past.
+/// A walk over every identity whose key begins with `prefix`, as it is now or as of a commit. The newest state comes in
+/// the order of keys, the past in the order of the history's keys.
 pub(crate) struct Walk<'a> {
     pub(crate) prefix: &'a str,
-    /// Only relations whose escaped right key is this. Others are passed over unread.
+    /// Only relations with this escaped right key; other rows are skipped without decoding them.
     pub(crate) right: Option<&'a str>,
-    /// Goes on where another walk stopped: the key of the last row that one gave.
+    /// Continues where another walk stopped: the key of the last row that it returned.
     pub(crate) after: Option<&'a str>,
     pub(crate) as_of: Option<StateCommit>,
 }
@@ -44,7 +44,7 @@ impl Walk<'_> {
         match (self.after, self.as_of) {
             (None, _) => {}
             (Some(after), None) => range.from = format!("{after}\0"),
-            // Past all of its versions: `0` follows the slash.
+            // Skips all versions of the identity: `0` is the character after the slash.
             (Some(after), Some(_)) => range.from = format!("{after}/0"),
         }
         match self.as_of {
@@ -66,7 +66,7 @@ pub(crate) fn find(
         Ok(ControlFlow::Break(()))
     })?;
     let Some(commit) = as_of else { return Ok(found) };
-    // What has not changed since needs no look at its history.
+    // A row that has not changed since the commit needs no search in its history.
     if found.as_ref().is_some_and(|head| head.commit <= commit) {
         return Ok(found);
     }
@@ -78,7 +78,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// All versions of one identity.
+/// Returns the range of all versions of an identity.
 pub(crate) fn versions_of(identity_key: &str) -> KeyRange {
     KeyRange::prefix(&format!("{identity_key}//"))
 }
@@ -99,7 +99,8 @@ fn heads(
     })
 }
 
-/// Versions of one identity stand together, the oldest first: the last one that is not too new counts.
+/// Visits the state as of a commit. The versions of an identity are adjacent, the oldest first: the last one that is
+/// not too new counts.
 fn past(
     store: &dyn Store,
     range: KeyRange,
@@ -136,7 +137,7 @@ fn emit(
     each(Found { key, commit, schema, fields, head: None })
 }
 
-/// Goes through the rows of a range; stops early when told to.
+/// Calls `each` with the rows of a range, until it breaks.
 pub(crate) fn rows(
     store: &dyn Store,
     space: Space,
@@ -146,7 +147,7 @@ pub(crate) fn rows(
     each_row(store, space, range, each)
 }
 
-/// The same for callers with errors of their own.
+/// Does the same for callers with an error type of their own.
 pub(crate) fn each_row<E: From<StoreError>>(
     store: &dyn Store,
     space: Space,
@@ -170,8 +171,8 @@ pub(crate) fn each_row<E: From<StoreError>>(
     }
 }
 
-/// The identity's key and the commit of a version's key, see [`keys::version`]. The last two slashes count: a relation
-/// without instance key ends in a slash itself.
+/// Splits the key of a version into the identity's key and the commit, see [`keys::version`]. Splits at the last two
+/// slashes: the key of a relation without an instance key ends in a slash itself.
 pub(crate) fn split_version(key: &str) -> Option<(&str, StateCommit)> {
     let (identity, digits) = key.rsplit_once("//")?;
     let commit = StateCommit(u64::from_str_radix(digits, 16).ok()?);

@@ -1,4 +1,4 @@
-//! Schemas of state: stored at first sight, versioned, and in the way of every write that does not fit.
+//! Schemas of state: stored with the first write of a type, versioned, and checked by every write.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,11 +24,11 @@ pub struct Drift {
     pub stored_version: u32,
     pub added_fields: Vec<String>,
     pub removed_fields: Vec<String>,
-    /// Name, stored spelling, the program's spelling.
+    /// Name, stored type and the program's type of each field.
     pub changed_fields: Vec<(String, String, String)>,
 }
 
-/// What a commit needs: intents with their schema versions, one per identity, and what keeps them true.
+/// The parts of a commit: intents with their schema versions, one per identity, and the checks that keep those valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Admitted {
     pub intents: Vec<Intent>,
@@ -38,8 +38,8 @@ pub struct Admitted {
     pub(crate) carried: Carried,
 }
 
-/// The schemas a session has seen. A commit that is refused by one of the checks made here means that somebody else
-/// changed them: [`SchemaBook::forget`], admit again, and try once more.
+/// The schemas that a session has seen. If one of the checks made here refuses a commit, another process has changed
+/// the schemas: call [`SchemaBook::forget`], admit again, and try once more.
 #[derive(Debug, Default)]
 pub struct SchemaBook {
     known: BTreeMap<(StateKind, &'static str), (Bytes, SchemaRow)>,
@@ -49,7 +49,7 @@ impl SchemaBook {
     /// Looks the schemas up (once per type) and refuses types that have drifted.
     pub fn admit(&mut self, state: &State, resolved: &Resolved) -> Result<Admitted, StateError> {
         match self.admit_as_known(state, resolved) {
-            // What is remembered may be out of date: nobody is refused by memory alone.
+            // The remembered schemas may be out of date, so they are read again before a type is refused.
             Err(StateError::SchemaOutdated(_) | StateError::MigrationUnfinished { .. }) => {
                 self.forget();
                 self.admit_as_known(state, resolved)
@@ -65,7 +65,8 @@ impl SchemaBook {
         for (&(kind, name), schema) in &resolved.schemas {
             let key = keys::state_type(state.namespace(), kind, name);
             let Some((value, row)) = self.find(state, kind, name, &key)? else {
-                // The commit's own number is not known yet, but no row of this type can be older than the next one.
+                // The number of this commit is not known yet, but no row of this type can be older than the next
+                // commit.
                 let since = StateCommit(state.head()?.0 + 1);
                 let row = first_row(schema, 1, since);
                 admitted.checks.push(Check::Absent { space: Space::Schemas, key: key.clone() });
@@ -87,7 +88,7 @@ impl SchemaBook {
             }
             if let Some(row) = fit::extended(row, schema).filter(|_| drift.is_none()) {
                 admitted.ops.push(Op::Put { space, key, value: row.encode() });
-                // Read again next time, when this has been written.
+                // Read again next time, after this commit has written it.
                 self.known.remove(&(kind, name));
             }
             drifts.extend(drift);
@@ -117,7 +118,7 @@ impl SchemaBook {
         Ok(Some(match self.known.entry((kind, name)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                // A row that is not there yet is looked for again next time.
+                // A missing row is looked up again next time.
                 let Some(value) = state.row(Space::Schemas, key)? else { return Ok(None) };
                 let row = SchemaRow::decode(key, &value)?;
                 unknown.insert((value, row))
@@ -127,7 +128,7 @@ impl SchemaBook {
 }
 
 impl State {
-    /// Every version of a type's schema that was ever stored, the oldest first.
+    /// Returns every version of a type's schema that was ever stored, the oldest first.
     pub fn schema_versions<T: Stateful>(&self) -> Result<Vec<SchemaRow>, StateError> {
         let key = keys::state_type(self.namespace(), T::KIND, T::TYPE);
         let mut versions = Vec::new();
@@ -141,7 +142,7 @@ impl State {
     }
 }
 
-/// The schema of a version that begins with this type.
+/// Returns the schema row of a version that begins with this type.
 pub(crate) fn first_row(schema: &Schema, version: u32, since: StateCommit) -> SchemaRow {
     SchemaRow {
         version,
@@ -153,7 +154,7 @@ pub(crate) fn first_row(schema: &Schema, version: u32, since: StateCommit) -> Sc
     }
 }
 
-/// Where a version goes when another takes its place: history was written under it.
+/// Returns the key under which a replaced version is kept: history was written under it.
 pub(crate) fn archived_schema(key: &str, version: u32) -> String {
     format!("{key}//{version:08x}")
 }

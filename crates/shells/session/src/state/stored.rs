@@ -8,13 +8,13 @@ use super::error::StateError;
 use super::scan::Found;
 use crate::typed::Stateful;
 
-/// An entity or relation with the commit that wrote it. Reads like the value itself.
+/// An entity or relation with the commit that wrote it. Dereferences to the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored<T> {
     pub value: T,
-    /// The commit that made it what it is.
+    /// The commit that last changed it.
     pub commit: StateCommit,
-    /// The version of the schema it was written under.
+    /// The version of the schema under which it was written.
     pub schema: u32,
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::scan::Found;
 use crate::typed::compare;
 
-/// Keeps the first `rows_max` rows of all that are pushed.
+/// Keeps the first `rows_max` of all rows that are pushed.
 #[derive(Debug)]
 pub(crate) struct Top {
     orders: Vec<(&'static str, bool)>,
@@ -16,14 +16,15 @@ pub(crate) struct Top {
 }
 
 impl Top {
-    /// Orders: field, and whether descending. Rows that are equal in all of them come in the order of their keys.
+    /// `orders` are pairs of field and whether it is descending. Rows that are equal in all of them come in the order
+    /// of their keys.
     pub(crate) fn new(orders: Vec<(&'static str, bool)>, rows_max: usize) -> Top {
         Top { orders, rows_max, rows: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, found: Found) {
         self.rows.push(found);
-        // Sorting now and then costs less than keeping order at every push, and holds twice as much at most.
+        // Sorting now and then costs less than keeping the order at every push, and holds at most twice as many rows.
         if self.rows.len() >= self.rows_max.saturating_mul(2).max(1024) {
             self.cut();
         }

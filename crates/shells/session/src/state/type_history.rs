@@ -1,4 +1,4 @@
-//! Everything that happened to the entities or relations of one type, in the order of commits, page by page.
+//! All changes of the entities or relations of a type, in the order of commits, page by page.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -17,33 +17,33 @@ use crate::typed::Stateful;
 /// Records of commits per read of the store. Each lists up to `max_batch_size` changes.
 const COMMITS_PER_READ: usize = 32;
 
-/// What one commit made of one identity.
+/// The state of an identity after a commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeVersion {
     pub identity: Identity,
     pub operation: Operation,
-    /// When it was committed.
+    /// The time of the commit.
     pub at: Timestamp,
     pub version: Version,
 }
 
-/// An iterator over pages of a type's history, the oldest first. Ends where the history ends at that moment; to go on
-/// later, begin again after the last commit seen.
+/// An iterator over pages of a type's history, the oldest first. Ends where the history ends at that moment; to
+/// continue later, begin again after the last commit seen.
 #[derive(Debug)]
 pub struct TypeHistory<T> {
     state: State,
     rows: usize,
     /// The last commit that was read.
     read: StateCommit,
-    /// Changes that were read and not given yet.
+    /// Changes that were read and not returned yet.
     waiting: VecDeque<(StateCommit, Timestamp, StateChange)>,
     done: bool,
     owner: PhantomData<fn() -> T>,
 }
 
 impl State {
-    /// The history of a whole type after commit `since` (0 = from the first), in pages of at most `rows` versions. Reads
-    /// the records of all commits of the namespace since then.
+    /// Returns the history of a whole type after commit `since` (0 = from the first), in pages of at most `rows`
+    /// versions. Reads the records of all commits of the namespace since then.
     pub fn history_of<T: Stateful>(&self, since: StateCommit, rows: usize) -> TypeHistory<T> {
         TypeHistory {
             state: self.clone(),
@@ -69,7 +69,7 @@ impl<T: Stateful> TypeHistory<T> {
         Ok(page)
     }
 
-    /// False at the end.
+    /// Reads further commits. Returns false at the end.
     fn read_commits(&mut self) -> Result<bool, StateError> {
         let namespace = self.state.namespace();
         let (first, last) = (StateCommit(self.read.0.saturating_add(1)), StateCommit(u64::MAX));
@@ -99,7 +99,7 @@ impl<T: Stateful> TypeHistory<T> {
     ) -> Result<Option<TypeVersion>, StateError> {
         let StateChange { identity, operation } = change;
         let key = keys::version(&keys::identity(self.state.namespace(), &identity), commit);
-        // A version is written with the record of its commit; without one there is nothing to tell.
+        // A version is written together with the record of its commit; if it is missing, there is nothing to return.
         let Some(row) = self.state.row(Space::History, &key)? else { return Ok(None) };
         let VersionRow { fields, schema } = VersionRow::decode(&key, &row)?;
         let fields = fields.map(|fields| scan::parse(&key, &fields)).transpose()?;
@@ -111,7 +111,7 @@ impl<T: Stateful> TypeHistory<T> {
 impl<T: Stateful> Iterator for TypeHistory<T> {
     type Item = Result<Vec<TypeVersion>, StateError>;
 
-    /// Ends with the first error.
+    /// Returns the next page. The iterator ends with the first error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;

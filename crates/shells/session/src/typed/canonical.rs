@@ -1,4 +1,4 @@
-//! One spelling per JSON value: object keys sorted at every level, no spaces. Two states are equal exactly when
+//! A single spelling per JSON value: object keys sorted at every level, no spaces. Two states are equal exactly if
 //! their texts are.
 
 use millrace_model::{JSON_DEPTH_MAX, JsonText};
@@ -15,7 +15,7 @@ pub enum CanonicalError {
     TooDeep,
 }
 
-/// The fields of a struct as a canonical JSON object.
+/// Returns the fields of a struct as a canonical JSON object.
 pub fn canonical<T: Serialize>(value: &T) -> Result<JsonText, CanonicalError> {
     let value = serde_json::to_value(value)?;
     if !value.is_object() {
@@ -28,7 +28,8 @@ pub fn canonical<T: Serialize>(value: &T) -> Result<JsonText, CanonicalError> {
     Ok(JsonText::from_stored(text.into_bytes().into()))
 }
 
-/// Does not rely on how serde_json orders its maps: a feature that any other crate switches on changes that.
+/// Returns the canonical text of a value. Does not rely on how serde_json orders its maps: that changes when any other
+/// crate switches on a feature.
 pub fn canonical_text(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);

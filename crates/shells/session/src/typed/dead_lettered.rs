@@ -1,11 +1,11 @@
-//! The event that the runtime itself appends when a handler gives up on an event.
+//! The event that the `claims` engine appends when a handler gives up on an event.
 
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
 use super::schema::Schema;
 
-/// A handler gave up on an event. Take it like any other: `#[on_event(DeadLettered)]`.
+/// A handler gave up on an event. Handle it like any other event: `#[on_event(DeadLettered)]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLettered {
     pub event_id: String,

@@ -1,4 +1,4 @@
-//! What entity and relation types promise.
+//! The traits of entity and relation types.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::schema::Schema;
 
-/// What entities and relations share: an identity, fields, a schema.
+/// The common part of entities and relations: an identity, fields, a schema.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither an entity nor a relation",
     note = "derive it: #[derive(Entity, Serialize, Deserialize)] with one #[key] field"
@@ -16,12 +16,12 @@ use super::schema::Schema;
 pub trait Stateful: Serialize + DeserializeOwned + Send + 'static {
     const KIND: StateKind;
     const TYPE: &'static str;
-    /// One [`super::Field`] per field, for filters and orders.
+    /// Has a [`super::Field`] per field, for filters and orders.
     type Fields: Copy + Default;
-    /// The fields that make up the key of a row, in its order, as far as their JSON and their part of the key are the same
-    /// text: filters that ask for one value of them need not look at other rows.
+    /// The fields that make up the key of a row, in the key's order, as far as their JSON and their part of the key are
+    /// the same text: filters for one value of them need not read other rows.
     const KEY_FIELDS: &'static [&'static str] = &[];
-    /// Relations of this type have an instance key.
+    /// Whether relations of this type have an instance key.
     const HAS_INSTANCE_KEY: bool = false;
 
     fn identity(&self) -> Identity;
@@ -33,7 +33,7 @@ pub trait Stateful: Serialize + DeserializeOwned + Send + 'static {
     }
 }
 
-/// A thing with a key. Written by `#[derive(Entity)]`.
+/// An object with a key. Implemented by `#[derive(Entity)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an entity",
     note = "derive it: #[derive(Entity, Serialize, Deserialize)] with one #[key] field"
@@ -42,7 +42,7 @@ pub trait Entity: Stateful {
     fn key(&self) -> String;
 }
 
-/// A typed edge from one entity to another. Written by `#[derive(Relation)]`. The endpoints need not exist.
+/// A typed edge from one entity to another. Implemented by `#[derive(Relation)]`. The endpoints need not exist.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a relation",
     note = "derive it: #[derive(Relation, Serialize, Deserialize)] with #[relation(left = A, right = B)]"
@@ -53,13 +53,13 @@ pub trait Relation: Stateful {
 
     fn left_key(&self) -> String;
     fn right_key(&self) -> String;
-    /// Tells apart several edges between the same two; empty for types that declare none.
+    /// Distinguishes several edges between the same two entities; empty for types that declare none.
     fn instance_key(&self) -> String {
         String::new()
     }
 }
 
-/// Keys are kept as text: an integer key 7 is `"7"`.
+/// Keys are stored as text: an integer key 7 is `"7"`.
 pub trait Key {
     fn into_key(self) -> String;
 }

@@ -1,5 +1,5 @@
-//! A field of an entity or relation by name, with the type of its owner and of its value: what filters, orders and
-//! sums are made of. What does not fit the field's type does not compile.
+//! A field of an entity or relation by name, with the type of its owner and of its value: filters, orders and sums are
+//! made of fields. An operand that does not fit the field's type does not compile.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::filter::{Filter, Node, TextMatch, whole};
 
-/// `T`'s field that holds a `V`. The derives make one for each field: `Payment::fields().status`, or the argument of
-/// the closures that queries take.
+/// The field of `T` that holds a `V`. The derives make one for each field: `Payment::fields().status`, or the argument
+/// of the closures that queries take.
 pub struct Field<T, V> {
     name: &'static str,
     types: PhantomData<fn() -> (T, V)>,
 }
 
-/// How rows are put in order.
+/// A field to sort rows by.
 #[derive(Debug)]
 pub struct Order<T> {
     pub(crate) field: &'static str,
@@ -25,25 +25,25 @@ pub struct Order<T> {
     owner: PhantomData<fn(T)>,
 }
 
-/// What a field of type `V` may be compared with: a `V` or a reference to one, text for a `String`, and a plain value
-/// for an `Option`.
+/// A value with which a field of type `V` may be compared: a `V` or a reference to one, text for a `String`, and a
+/// plain value for an `Option`.
 #[diagnostic::on_unimplemented(message = "a field of type `{V}` cannot be compared with `{Self}`")]
 pub trait Operand<V> {
     fn to_json(&self) -> Result<Value, serde_json::Error>;
 }
 
-/// Has an order in JSON: numbers, text, booleans. A type of your own may say so if what it is written as sorts well.
+/// A type whose JSON has an order: numbers, text, booleans. Implement it for a type of your own if its JSON sorts well.
 #[diagnostic::on_unimplemented(
     message = "fields of type `{Self}` have no order",
     note = "if its JSON is a number or sorts well as text: impl millrace::OrderedField for it"
 )]
 pub trait OrderedField {}
 
-/// Is text in JSON.
+/// A type whose JSON is text.
 #[diagnostic::on_unimplemented(message = "fields of type `{Self}` are not text")]
 pub trait TextField {}
 
-/// Can be added up.
+/// A type whose values can be added up.
 #[diagnostic::on_unimplemented(message = "fields of type `{Self}` are not numbers")]
 pub trait NumberField {
     /// Wide enough that a sum of whole numbers is exact.
@@ -53,7 +53,7 @@ pub trait NumberField {
 }
 
 impl<T, V> Field<T, V> {
-    /// By its name in JSON. The derives call this; a wrong name reads as a field that is always absent.
+    /// Makes a field by its name in JSON. The derives call this; a field with a wrong name is always absent.
     pub const fn new(name: &'static str) -> Field<T, V> {
         Field { name, types: PhantomData }
     }
@@ -70,7 +70,7 @@ impl<T, V> Field<T, V> {
     }
 }
 
-// Operands are taken by value so that literals and owned values read alike.
+// Operands are taken by value so that literals and owned values are written alike.
 #[allow(clippy::needless_pass_by_value)]
 impl<T, V> Field<T, V> {
     pub fn eq(self, value: impl Operand<V>) -> Filter<T> {
@@ -121,7 +121,7 @@ impl<T, V: OrderedField> Field<T, V> {
     }
 }
 
-/// Letter case counts, and no character is special.
+/// Comparisons of text: case-sensitive, and no character is special.
 impl<T, V: TextField> Field<T, V> {
     fn text(self, text: impl Into<String>, how: TextMatch) -> Filter<T> {
         Filter::new(Node::Text { field: self.name, text: text.into(), how })
@@ -200,7 +200,7 @@ macro_rules! numbers {
 }
 
 text!(String, Box<str>);
-// 2^64 rows of the largest number still fit.
+// Even 2^64 rows of the largest number do not overflow the sum.
 numbers!(
     i128,
     |sum, value| *sum += whole(value).unwrap_or(0),
@@ -228,7 +228,7 @@ impl<V: NumberField> NumberField for Option<V> {
     }
 }
 
-// Not derived: that would ask the same of `T` and `V`.
+// Not derived: the derive would require the same of `T` and `V`.
 impl<T, V> Clone for Field<T, V> {
     fn clone(&self) -> Self {
         *self

@@ -1,4 +1,4 @@
-//! Filters: a small tree over the fields of one type, evaluated on the stored JSON.
+//! Filters: a small tree over the fields of a type, evaluated on the stored JSON.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 /// A condition on a `T`. Made by the methods of [`super::Field`], joined by `and`, `or`, `not` or by `&`, `|`, `!`.
 ///
-/// Values compare as in Rust: an absent field and `None` are null, null equals null and differs from everything else,
-/// and is neither less nor greater than anything.
+/// An absent field and `None` are null. Null equals null and differs from everything else, and is neither less nor
+/// greater than anything.
 #[derive(Debug)]
 pub struct Filter<T> {
     node: Node,
@@ -22,7 +22,7 @@ pub(crate) enum Node {
         field: &'static str,
         value: Value,
     },
-    /// The comparison holds for any of the given orderings.
+    /// The comparison holds for any of these orderings.
     Ordered {
         field: &'static str,
         value: Value,
@@ -76,7 +76,7 @@ impl<T> Filter<T> {
         Filter::new(Node::Any(vec![self.node, other.node]))
     }
 
-    // Beside the operator, so that a chain of calls needs no trait in scope.
+    // Exists beside the operator, so that a chain of calls needs no trait in scope.
     #[allow(clippy::should_implement_trait)]
     #[must_use]
     pub fn not(self) -> Filter<T> {
@@ -84,7 +84,7 @@ impl<T> Filter<T> {
     }
 }
 
-// Not derived: that would ask the same of `T`.
+// Not derived: the derive would require `T: Clone`.
 impl<T> Clone for Filter<T> {
     fn clone(&self) -> Self {
         Filter::new(self.node.clone())
@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// The first value in the tree that could not be written.
+    /// Returns the first value in the tree that could not be written as JSON.
     pub(crate) fn problem(&self) -> Option<(&'static str, &str)> {
         match self {
             Node::Unwritable { field, reason } => Some((field, reason)),
@@ -147,7 +147,8 @@ impl Node {
     }
 }
 
-/// Null before everything, numbers by value, text by its bytes. Values of different kinds have no order.
+/// Compares for sorting: null before everything, numbers by value, text by its bytes. Values of different kinds have no
+/// order.
 pub(crate) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Null, Value::Null) => Some(Ordering::Equal),
@@ -163,7 +164,7 @@ pub(crate) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// 64-bit integers do not fit a float: they are compared as what they are.
+/// Returns a whole number exactly: 64-bit integers do not fit a float.
 pub(crate) fn whole(value: &Value) -> Option<i128> {
     value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from))
 }

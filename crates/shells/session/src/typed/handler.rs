@@ -1,4 +1,4 @@
-//! A handler as data: what `#[on_event]` makes of a function.
+//! A handler as data: `#[on_event]` makes it from a function.
 
 use std::fmt;
 use std::future::Future;
@@ -13,16 +13,16 @@ use super::names::EventName;
 use super::outcome::HandlerOutcome;
 use crate::context::{Core, HandlerContext};
 
-/// Whatever a handler may fail with. Its text is kept with the claim and in the dead letter.
+/// Any error that a handler may fail with. Its text is stored with the claim and in the dead letter.
 pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 pub type HandlerResult = Result<(), HandlerError>;
-/// Driven on the thread that runs the handler, so it need not be `Send`.
+/// The future of an async handler. Driven on the thread that runs the handler, so it need not be `Send`.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Where a handler that has never been seen begins.
+/// Where a new handler begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest event that is retained.
+    /// With the oldest retained event.
     #[default]
     Earliest,
     /// With the first event after its registration.
@@ -36,7 +36,7 @@ pub enum Called {
     Failed(HandlerError),
     /// The payload does not fit the handler's event type: no retry will change that.
     Undecodable(String),
-    /// The handler said itself what is to become of the event.
+    /// The handler itself decided what happens to the event.
     Ended(HandlerOutcome),
 }
 
@@ -49,21 +49,21 @@ enum Call {
     Async(Arc<AsyncCall>),
 }
 
-/// A function that takes events of one type, with the name its work is filed under.
+/// A function that takes events of one type, with the id under which its progress is stored.
 #[derive(Clone)]
 pub struct Handler {
     pub id: String,
     pub event_type: &'static str,
-    /// Higher runs first among the handlers of a session.
+    /// Higher priorities run first among the handlers of a session.
     pub priority: i32,
     pub start: Start,
-    /// What holds for this handler alone; `Config::handlers` may say otherwise.
+    /// Settings of this handler alone; `Config::handlers` may override them.
     pub settings: HandlerSettings,
     name: EventName,
     call: Call,
 }
 
-/// What `#[on_event]` writes down beside the function; [`crate::handlers!`] asks for it.
+/// Implemented by `#[on_event]` for the function; [`crate::handlers!`] uses it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "put #[on_event(SomeEvent)] on the function"
@@ -72,7 +72,7 @@ pub trait HandlerSpec {
     fn handler() -> Handler;
 }
 
-/// What a handler function may return: nothing, an outcome, or a result of one of them with any error.
+/// The types that a handler function may return: nothing, an outcome, or a result of one of them with any error.
 #[diagnostic::on_unimplemented(
     message = "a handler returns `()`, a `HandlerOutcome`, or a `Result` of one of them with an error, not `{Self}`"
 )]
@@ -138,7 +138,7 @@ impl Handler {
         Handler { id, event_type: E::TYPE, priority: 100, start, settings, name, call }
     }
 
-    /// The type it takes.
+    /// Returns the event type that the handler takes.
     pub fn event_name(&self) -> EventName {
         self.name
     }
@@ -166,7 +166,7 @@ impl Handler {
     }
 
     /// Decodes the payload and runs the function to its end. `drive` waits for the future of an async handler, or gives
-    /// it up and returns `None`; for a plain one it is not called.
+    /// it up and returns `None`; it is not called for a plain handler.
     pub fn run(
         &self,
         core: Core,

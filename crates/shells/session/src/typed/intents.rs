@@ -1,4 +1,4 @@
-//! From typed state to intents.
+//! Converts typed state to intents.
 
 use millrace_model::{Identity, Intent, StateKind};
 
@@ -7,7 +7,7 @@ use super::entity::{Entity, Key, Relation, Stateful};
 use super::schema::Schema;
 use crate::state::StateError;
 
-/// Longest text of a key, a relation's three counted one by one. Keys become parts of rows' names.
+/// The most bytes of a key; a relation's three keys are counted separately. Keys become parts of the keys of rows.
 pub const KEY_BYTES_MAX: usize = 1024;
 
 /// Marks the implementation for a single value.
@@ -17,23 +17,23 @@ pub enum One {}
 #[derive(Debug)]
 pub enum Many {}
 
-/// What a call of `ensure` or `retract` declares: intents of one type, and what the type looks like.
+/// The declarations of a call of `ensure` or `retract`: intents of a type, and the schema of the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     pub kind: StateKind,
     pub schema: Schema,
-    /// Their schema version is filled in when the schema is looked up, before the commit.
+    /// The schema version of the intents is filled in when the schema is looked up, before the commit.
     pub intents: Vec<Intent>,
 }
 
-/// An entity, a relation, or an iterator of either. The parameter only keeps the two implementations apart and is
+/// An entity, a relation, or an iterator of either. The type parameter only separates the two implementations and is
 /// always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither an entity, nor a relation, nor an iterator of one of them",
     note = "derive it: #[derive(Entity, Serialize, Deserialize)] with one #[key] field"
 )]
 pub trait IntoIntents<How> {
-    /// All of them, or the first problem and none of them.
+    /// Returns all intents, or the first error.
     fn into_intents(self) -> Result<Declared, StateError>;
 }
 
@@ -59,12 +59,13 @@ impl Declared {
         Declared { kind: T::KIND, schema: T::schema(), intents }
     }
 
-    /// The entity with this key is to be gone.
+    /// Declares that the entity with this key does not exist.
     pub fn without_entity<T: Entity>(key: impl Key) -> Result<Declared, StateError> {
         Declared::without::<T>(entity_identity::<T>(key))
     }
 
-    /// The relation between these two is to be gone. The instance key is empty for types that declare none.
+    /// Declares that the relation between these two does not exist. The instance key is empty for types that declare
+    /// none.
     pub fn without_relation<R: Relation>(
         left: impl Key,
         right: impl Key,
@@ -97,7 +98,7 @@ pub(super) fn intent_of<T: Stateful>(state: &T) -> Result<Intent, StateError> {
     check_keys::<T>(&identity)?;
     let unwritable = |source| StateError::Unwritable { type_name: T::TYPE.to_owned(), source };
     let fields = canonical(state).map_err(unwritable)?;
-    // As for events: better refused here than found unreadable by everybody who asks for it later.
+    // As for events: better refused here than found unreadable by every later reader.
     serde_json::from_str::<T>(fields.as_str()).map_err(|error| StateError::Unreadable {
         type_name: T::TYPE.to_owned(),
         reason: error.to_string(),

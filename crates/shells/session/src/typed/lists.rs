@@ -1,6 +1,6 @@
-//! The two macros that gather what a session runs.
+//! The two macros that list what a session runs.
 
-/// The handlers of functions that carry `#[on_event]`, as a `Vec<Handler>`.
+/// Makes a `Vec<Handler>` of functions with `#[on_event]`.
 #[macro_export]
 macro_rules! handlers {
     ($($function:path),* $(,)?) => {
@@ -8,7 +8,7 @@ macro_rules! handlers {
     };
 }
 
-/// A list of schedules.
+/// Makes a list of schedules.
 #[macro_export]
 macro_rules! schedules {
     ($($schedule:expr),* $(,)?) => {

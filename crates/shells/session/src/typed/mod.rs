@@ -1,4 +1,4 @@
-//! What user types promise: events, entities, relations, and the handlers that take them.
+//! The traits of user types: events, entities, relations, and the handlers that take events.
 
 mod canonical;
 mod dead_lettered;

@@ -1,5 +1,5 @@
-//! Which type of the program goes by which event name. Two types that came to the same name by accident
-//! (`orders::Created` and `users::Created` are both `created`) would decode each other's events, or dead-letter them.
+//! Which type of the program has which event name. Two types that have the same name by accident (`orders::Created` and
+//! `users::Created` are both `created`) would decode each other's events, or dead-letter them.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -7,13 +7,14 @@ use std::sync::{PoisonError, RwLock};
 use super::event::Event;
 use super::outgoing::EventError;
 
-/// A type of the program and the event name it goes by.
+/// A type of the program and its event name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventName {
     pub event_type: &'static str,
-    /// With its module path.
+    /// The name of the type with its module path.
     pub rust_type: &'static str,
-    /// Said by hand, not derived. Whoever says a name that another type has means the same events.
+    /// The name was given explicitly, not derived. A type that is explicitly given the name of another type means the
+    /// same events.
     pub given: bool,
 }
 
@@ -23,7 +24,7 @@ impl EventName {
     }
 }
 
-/// All that a program has used with one store so far. As many as it has event types.
+/// All event names that a program has used with a store so far; at most as many as it has event types.
 #[derive(Debug, Default)]
 pub(crate) struct EventNames(RwLock<BTreeMap<&'static str, EventName>>);
 
@@ -38,7 +39,7 @@ impl EventNames {
             }
             _ => {}
         }
-        // Another thread may be as far with another type: who comes second is told with its next event.
+        // Another thread may insert another type at the same time: then the later one is refused with its next event.
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.event_type, name);
         Ok(())
     }

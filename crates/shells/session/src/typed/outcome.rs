@@ -8,21 +8,22 @@ use millrace_claims::RunError;
 
 use super::handler::{HandlerError, HandlerResult, IntoHandlerResult};
 
-/// How a handler ends when neither success nor a plain failure says it. It is an error, so `?` passes it on, also through
-/// an error type of your own that names it as its source; and it may be returned as a value: `Result<HandlerOutcome, E>`.
+/// How a handler ends if neither success nor a plain failure describes it. An outcome is an error, so `?` passes it on,
+/// even through an error type of your own that names it as its source; and it may be returned as a value:
+/// `Result<HandlerOutcome, E>`.
 ///
-/// What the handler committed stands in any case; what it emitted is dropped.
+/// The commits of the handler stand in any case; the events that it emitted are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandlerOutcome {
-    /// Nothing more to say: the event is acknowledged. Only as a value.
+    /// The event is acknowledged. Only as a value.
     Done,
-    /// The try has failed; the next one begins after so long, whatever the backoff says. Counts as an attempt, so the last
-    /// one ends in a dead letter.
+    /// The attempt has failed; the next one begins after this time, whatever the backoff says. Counts as an attempt, so
+    /// the last one ends in a dead letter.
     RetryAfter { after: Duration, reason: String },
-    /// The try has failed, and no other will do better: to the dead letters at once.
+    /// The attempt has failed, and no other will succeed: the event becomes a dead letter at once.
     GiveUp { reason: String },
-    /// Not now: tried again after so long, without counting an attempt. At most `event_max_snoozes` (1000) times for one
-    /// event and handler; from then on each counts as a failed attempt.
+    /// Not now: the event is tried again after this time, without counting an attempt. At most `event_max_snoozes`
+    /// (1000) times for an event and a handler; from then on each counts as a failed attempt.
     Snooze { after: Duration, reason: String },
     /// Finished without success: no retry and no dead letter, but a record with the reason (`events show`, `inspect`).
     Discard { reason: String },
@@ -45,7 +46,7 @@ impl HandlerOutcome {
         HandlerOutcome::Discard { reason: reason.to_string() }
     }
 
-    /// The outcome that an error is, or that it names as one of its sources.
+    /// Returns the outcome that an error is, or that is one of its sources.
     pub(super) fn of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a HandlerOutcome> {
         std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
     }
@@ -53,7 +54,7 @@ impl HandlerOutcome {
     pub(crate) fn into_run_error(self) -> RunError {
         let ms = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         match self {
-            // As an error it would be a success that failed.
+            // `Done` as an error would be a success that failed.
             HandlerOutcome::Done => RunError::Failed(HandlerOutcome::Done.to_string()),
             HandlerOutcome::RetryAfter { after, reason } => {
                 RunError::RetryAfter { after_ms: ms(after), error: reason }
@@ -98,15 +99,15 @@ impl<E: Into<HandlerError>> IntoHandlerResult for Result<HandlerOutcome, E> {
     }
 }
 
-/// Says in one word what the error of a result means for the event.
+/// Turns the error of a result into an outcome for the event.
 pub trait OutcomeExt<T> {
-    /// No retry will help: to the dead letters at once.
+    /// No retry will help: the event becomes a dead letter at once.
     fn or_give_up(self) -> Result<T, HandlerOutcome>;
-    /// A failed attempt; the next one begins after so long.
+    /// The attempt has failed; the next one begins after this time.
     fn or_retry_after(self, after: Duration) -> Result<T, HandlerOutcome>;
-    /// Tried again after so long, without counting an attempt.
+    /// The event is tried again after this time, without counting an attempt.
     fn or_snooze(self, after: Duration) -> Result<T, HandlerOutcome>;
-    /// Finished without success, and recorded.
+    /// The event is finished without success, and recorded.
     fn or_discard(self) -> Result<T, HandlerOutcome>;
 }
 

@@ -1,4 +1,4 @@
-//! An event on its way into the store: checked, spelled, and no longer typed.
+//! An event on its way into the store: checked, serialized, and no longer typed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use super::canonical::{CanonicalError, canonical};
 use super::event::Event;
 use super::names::EventName;
 
-/// What may be said about a single event besides its fields.
+/// Options of a single event besides its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventOptions {
-    /// In place of the type's own.
+    /// Replaces the priority of the type.
     pub priority: Option<i32>,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
-    /// In place of one that Millrace makes: an event with the same id is stored once.
+    /// Replaces the id that Millrace would make: an event with the same id is stored once.
     pub id: Option<String>,
-    /// When it is stored. `None` = with its commit.
+    /// When the event is stored. `None` = with its commit.
     pub deliver_at: Option<DeliverAt>,
 }
 
-/// An event together with options for this one.
+/// An event together with its options.
 #[derive(Clone, Debug)]
 pub struct WithOptions<E> {
     pub(crate) event: E,
@@ -42,21 +42,21 @@ impl<E: Event> WithOptions<E> {
         self
     }
 
-    /// As [`Event::with_id`].
+    /// Like [`Event::with_id`].
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.options.id = Some(id.into());
         self
     }
 
-    /// As [`Event::with_delay`].
+    /// Like [`Event::with_delay`].
     #[must_use]
     pub fn with_delay(mut self, delay: Duration) -> Self {
         self.options.deliver_at = Some(after(delay));
         self
     }
 
-    /// As [`Event::deliver_at`].
+    /// Like [`Event::deliver_at`].
     #[must_use]
     pub fn deliver_at(mut self, at: Timestamp) -> Self {
         self.options.deliver_at = Some(DeliverAt::At(at));
@@ -70,28 +70,28 @@ impl<E: Event> WithOptions<E> {
     }
 }
 
-/// Ready to be appended.
+/// An event that is ready to be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// The type it was.
+    /// The type that the event had.
     pub name: EventName,
     pub topic: TopicName,
     pub priority: Priority,
     pub payload: JsonText,
     pub key: Option<String>,
     pub headers: BTreeMap<String, String>,
-    /// `None` = one that Millrace makes.
+    /// `None` = an id that Millrace makes.
     pub id: Option<EventId>,
-    /// `None` = with its commit.
+    /// When the event is stored. `None` = with its commit.
     pub deliver_at: Option<DeliverAt>,
 }
 
-/// An event that may not be enqueued. Nothing was written.
+/// Why an event may not be published. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     #[error("the event `{event_type}` cannot be stored: {source}")]
     Unwritable { event_type: &'static str, source: CanonicalError },
-    /// A handler would never get it: what was written cannot be read back as the same type.
+    /// No handler could take the event: its JSON cannot be decoded as the same type.
     #[error(
         "the event `{event_type}` cannot be read back from what it is written as ({reason}): look for floats that \
          are not finite and fields that are skipped on one way only"
@@ -103,12 +103,12 @@ pub enum EventError {
     BadType { event_type: &'static str, source: NameError },
     #[error("the id of the event `{event_type}` is not usable: {source}")]
     BadId { event_type: &'static str, source: IdError },
-    /// A handler's events have ids of their own, by which a retry stores nothing twice.
+    /// Events of handlers have ids of their own, so that a retry stores nothing twice.
     #[error(
         "the event `{event_type}` brings an id: only events outside of handlers and schedules may, leave it out"
     )]
     OwnId { event_type: &'static str },
-    /// A schedule says itself when its events come.
+    /// A schedule itself says when its events are sent.
     #[error(
         "the event `{event_type}` is delayed: events of schedules may not be, change the schedule's time"
     )]
@@ -141,7 +141,7 @@ impl<E: Event> IntoOutgoing for WithOptions<E> {
     }
 }
 
-/// Several events of different types in one list: make each of them `Outgoing` first.
+/// To put events of different types into one list, make each of them `Outgoing` first.
 impl IntoOutgoing for Outgoing {
     fn into_outgoing(self) -> Result<Outgoing, EventError> {
         Ok(self)
@@ -149,7 +149,7 @@ impl IntoOutgoing for Outgoing {
 }
 
 impl Outgoing {
-    /// Refuses an id that the author brought, where Millrace has to give one.
+    /// Refuses an id that the author brought where Millrace has to make one.
     pub(crate) fn without_own_id(self) -> Result<Outgoing, EventError> {
         match self.id {
             Some(_) => Err(EventError::OwnId { event_type: self.name.event_type }),
@@ -157,7 +157,7 @@ impl Outgoing {
         }
     }
 
-    /// Refuses an event that is delayed, where its time is given otherwise.
+    /// Refuses a delayed event where its time is given otherwise.
     pub(crate) fn without_delay(self) -> Result<Outgoing, EventError> {
         match self.deliver_at {
             Some(_) => Err(EventError::Delayed { event_type: self.name.event_type }),
@@ -166,7 +166,7 @@ impl Outgoing {
     }
 }
 
-/// Whole milliseconds, and never less than was asked for.
+/// Rounds up to whole milliseconds, so that the delay is never shorter than requested.
 pub(super) fn after(delay: Duration) -> DeliverAt {
     DeliverAt::AfterMs(u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
@@ -175,7 +175,7 @@ fn outgoing<E: Event>(event: &E, options: EventOptions) -> Result<Outgoing, Even
     let event_type = E::TYPE;
     let topic = TopicName::new(event_type).map_err(|source| EventError::BadType { event_type, source })?;
     let payload = canonical(event).map_err(|source| EventError::Unwritable { event_type, source })?;
-    // Better refused here, where somebody can mend it, than dead-lettered in every handler.
+    // Better refused here, where the author can correct it, than dead-lettered in every handler.
     serde_json::from_str::<E>(payload.as_str())
         .map_err(|error| EventError::Unreadable { event_type, reason: error.to_string() })?;
     let EventOptions { priority, key, headers, id, deliver_at } = options;

@@ -1,4 +1,4 @@
-//! What a type looks like, in words that can be stored and compared.
+//! The schema of a type, as text that can be stored and compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::shape::field_shapes;
 
 /// The fields of a type under their names in JSON.
 ///
-/// Types are compared by the shapes of their fields (what `Deserialize` takes, nested types included). Where one side has
-/// none, because it was stored by an older version or written by hand, spellings are compared.
+/// Types are compared by the shapes of their fields (what `Deserialize` accepts, including nested types). If a side has
+/// no shapes, because it was stored by an older version or written by hand, spellings are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     pub type_name: &'static str,
@@ -17,7 +17,7 @@ pub struct Schema {
     pub fields: BTreeMap<String, String>,
     /// The shape of each field, with its role.
     pub shapes: BTreeMap<String, String>,
-    /// Fields that are read also if they are not there: `Option`s and those with `#[serde(default)]`.
+    /// Fields that may be absent in JSON: `Option`s and those with `#[serde(default)]`.
     pub optional: BTreeSet<String>,
 }
 
@@ -28,20 +28,20 @@ pub struct SchemaField {
     pub spelled: &'static str,
     /// `key`, `left key of User` and so on; empty for a plain field.
     pub role: &'static str,
-    /// It has `#[serde(default)]`.
+    /// The field has `#[serde(default)]`.
     pub defaulted: bool,
-    /// serde reads it by a function of the user's: that it is an `Option` does not make it optional.
+    /// serde decodes the field by a function of the user's, so being an `Option` does not make it optional.
     pub custom: bool,
 }
 
 impl Schema {
-    /// From spellings alone.
+    /// Makes a schema from spellings alone.
     pub fn new(type_name: &'static str, fields: &[(&str, &str)]) -> Schema {
         let fields = fields.iter().map(|&(name, spelled)| (name.to_owned(), spelled.to_owned())).collect();
         Schema { type_name, fields, shapes: BTreeMap::new(), optional: BTreeSet::new() }
     }
 
-    /// With shapes, which are found by watching how the type is read.
+    /// Makes a schema with shapes, which are found by tracing how the type is deserialized.
     pub fn of<T: DeserializeOwned>(type_name: &'static str, fields: &[SchemaField]) -> Schema {
         let mut found = field_shapes::<T>();
         let mut schema = Schema::new(type_name, &[]);

@@ -1,4 +1,4 @@
-//! Updates: what a piece of state becomes, as a function of what it is.
+//! Updates: the new state of an entity or relation as a function of its present state.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use super::entity::Stateful;
 use super::intents::{check_keys, intent_of};
 use crate::state::{Apply, StateError};
 
-/// The function over fields as they are stored. It may be called many times: whenever somebody else was faster.
+/// Turns the function into one over stored fields, which may be called several times: whenever another commit was
+/// faster.
 pub(crate) fn apply_to<T, R>(
     identity: Identity,
     change: impl Fn(Option<T>) -> R + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The rows of `commits`: whole, without gaps, and each beginning where the one before ended.
+//! Checks the rows of `commits`: each whole, without gaps, and each beginning where the one before ended.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::codec;
 use crate::error::Attempt;
 use crate::index::Run;
 
-/// What `commits` says about events that are not folded yet.
+/// The unfolded events, as `commits` lists them.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
-    /// By stream, in order of their commits.
+    /// By stream id, in order of their commits.
     pub(super) runs: BTreeMap<i64, Vec<Run>>,
-    /// Where the next event goes.
+    /// The seq that the next event will get.
     pub(super) next_seq: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn read(conn: &Connection, streams: &Rows, findings: &mut Findings) -
         logged.next_seq = logged.next_seq.max(seq);
         for (stream, run) in record.runs {
             logged.next_seq = logged.next_seq.max(run.seq.saturating_add(run.count));
-            // A stream without a row was dropped and is gone; what is folded is found through `loc`.
+            // A stream without a row was dropped and is gone; folded events are found through `loc`.
             if streams.get(&stream).is_some_and(|row| run.offset >= row.folded) {
                 logged.runs.entry(stream).or_default().push(run);
             }

@@ -1,4 +1,4 @@
-//! Every event, found the way readers find it: no hole where none is legal, every checksum right, time never falling.
+//! Checks every event, found the way readers find it: no unexpected hole, every checksum right, time never decreasing.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::index::{Piece, Run, StreamRow};
 use crate::loc::Loc;
 use crate::row;
 
-/// Rows fetched by one statement: as many as are looked at one by one when a page is damaged.
+/// Rows read by one statement; also how many rows are then read one by one when a page is damaged.
 const ROWS_PER_SELECT: u64 = 1024;
 const MISSING: &str = "its row is missing";
 const LOST: &str = "readers are told and pass over it; only a backup has it (`millrace restore`)";
@@ -25,7 +25,7 @@ pub(super) struct Walked {
     pub(super) bounds: Vec<StreamBounds>,
 }
 
-/// Stream and offset of what readers have recorded as damaged.
+/// Stream id and offset of the events that readers have recorded as damaged.
 type Known = BTreeSet<(i64, u64)>;
 
 pub(super) fn walk(
@@ -58,7 +58,7 @@ fn known(conn: &Connection) -> Attempt<Known> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Rows that no stream leads to.
+/// Finds rows that belong to no stream.
 fn strays(conn: &Connection, seen: u64, next_seq: u64, findings: &mut Findings) -> Attempt<()> {
     let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0).map(|count| count as u64));
     let rows = count("SELECT count(*) FROM events")?;
@@ -74,7 +74,7 @@ fn strays(conn: &Connection, seen: u64, next_seq: u64, findings: &mut Findings) 
     Ok(())
 }
 
-/// Offsets in a row that have the same thing wrong with them.
+/// Consecutive offsets with the same problem.
 struct Bad {
     from: u64,
     to: u64,
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What `loc` leads to.
+    /// Checks the folded events, which `loc` leads to.
     fn folded(&mut self) -> Attempt<()> {
         let (id, to) = (self.row.id, self.row.folded);
         while self.at < to {
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Where `loc` goes on behind a row that cannot be read.
+    /// Returns the offset at which `loc` continues behind a row that cannot be read.
     fn first_after(&self) -> Attempt<Option<u64>> {
         let mut select = self
             .conn
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
         Ok(first.map(|first| first as u64))
     }
 
-    /// What only `commits` leads to.
+    /// Checks the unfolded events, which only `commits` leads to.
     fn unfolded(&mut self, runs: &[Run]) -> Attempt<()> {
         for run in runs.iter().filter(|run| run.offset >= self.row.folded) {
             self.hole(run.offset);
@@ -175,7 +175,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Nothing says where the offsets up to `to` are.
+    /// Reports that no row says where the offsets up to `to` are.
     fn hole(&mut self, to: u64) {
         self.bad_until(to, "no row says where it is");
     }
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// One bad page must not hide its neighbours.
+    /// Checks the rows of a piece one by one: a bad page must not hide its neighbours.
     fn one_by_one(&mut self, part: Piece) -> Attempt<()> {
         while let Some(one) = part.clip(self.at, self.at.saturating_add(1)) {
             match self.rows(one) {
@@ -239,9 +239,10 @@ impl<'a> Walk<'a> {
         self.last_ts = self.last_ts.max(ts);
     }
 
-    /// Every offset from the next one up to `to` has this wrong with it. Below the stream's start nobody minds.
+    /// Reports that every offset from the next one up to `to` has this problem. Offsets below the stream's start may be
+    /// missing.
     fn bad_until(&mut self, to: u64, reason: &'static str) {
-        // What compaction removed has no row, and every other mark of it is still there.
+        // An event that compaction removed has no row, but everything else that leads to it is still there.
         let removed = if reason == MISSING { self.row.compacted_to } else { 0 };
         let from = self.at.max(self.row.start).max(removed);
         self.at = self.at.max(to);

@@ -1,4 +1,5 @@
-//! The file as a whole: who has it, whether it is ours, whether SQLite finds it sound, whether its small tables are tables.
+//! The file as a whole: which process has it, whether it is a Millrace store, whether SQLite finds it sound, and
+//! whether the small tables can be read.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -15,13 +16,13 @@ use crate::restore::{REPLACED, RESTORING};
 use crate::schema::{self, MIGRATIONS, Refused};
 use crate::small;
 
-/// What SQLite lists before it stops looking.
+/// How many problems SQLite lists before it stops its integrity check.
 const INTEGRITY_LINES_MAX: u32 = 100;
 
-/// Whether the store has stopped writing, and who serves it.
+/// Reports whether the store has stopped writing, and which process serves it.
 pub(super) fn locks(path: &Path, findings: &mut Findings) {
     let folder = locks::folder(path);
-    // No folder: nobody has opened this file yet, as is usual for a backup.
+    // Without a lock folder no process has opened this file yet, as is usual for a backup.
     if let Some(reason) = File::open(folder.join("poison")).ok().and_then(|file| locks::raised_text(&file)) {
         findings.problem(
             folder.join("poison").display().to_string(),
@@ -37,7 +38,7 @@ pub(super) fn locks(path: &Path, findings: &mut Findings) {
     }
 }
 
-/// Who else can reach the files, and what a restore that was cut short left beside them.
+/// Reports whether other users can reach the files, and the files that an interrupted restore left beside them.
 pub(super) fn beside(path: &Path, findings: &mut Findings) {
     if let Some(mode) = private::open_to_others(path) {
         let what = format!("can be opened by others on this machine (mode {mode:04o})");
@@ -60,7 +61,7 @@ pub(super) fn beside(path: &Path, findings: &mut Findings) {
     }
 }
 
-/// The schema version, if this build can read what it describes.
+/// Returns the schema version, if this build can read that version.
 pub(super) fn version(conn: &Connection, findings: &mut Findings) -> Option<usize> {
     let newest = MIGRATIONS.len();
     let (what, advice) = match schema::version(conn, MIGRATIONS) {
@@ -102,7 +103,7 @@ pub(super) fn integrity(conn: &Connection, findings: &mut Findings) -> Attempt<(
     Ok(())
 }
 
-/// The key of the remembered ids.
+/// Checks the key of the hashes of remembered ids.
 pub(super) fn hash_key(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     match dedupe_load::stored_key(conn) {
         Err(Fault::DamagedRow(table, row)) => {

@@ -1,4 +1,4 @@
-//! Rows of handlers and of state: readable, about events that are there, and not in contradiction to one another.
+//! Checks the rows of handlers and of state: readable, about events that exist, and consistent with one another.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn each(
     Ok(())
 }
 
-/// Every row decodes. Those that are looked at more closely below decode there.
+/// Checks that every row decodes. The tables that have a function of their own below are decoded there.
 fn readable(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     type Decode = fn(&str, &[u8]) -> Result<(), RowError>;
     let decoders: [(Space, Decode); 8] = [
@@ -70,8 +70,8 @@ fn readable(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
 
 type Bounds<'a> = BTreeMap<&'a Stream, &'a StreamBounds>;
 
-/// A claim is due when its key says so, and on an event that is retained. One on an event that is gone is no damage:
-/// it ends the next time it is looked at.
+/// Checks that a claim is due when its key says so, and that its event is retained. A claim on an event that is gone is
+/// no damage: the claim ends the next time it is due.
 fn claims(conn: &Connection, bounds: &Bounds<'_>, findings: &mut Findings) -> Attempt<()> {
     let mut notes = Findings::default();
     each(conn, Space::Claims, findings, |key, value| {
@@ -110,7 +110,7 @@ fn lanes(conn: &Connection, bounds: &Bounds<'_>, findings: &mut Findings) -> Att
             Err(error) => return Some(format!("{error}: its handler gets no more of this stream")),
         };
         let next = bounds.get(&stream).map_or(Offset::FIRST, |found| found.next);
-        // Behind the start is fine: the next claim begins there.
+        // A lane before the stream's start is fine: the next claim begins at the start.
         (row.next.max(row.off) > next).then(|| {
             format!(
                 "is at {}, behind the end of its stream at {next}: events to come would be missed",
@@ -120,7 +120,8 @@ fn lanes(conn: &Connection, bounds: &Bounds<'_>, findings: &mut Findings) -> Att
     })
 }
 
-/// Rows without an event are legal where events may be gone. Events without a row are older than such rows.
+/// Compares the rows of `off_priority` with the events. A row without an event is legal where events may be gone.
+/// Events without a row are older than this table.
 fn off_priority(conn: &Connection, rows: &Rows, findings: &mut Findings) -> Attempt<()> {
     const EVENTS: &str = "SELECT s.topic || '/' || s.partition || '/' || printf('%016x', s.id) || '/' || \
         printf('%04x', 65535 - min(max(e.priority, 0), 1000)) || '/' || printf('%016x', e.offset) \
@@ -132,7 +133,7 @@ fn off_priority(conn: &Connection, rows: &Rows, findings: &mut Findings) -> Atte
         let made = key.split('/').nth(3).and_then(|made| i64::from_str_radix(made, 16).ok());
         let place = keys::off_priority_place(&key);
         let legal = match (made.and_then(|id| rows.get(&id)), place) {
-            // The stream was dropped; maintenance has not come to the row yet.
+            // The stream was dropped, and maintenance has not deleted the row yet.
             (None, Some(_)) => made.is_some(),
             (Some(stream), Some((_, offset))) => {
                 stream.dropped || offset.0 < stream.start || offset.0 < stream.compacted_to
@@ -154,7 +155,7 @@ fn off_priority(conn: &Connection, rows: &Rows, findings: &mut Findings) -> Atte
     Ok(())
 }
 
-/// A head is its newest version.
+/// Checks that every head equals its newest version.
 fn heads(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     let mut newest = conn.prepare(
         "SELECT key, value FROM history WHERE key >= ?1 || '//' AND key < ?1 || '/0' ORDER BY key DESC LIMIT 1",
@@ -184,7 +185,7 @@ fn heads(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     broken.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// No commit of state has a number that is still to be given.
+/// Checks that no commit of state has a number above the counter, which would be given again.
 fn state_commits(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     let counter = crate::small::get(conn, Space::Kv, keys::STATE_COMMITS)?;
     let counted =
@@ -195,7 +196,7 @@ fn state_commits(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
         return Ok(());
     };
     let mut last = 0;
-    // What is wrong with its rows has been told.
+    // The problems of these rows are already reported.
     small_table(conn, Space::StateCommits, &mut Findings::default(), |key, _| {
         let number = key.rsplit('/').next().and_then(|digits| u64::from_str_radix(digits, 16).ok());
         last = last.max(number.unwrap_or(0));

@@ -1,7 +1,7 @@
-//! The examination of a store, end to end and read-only: one snapshot, one small function per check.
+//! The complete, read-only examination of a store: a single snapshot, a small function per check.
 //!
-//! A check that cannot go on because the file is damaged is itself a finding; the others still run. What the rows of the
-//! small tables mean is not known here: [`Doctor::each_row`] hands them to whoever knows.
+//! A check that cannot go on because the file is damaged is itself a finding; the other checks still run. This crate
+//! does not know what the rows of the small tables mean: [`Doctor::each_row`] passes them to a caller who does.
 
 mod commits;
 mod events;
@@ -28,27 +28,28 @@ pub struct Doctor {
     path: PathBuf,
 }
 
-/// What the store level found.
+/// The findings of the store level.
 #[derive(Debug, Default)]
 pub struct Examined {
     pub findings: Findings,
-    /// `None` when it is no store of ours, or of a version this build does not know: then nothing else was looked at.
+    /// `None` if the file is no Millrace store or has a version that this build does not know: then nothing else was
+    /// examined.
     pub schema_version: Option<usize>,
-    /// Events that are there for readers, and whole.
+    /// Events that readers can get, and that are whole.
     pub events: u64,
     /// Bounds of every stream whose topic was not dropped.
     pub streams: Vec<StreamBounds>,
 }
 
 impl Doctor {
-    /// Never creates anything: a store that is not there is [`LookError::NoStore`].
+    /// Opens the store for examination. Never creates anything: a missing store is [`LookError::NoStore`].
     pub fn open(path: &Path) -> Result<Doctor, LookError> {
         let path = look::find_store(path)?;
         Ok(Doctor { conn: look::open_found(&path)?, path })
     }
 
-    /// All checks of the store level. Takes as long as reading the whole file, in one snapshot, which
-    /// [`Doctor::each_row`] then goes on reading.
+    /// Runs all checks of the store level. Takes as long as reading the whole file. All checks, and
+    /// [`Doctor::each_row`] afterwards, read the same snapshot.
     pub fn examine(&self) -> Examined {
         let mut examined = Examined::default();
         let findings = &mut examined.findings;
@@ -82,14 +83,15 @@ impl Doctor {
         examined
     }
 
-    /// Hands every row of a small table to `visit`, in key order. A row that is no text and bytes is a problem.
+    /// Calls `visit` with every row of a small table, in key order. Reports a row whose key is no text or whose value
+    /// is no blob.
     pub fn each_row(&self, space: Space, findings: &mut Findings, visit: impl FnMut(&str, &[u8])) {
         let visited = file::small_table(&self.conn, space, findings, visit);
         survive(findings, &format!("table {}", space.as_str()), visited);
     }
 }
 
-/// A check that could not go on has found something, too.
+/// Turns the fault of a check that could not go on into a finding.
 fn survive<T: Default>(findings: &mut Findings, place: &str, attempt: Attempt<T>) -> T {
     attempt.unwrap_or_else(|fault| {
         findings.problem(place, format!("cannot be read to its end: {fault}"), RESTORE);

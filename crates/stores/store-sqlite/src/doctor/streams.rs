@@ -1,4 +1,4 @@
-//! Rows of `streams` and `ids`: readable, and each consistent in itself.
+//! Checks the rows of `streams` and `ids`: readable, and each consistent in itself.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::gone;
 use crate::index::StreamRow;
 use crate::load;
 
-/// By id, those that can be read.
+/// The readable rows of `streams`, by id.
 pub(super) type Rows = BTreeMap<i64, StreamRow>;
 
 pub(super) fn read(conn: &Connection, findings: &mut Findings) -> Attempt<Rows> {
@@ -60,7 +60,7 @@ fn twins(rows: &Rows, findings: &mut Findings) {
     }
 }
 
-/// A damaged row costs the memory of ids that events brought: the same id could then be stored twice.
+/// Checks the saved hashes. A damaged row means forgotten ids: events with the same ids could then be stored twice.
 pub(super) fn ids(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     let mut select = conn.prepare("SELECT n, count, last_ts, hashes FROM ids ORDER BY n")?;
     let mut rows = select.query([])?;
@@ -82,7 +82,7 @@ pub(super) fn ids(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     Ok(())
 }
 
-/// The same for ids whose event is gone. A store of an older version has no such table.
+/// Checks the ids of deleted events in the same way. A store of an older version has no such table.
 pub(super) fn gone_ids(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     let there = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'gone_ids')";
     if !conn.query_row(there, [], |row| row.get(0))? {

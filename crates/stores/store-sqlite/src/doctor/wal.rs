@@ -1,9 +1,9 @@
-//! The write-ahead log: whether it goes on behind the place where SQLite stops reading it.
+//! The write-ahead log: whether it continues behind the frame where SQLite stops reading it.
 //!
-//! SQLite takes the first frame whose checksum is wrong for the end of the log and says nothing. Most often it is: a crash
-//! leaves frames of a commit that was never finished, and starting over leaves frames of the round before, which other
-//! salts tell. Whole commits behind a broken frame are neither. Each checksum follows from the one before it, as it stands
-//! in the file, so whether a frame is whole can be told also behind a broken one.
+//! SQLite takes the first frame with a wrong checksum for the end of the log and says nothing. Mostly that is right: a
+//! crash leaves frames of a commit that was never finished, and a log that starts over leaves frames of the previous
+//! round, which have other salts. Whole commits behind a broken frame are neither. Each checksum follows from the
+//! stored checksum of the frame before, so even behind a broken frame one can tell whether a frame is whole.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -15,17 +15,17 @@ use crate::locks;
 
 const HEAD_BYTES: usize = 32;
 const FRAME_HEAD_BYTES: usize = 24;
-/// The lowest bit of the magic number says which end comes first in the words of checksums.
+/// The lowest bit of the magic number says which byte order the checksums use.
 const MAGIC: u32 = 0x377f_0682;
 const PAGE_BYTES_MAX: u32 = 65_536;
-/// One commit behind a broken frame may be the very one that a power failure tore: nobody was told that it is done.
+/// A single commit behind a broken frame may be the one that a power failure tore: it was never confirmed.
 const COMMITS_MIN: u64 = 2;
 
-/// Looks only when nobody has the store open: frames that are being written look like broken ones.
+/// Checks the log, but only while no process has the store open: frames that are being written look broken.
 pub(super) fn check(path: &Path, findings: &mut Findings) {
     let wal = locks::beside(path, "-wal");
     let Ok(Some(_alone)) = alone(path) else { return };
-    // None, or one that cannot be read, which SQLite will say better.
+    // Without a log there is nothing to check; SQLite reports an unreadable one better.
     let Ok(file) = File::open(&wal) else { return };
     let Ok(Some(Behind { frame, commits })) = behind(BufReader::new(file)) else { return };
     let broken = if frame == 0 { "its head".to_owned() } else { format!("frame {frame}") };
@@ -39,7 +39,8 @@ pub(super) fn check(path: &Path, findings: &mut Findings) {
     );
 }
 
-/// Both locks while they live, the gate to be dropped last. A store without lock files was never opened by a server.
+/// Takes both locks and returns them if no process has the store open; the gate must be dropped last. A store without
+/// lock files was never opened by a server.
 fn alone(path: &Path) -> io::Result<Option<Vec<File>>> {
     let folder = locks::folder(path);
     if !fs::exists(&folder)? {
@@ -50,7 +51,7 @@ fn alone(path: &Path) -> io::Result<Option<Vec<File>>> {
     Ok(open.try_lock().is_ok().then(|| vec![open, gate]))
 }
 
-/// Whole commits that SQLite does not read, and the frame it stops at, counted from 1; 0 is the head.
+/// How many whole commits SQLite does not read, and the frame where it stops, counted from 1; 0 is the head.
 #[derive(Debug, PartialEq, Eq)]
 struct Behind {
     frame: u64,
@@ -64,7 +65,7 @@ fn behind(mut wal: impl Read) -> io::Result<Option<Behind>> {
     }
     let (magic, page_bytes) = (word(&head, 0), word(&head, 2));
     if magic & !1 != MAGIC || !page_bytes.is_power_of_two() || !(512..=PAGE_BYTES_MAX).contains(&page_bytes) {
-        // Then how to read the rest is not known either.
+        // Without a valid head the format of the rest is unknown.
         return Ok(None);
     }
     let sums = Sums { big_endian: magic & 1 == 1 };
@@ -76,7 +77,7 @@ fn behind(mut wal: impl Read) -> io::Result<Option<Behind>> {
     let (mut number, mut commits) = (0, 0);
     while fill(&mut wal, &mut frame)? {
         number += 1;
-        // Behind a broken head the first frame says which round it is.
+        // If the head is broken, the first frame says which salts this round has.
         if *salts.get_or_insert(pair(&frame, 2)) != pair(&frame, 2) {
             break;
         }
@@ -86,7 +87,7 @@ fn behind(mut wal: impl Read) -> io::Result<Option<Behind>> {
         if !is_whole && broken_at.is_none() {
             broken_at = Some(number);
         }
-        // The second word is the size of the database for the last frame of a commit, else 0.
+        // The second word of a commit's last frame is the size of the database; in other frames it is 0.
         if is_whole && broken_at.is_some() && word(&frame, 1) != 0 {
             commits += 1;
         }
@@ -96,7 +97,7 @@ fn behind(mut wal: impl Read) -> io::Result<Option<Behind>> {
     Ok(found.map(|frame| Behind { frame, commits }))
 }
 
-/// The checksum of SQLite's file format, section 4.2.
+/// The checksum algorithm of SQLite's file format, section 4.2.
 struct Sums {
     big_endian: bool,
 }
@@ -115,7 +116,7 @@ impl Sums {
     }
 }
 
-/// The word at this place of a head, which is big-endian always.
+/// Returns the word at this index of a head, which is always big-endian.
 fn word(bytes: &[u8], at: usize) -> u32 {
     let four = bytes.get(4 * at..4 * at + 4).and_then(|four| four.try_into().ok());
     four.map_or(0, u32::from_be_bytes)
@@ -125,7 +126,7 @@ fn pair(bytes: &[u8], at: usize) -> (u32, u32) {
     (word(bytes, at), word(bytes, at + 1))
 }
 
-/// False at the end, or when less than a whole one is left.
+/// Fills `bytes`. Returns false if the file ends before.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -140,7 +141,7 @@ mod tests {
 
     const FRAME: usize = FRAME_HEAD_BYTES + 4096;
 
-    /// A log of eight commits, and where each of them ends.
+    /// Returns a log of eight commits, and the byte at which each of them ends.
     fn log() -> (Vec<u8>, Vec<usize>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.db");
@@ -179,18 +180,18 @@ mod tests {
         assert_eq!(found(&headless).map(|found| found.frame), Some(0));
     }
 
-    /// What crashes leave behind is nothing to worry about.
+    /// The leftovers of a crash are no damage.
     #[test]
     fn an_unfinished_end_is_no_damage() {
         let (log, ends) = log();
         for cut in [0, 31, 32, 40, ends[0] + 1, ends[6] + FRAME, ends[7] - 1, ends[7] - FRAME] {
             assert_eq!(found(&log[..cut]), None, "cut at {cut}");
         }
-        // The last commit, torn by a power failure.
+        // A power failure tore the last commit.
         let mut torn = log.clone();
         torn[ends[6] + 100] ^= 1;
         assert_eq!(found(&torn), None);
-        // The round before, behind the end of this one.
+        // Frames of the previous round behind the end of this one.
         let mut older = log.clone();
         let mut at = ends[2];
         while at < older.len() {

@@ -1,4 +1,4 @@
-//! One commit: batch by batch, each checked against what those before it left.
+//! Applies a commit batch by batch; each batch is checked against the state that the batches before it left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl State {
         outcomes
     }
 
-    /// Returns the streams that batches which were done have trimmed.
+    /// Returns the streams that the accepted batches have trimmed.
     fn trimmed_by(&self, batches: &[Batch], outcomes: &[Outcome]) -> Vec<StreamBounds> {
         let done = batches.iter().zip(outcomes).filter(|(_, outcome)| matches!(outcome, Outcome::Done(_)));
         let streams: BTreeSet<&Stream> = done
@@ -117,7 +117,7 @@ impl State {
         done
     }
 
-    /// An operation on a small table.
+    /// Applies an operation on a small table. Other operations are ignored.
     fn write(&mut self, op: &Op) {
         match op {
             Op::Put { space, key, value } => self.tables.put(*space, key, value.clone()),
@@ -168,12 +168,12 @@ impl State {
         resolve::waiting(id, now, *due, false)
     }
 
-    /// The incarnation of the topic that stands.
+    /// Returns the incarnation of the topic that exists now.
     fn made_of(&self, topic: &TopicKey) -> Option<u64> {
         TopicRow::made_of(self.tables.get(Space::Topics, &keys::topic(topic))?)
     }
 
-    /// The answer of the event that has this id already: a stored one, or one that waits.
+    /// Returns the answer for the event that has this id already: a stored event, or a delayed one that still waits.
     fn taken(&self, now: Timestamp, topic: &TopicKey, id: &EventId, window_ms: u64) -> Option<Appended> {
         if window_ms == 0 {
             return None;
@@ -186,7 +186,8 @@ impl State {
         })
     }
 
-    /// An id stays taken for the whole window, although its event was trimmed or removed.
+    /// Returns the answer for a stored event with this id. An id stays taken for the whole window, even if its event
+    /// was trimmed or removed.
     fn duplicate_of(
         &self,
         now: Timestamp,

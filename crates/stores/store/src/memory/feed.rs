@@ -1,4 +1,4 @@
-//! What recent commits appended, delayed and trimmed, for those who watch.
+//! The feed behind [`crate::Store::watch`]: what recent commits have appended, delayed and trimmed.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use millrace_model::{Append, Offset, TopicKey};
 
 use crate::port::{Changes, CommitNumber, Run, StreamBounds};
 
-/// Commits a watcher may lag behind before it has to start over.
+/// Commits that a watcher may lag behind before it has to start over.
 const COMMITS_MAX: usize = 4096;
 
 #[derive(Clone, Default)]
 pub(super) struct Feed {
     last: u64,
-    /// The newest commits, the last of them being number `last`.
+    /// The newest commits; the last of them has the number `last`.
     commits: VecDeque<Told>,
 }
 
-/// What one commit did to streams.
+/// The changes that a commit made to streams.
 #[derive(Clone, Default)]
 pub(super) struct Told {
     pub(super) runs: Vec<Run>,
-    /// As they were after it.
+    /// The bounds of trimmed streams after this commit.
     pub(super) trimmed: Vec<StreamBounds>,
     pub(super) delayed: bool,
 }
@@ -62,7 +62,7 @@ impl Feed {
     }
 }
 
-/// Adds one append to the runs of the commit under way.
+/// Adds an append to the runs of the commit under way.
 pub(super) fn extend(runs: &mut Vec<Run>, append: &Append, offset: Offset) {
     match runs.iter_mut().find(|run| run.stream == append.stream) {
         Some(run) => run.count += 1,

@@ -1,18 +1,18 @@
-//! Ids that clients brought, so that the same one on the same topic is stored once.
+//! Ids that clients brought, so that an id is stored only once per topic.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use millrace_model::{EventId, Offset, Partition, Timestamp, TopicKey};
 
-/// Where an event was stored, and when.
+/// The position at which an event was stored, and the time.
 pub(super) type Place = (Partition, Offset, Timestamp);
 
-/// Where and when the newest event of each remembered id was stored, whether it is still there or not. Judging whether it
-/// still counts is the caller's.
+/// The position and time of the newest event of each remembered id, whether or not the event is still stored. The
+/// caller judges whether the id is still within the dedupe window.
 #[derive(Clone)]
 pub(super) struct Ids {
     ids_max: usize,
-    /// One entry per append, in order of arrival, with the number that says which entry of the map it stands for.
+    /// An entry per append, in order of arrival. Its number tells whether the entry in `newest` is of the same append.
     arrivals: VecDeque<(TopicKey, EventId, u64)>,
     newest: BTreeMap<TopicKey, BTreeMap<EventId, (Place, u64)>>,
     arrived: u64,

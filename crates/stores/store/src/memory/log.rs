@@ -1,4 +1,4 @@
-//! One stream: its retained events in offset order.
+//! The log of a stream: its retained events in offset order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use millrace_model::{Event, EventBody, Offset, Page, ReadLimit, Stream, Timestam
 
 use crate::port::{Retention, StreamBounds};
 
-/// `events` holds offsets from `start` up to, not including, `next`, in order: all of them but those removed.
+/// `events` holds the offsets from `start` up to, not including, `next`, in order and without those that were removed.
 #[derive(Clone)]
 pub(super) struct Log {
-    /// Which of all streams ever made this is.
+    /// The number of this stream among all that were ever made: tells it from an earlier stream of the same name.
     made: u64,
     start: Offset,
     next: Offset,
@@ -19,7 +19,7 @@ pub(super) struct Log {
     events: VecDeque<Arc<Event>>,
 }
 
-/// What an event counts for in a stream's size: what its author wrote, not what a particular store adds.
+/// Returns what an event adds to its stream's size: the bytes its author wrote, without what a particular store adds.
 fn content_bytes(body: &EventBody) -> u64 {
     let key = body.key.as_ref().map_or(0, |key| key.len());
     let headers = body.headers.as_ref().map_or(0, |headers| headers.json().bytes().len());
@@ -50,7 +50,7 @@ impl Log {
         self.last_ts
     }
 
-    /// Where the first event is that lies at the offset or behind it. Without gaps that is known without a search.
+    /// Returns the index of the first event at or behind the offset. Without gaps no search is necessary.
     fn place(&self, offset: Offset) -> usize {
         let first = self.events.front().map_or(self.next, |event| event.offset);
         let guess = offset.0.saturating_sub(first.0) as usize;
@@ -68,7 +68,7 @@ impl Log {
         self.events.push_back(event);
     }
 
-    /// Answers with what went.
+    /// Forgets the events before `start` and returns them.
     pub(super) fn trim(&mut self, start: Offset) -> Vec<Arc<Event>> {
         self.start = self.start.max(start.min(self.next));
         let mut trimmed = Vec::new();
@@ -79,7 +79,7 @@ impl Log {
         trimmed
     }
 
-    /// Answers with what went.
+    /// Removes the events at these offsets that lie below `compacted_to`, and returns them.
     pub(super) fn remove(&mut self, offsets: &[Offset], compacted_to: Offset) -> Vec<Arc<Event>> {
         let (bytes, mut removed) = (&mut self.bytes, Vec::new());
         self.events.retain(|event| {

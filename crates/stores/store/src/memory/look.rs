@@ -1,4 +1,4 @@
-//! The state as symbolic operations see it.
+//! The state as symbolic operations (crate `resolve`) see it.
 
 use std::convert::Infallible;
 
@@ -11,7 +11,7 @@ use millrace_resolve::{StreamView, TxView};
 
 pub(super) struct Looking<'a> {
     pub(super) state: &'a State,
-    /// What the commit under way has appended so far.
+    /// The runs that the commit under way has appended so far.
     pub(super) runs: &'a [Run],
 }
 

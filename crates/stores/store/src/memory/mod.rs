@@ -1,7 +1,7 @@
 //! The store in memory: the reference for what every other adapter must do, and the body of simulated disks.
 //!
-//! It keeps nothing past its process. Whoever wants to model a crash takes a [`MemoryStore::snapshot`] at the moment
-//! of the last sync and carries on from it.
+//! Nothing outlives the process. To model a crash, a simulation takes a [`MemoryStore::snapshot`] at the moment of the
+//! last sync and carries on from it.
 
 mod apply;
 mod feed;
@@ -25,10 +25,10 @@ use self::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{Changes, CommitNumber, Maintained, Retention, Store, StreamBounds};
 
-/// How many brought ids are remembered for dedupe unless told otherwise; the oldest are forgotten first.
+/// How many ids brought by clients are remembered for dedupe by default; the oldest are forgotten first.
 const DEDUPE_IDS_MAX: usize = 1_000_000;
 
-/// One mutex around everything: sections are short, and a reference has no business being clever.
+/// A single mutex guards everything: critical sections are short, and a reference should be simple.
 pub struct MemoryStore {
     state: Mutex<State>,
 }
@@ -36,7 +36,7 @@ pub struct MemoryStore {
 #[derive(Clone)]
 pub(crate) struct State {
     logs: BTreeMap<Stream, Log>,
-    /// Streams ever made.
+    /// How many streams were ever made.
     made: u64,
     tables: Tables,
     ids: Ids,
@@ -59,12 +59,12 @@ impl MemoryStore {
         MemoryStore { state: Mutex::new(state) }
     }
 
-    /// A store of its own that begins where this one stands. Events are shared, everything else is copied.
+    /// Returns an independent store that begins with the present content. Events are shared, everything else is copied.
     pub fn snapshot(&self) -> MemoryStore {
         MemoryStore { state: Mutex::new(self.state().clone()) }
     }
 
-    /// No section leaves the state half changed, so a panic elsewhere while it was held does no harm.
+    /// Locks the state. A poisoned mutex does no harm: no critical section leaves the state half changed.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The small tables: one ordered map each, looked up by borrowed keys.
+//! The small tables: an ordered map each, looked up by borrowed keys.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

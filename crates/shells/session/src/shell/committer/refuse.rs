@@ -1,11 +1,11 @@
-//! Who is told that there is no room.
+//! Which callers get an error when there is no room.
 
 use millrace_model::{Batch, Op};
 use millrace_store::StoreError;
 
 use super::Reply;
 
-/// Answers callers whose batch is of this kind. The loop of a session is told nothing: it waits.
+/// Answers the callers whose batch is refused with the error. Batches of a session's loop are kept: the loop waits.
 pub(super) fn refuse(
     batches: &mut Vec<Batch>,
     replies: &mut Vec<Reply>,
@@ -24,7 +24,7 @@ pub(super) fn refuse(
     }
 }
 
-/// Whether a batch adds events or state to the store.
+/// Returns whether a batch adds events or state to the store.
 pub(super) fn adds(batch: &Batch) -> bool {
     batch.ops.iter().any(|op| matches!(op, Op::Append(_) | Op::Delay(_) | Op::Reconcile(_)))
 }

@@ -1,4 +1,4 @@
-//! No room: callers are told, the loop of a session waits, and both go on when there is some.
+//! No room: callers get an error, the loop of a session waits, and both continue when there is room.
 
 use std::path::Path;
 
@@ -31,13 +31,14 @@ fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
         }
     };
     assert!(matches!(error, StoreError::NoSpace(_)), "{error}");
-    // One of the loop's and one of a caller's, in one commit perhaps: the caller is told, the loop is not.
+    // A batch of the loop and one of a caller, perhaps in the same commit: the caller gets the error, the loop does
+    // not.
     let mailbox = Arc::new(Mailbox::default());
     committer.submit([(event(events), Reply::Worker(mailbox.clone(), Token(7)))]);
     let refused = committer.commit(event(events));
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
     assert!(mailbox.take(Duration::ZERO).mail.is_empty());
-    // Another process makes room; then what was kept is written.
+    // Another process makes room; then the kept batch is written.
     let other =
         open_shared(&StoreUrl::Sqlite(folder.path().join("store.db")), SqliteOptions::default()).unwrap();
     other.store.commit(&[batch(events, vec![trim(&stream("t", 0), events)])]).unwrap();

@@ -1,4 +1,4 @@
-//! The workers of a simulation, and what each of them has in hand.
+//! The workers of a simulation, and the runs and answers that each of them has.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::shell::mailbox::Answer;
 use crate::typed::Handler;
 
-/// A session that starts again is somebody else, whatever its id.
+/// Identifies a worker. A session that starts again is another worker, even with the same session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ActorId(u64);
 
@@ -30,7 +30,7 @@ impl Actors {
         id
     }
 
-    /// There is, or was, more than one: claims may be left that nobody here knows of.
+    /// Returns whether there is or was more than one worker: then there may be claims that no present worker knows of.
     pub(super) fn have_company(&self) -> bool {
         self.added > 1
     }
@@ -43,7 +43,7 @@ pub(super) struct Actor {
     specs: Vec<(TopicKey, HandlerId)>,
     pub(super) jobs: VecDeque<Run>,
     pub(super) answers: BTreeMap<RunId, Answer>,
-    /// It has ended, with the reason if the store failed.
+    /// Set when the worker has ended, with the reason if the store failed.
     pub(super) stopped: Option<Option<String>>,
 }
 
@@ -64,8 +64,8 @@ impl Actor {
         })
     }
 
-    /// When the first open claim of each handler is due, of those that are due later than `after`. Claims that were due
-    /// before may wait for others of their key.
+    /// Returns when the first open claim of each handler is due, of those that are due later than `after`. Claims that
+    /// were due before may wait for others of their key.
     pub(super) fn claims_due(
         &self,
         store: &dyn Store,
@@ -73,7 +73,7 @@ impl Actor {
         after: Option<Timestamp>,
     ) -> Vec<(TopicKey, Timestamp)> {
         if !others {
-            // All claims there are are its own, and it knows when they are due.
+            // All claims are this worker's own, and it knows when they are due.
             return Vec::new();
         }
         let namespace = self.session.namespace_name();

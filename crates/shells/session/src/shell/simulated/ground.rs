@@ -1,4 +1,4 @@
-//! The ground of a simulation: one store in memory and one clock.
+//! The ground of a simulation: a store in memory and a clock.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,23 +11,23 @@ use millrace_store::{MemoryStore, Store, StoreError};
 use super::actor::ActorId;
 use crate::shell::clock::VirtualClock;
 
-/// One store and one clock: what a session needs when nobody runs.
+/// A store and a clock: everything that a session needs while no handler runs.
 #[derive(Default)]
 pub(crate) struct Ground {
     pub(super) store: Arc<MemoryStore>,
     pub(super) clock: VirtualClock,
-    /// Topics that got events since the workers were last told, and from which worker: it knows already, and telling it
-    /// would cost it a claim that finds nothing.
+    /// Topics that got events since the workers were last told, and the worker that appended them: it knows already,
+    /// and telling it would cost a claim that finds nothing.
     news: Mutex<BTreeSet<(TopicKey, Option<ActorId>)>>,
     /// Events were delayed since the workers were last told.
     delayed: AtomicBool,
-    /// When somebody last committed outside of the workers. They see some of it (schedules, topics) only when they look
-    /// again, which is what then has to be waited for.
+    /// When something was last committed from outside of the workers. Workers see some of that (schedules, topics) only
+    /// when they refresh, so the simulation must wait for that.
     touched: Mutex<Option<Mono>>,
 }
 
 impl Ground {
-    /// For whoever is no worker.
+    /// Commits a batch of a caller that is no worker.
     pub(crate) fn commit_outside(&self, batch: Batch) -> Result<Outcome, StoreError> {
         *self.touched() = Some(self.clock.at().mono);
         self.commit(batch, None)
@@ -56,7 +56,7 @@ impl Ground {
         Ok(outcome)
     }
 
-    /// True once after events were delayed.
+    /// Returns true once after events were delayed.
     pub(super) fn take_delayed(&self) -> bool {
         self.delayed.swap(false, Ordering::SeqCst)
     }

@@ -1,7 +1,7 @@
 //! The same engine on virtual time and a store in memory: a month of retries, leases and cron in milliseconds.
 //!
-//! Everything happens on the thread that calls: handlers run one after the other, in an order that depends on the seed
-//! and on nothing else.
+//! Everything happens on the calling thread: handlers run one after the other, in an order that depends only on the
+//! seed.
 
 mod actor;
 mod ground;
@@ -24,16 +24,16 @@ use crate::schedule::Schedule;
 use crate::session::{Commits, Session};
 use crate::typed::Handler;
 
-/// A year has too many minutes to look for what is a week old in each of them.
+/// Looking for expired events every minute of a simulated year would take too long.
 const RETENTION_INTERVAL_MS_MIN: u64 = 3_600_000;
 
-/// A session on virtual time. It is a [`Session`] in everything but how it runs: [`Simulation::start`] and then
+/// A session on virtual time. A simulation is a [`Session`] except for how it runs: [`Simulation::start`] and then
 /// [`Simulation::advance`] or [`Simulation::run_until_idle`].
 #[derive(Clone, Debug)]
 pub struct Simulation {
     session: Session,
     world: Arc<World>,
-    /// Which worker is this session's, once it has started. Clones are the same session.
+    /// The worker of this session, once it has started. Clones are the same session.
     worker: Arc<Mutex<Option<ActorId>>>,
 }
 
@@ -45,8 +45,8 @@ impl Deref for Simulation {
 }
 
 impl Session {
-    /// A session on a store in memory and on a clock that moves only by [`Simulation::advance`]. The same seed and the
-    /// same calls give the same run, ids and jitter included.
+    /// Opens a session on a store in memory and on a clock that only [`Simulation::advance`] moves. The same seed and
+    /// the same calls give the same run, including ids and jitter.
     pub fn open_simulated(seed: u64) -> Simulation {
         let ground = Arc::new(Ground::default());
         let (store, clock) = (ground.store.clone(), Clock::Virtual(ground.clock.clone()));
@@ -60,39 +60,39 @@ impl Simulation {
         Simulation { session, world, worker: Arc::default() }
     }
 
-    /// As [`Session::namespace`].
+    /// Like [`Session::namespace`].
     pub fn namespace(&self, namespace: &str) -> Result<Simulation> {
         Ok(Simulation::of(self.session.namespace(namespace)?, self.world.clone()))
     }
 
-    /// As [`Session::config`].
+    /// Like [`Session::config`].
     #[must_use]
     pub fn config(&self, config: crate::Config) -> Simulation {
         Simulation::of(self.session.config(config), self.world.clone())
     }
 
-    /// As [`Session::metadata`].
+    /// Like [`Session::metadata`].
     #[must_use]
     pub fn metadata(&self, name: &str, value: &str) -> Simulation {
         Simulation::of(self.session.metadata(name, value), self.world.clone())
     }
 
-    /// As [`Session::with`].
+    /// Like [`Session::with`].
     #[must_use]
     pub fn with<T: Any + Send + Sync>(&self, value: T) -> Simulation {
         Simulation::of(self.session.with(value), self.world.clone())
     }
 
-    /// Another session on the same store and the same clock, as in another process.
+    /// Returns another session on the same store and the same clock, as if in another process.
     pub fn beside(&self) -> Simulation {
         Simulation::of(self.session.beside(), self.world.clone())
     }
 
-    /// Begins to work. What there is to do is done by `advance` and `run_until_idle`. A session that has started already
-    /// crashes first.
+    /// Starts this session's worker; `advance` and `run_until_idle` then do the work. A session that has started
+    /// already crashes first.
     pub fn start(&self, handlers: Vec<Handler>, schedules: Vec<Schedule>) -> Result<()> {
-        // The world wakes everybody for what others do, so that no time is spent on looking for it.
-        // Acknowledgements leave at once: waiting for company only costs steps here.
+        // `alone`: the world wakes every worker for what others do, so that no time is spent on polling.
+        // `ack_linger_ms`: acknowledgements are committed at once, because waiting for others only costs steps here.
         let mut config = crate::Config { alone: true, ack_linger_ms: 0, ..self.session.settings().clone() };
         if config.retention_interval_ms > 0 {
             config.retention_interval_ms = config.retention_interval_ms.max(RETENTION_INTERVAL_MS_MIN);
@@ -104,12 +104,12 @@ impl Simulation {
         Ok(())
     }
 
-    /// Lets time pass; everything that comes due on the way happens at its moment, in all sessions of this clock.
+    /// Lets time pass; everything that becomes due meanwhile happens at its moment, in all sessions of this clock.
     pub fn advance(&self, time: Duration) -> Result<()> {
         self.world.advance(time)
     }
 
-    /// Does what there is to do now, in all sessions of this clock, without time passing.
+    /// Does everything that is due now, in all sessions of this clock, without time passing.
     pub fn run_until_idle(&self) -> Result<()> {
         self.world.settle()
     }
@@ -120,7 +120,7 @@ impl Simulation {
         self.world.settle()
     }
 
-    /// The same for a handler of this session: it stops when the handler has returned.
+    /// Stops in the same way, but may be called from a handler of this session: stops when the handler has returned.
     pub fn ask_to_stop(&self) {
         let (now, worker) = (self.world.ground.clock.at(), *self.worker());
         let mut actors = self.world.lock();
@@ -129,7 +129,7 @@ impl Simulation {
         }
     }
 
-    /// Ends as a killed process does: nothing is given back, leases run out.
+    /// Ends like a killed process: nothing is given back, and leases expire.
     pub fn crash(&self) {
         if let Some(id) = self.worker().take() {
             self.world.lock().all.remove(&id);

@@ -1,4 +1,4 @@
-//! The world of a simulation: everybody who works on one ground, moved on step by step by whoever calls.
+//! The world of a simulation: all workers on the same ground, advanced step by step by the caller.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,14 +21,14 @@ use crate::shell::looks::{look, say};
 use crate::shell::mailbox::Answer;
 use crate::typed::Handler;
 
-/// Everybody who works there.
+/// The ground and all workers on it.
 pub(crate) struct World {
     pub(super) ground: Arc<Ground>,
     pub(super) actors: Mutex<Actors>,
 }
 
 impl World {
-    /// A handler's commit: the engine and the store answer before anything else happens.
+    /// Commits for a handler: the engine and the store answer before anything else happens.
     pub(crate) fn handler_commit(&self, worker: ActorId, run: RunId, input: Input) -> Answer {
         let mut actors = self.lock();
         let Some(actor) = actors.all.get_mut(&worker) else { return Err(CommitError::Stopped) };
@@ -44,7 +44,7 @@ impl World {
             self.settle()?;
             let now = self.ground.clock.at().mono;
             match self.next_moment(now) {
-                // A handler may have let time pass, beyond the target too.
+                // A handler may have let time pass, even beyond the target.
                 Some(next) if next <= target && now < target => self.ground.clock.reach(next.max(now + 1)),
                 _ if now >= target => return Ok(()),
                 _ => self.ground.clock.reach(target),
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// When something is due next: in a worker, or with a claim that anybody may take over.
+    /// Returns when something is due next: in a worker, or with a claim that any worker may take over.
     fn next_moment(&self, now: Mono) -> Option<Mono> {
         let actors = self.lock();
         let others = actors.have_company();
@@ -70,7 +70,7 @@ impl World {
         own.chain(claims).chain(looks).min()
     }
 
-    /// Claims that have come due may be anybody's: a lease ran out, or somebody gave an event back.
+    /// Wakes all workers: any of them may take claims that are due, because a lease expired or an event was given back.
     fn wake_for_claims(&self) {
         let now = self.ground.clock.at();
         let mut actors = self.lock();
@@ -79,7 +79,7 @@ impl World {
             let due = actor.claims_due(&*self.ground.store, others, None);
             let topics: Vec<_> =
                 due.into_iter().filter(|(_, due)| *due <= now.wall).map(|(topic, _)| topic).collect();
-            // Also when there is none: what happens now and then happens when somebody looks.
+            // Sent even without topics: the worker's periodic work happens only when it gets an input.
             actor.worker.handle(now, Input::News { topics: Some(topics) });
         }
     }
@@ -90,7 +90,7 @@ impl World {
         while let Some((id, session, handlers, run)) = self.next_job()? {
             let Some(handler) = handlers.get(run.handler) else { continue };
             let core = Core::new(session, handler, &run, Link::World(self.clone(), id));
-            // Nothing is locked: the handler may commit, or use its session.
+            // Nothing is locked here: the handler may commit, or use its session.
             let (began, cut) = (self.ground.clock.at().mono, Cell::new(false));
             let result = call(handler, core, &run, &mut driver, real_timeout(run.timeout_ms, &cut));
             if let Some(timeout_ms) = run.timeout_ms.filter(|_| cut.get()) {
@@ -175,7 +175,8 @@ impl World {
         }
     }
 
-    /// A run that waits for its turn is not called at all; one that has its turn cannot be ended here.
+    /// Cuts off a run that still waits for its turn: it is not called at all. A run that is being called cannot be
+    /// ended here.
     fn cut(&self, actor: &mut Actor, run: RunId) {
         if let Some(waiting) = actor.jobs.iter().position(|job| job.run == run) {
             actor.jobs.remove(waiting);
@@ -189,7 +190,7 @@ impl World {
     }
 }
 
-/// What an async handler waits for takes real time, so its timeout does as well; virtual time follows.
+/// Completes after the timeout in real time, because an async handler waits in real time; virtual time follows.
 async fn real_timeout(timeout_ms: Option<u64>, cut: &Cell<bool>) -> Result<(), Infallible> {
     match timeout_ms {
         Some(timeout_ms) => tokio::time::sleep(Duration::from_millis(timeout_ms)).await,

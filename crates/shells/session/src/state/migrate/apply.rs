@@ -1,4 +1,4 @@
-//! The migration for real: lock the types, rewrite their rows commit by commit, unlock.
+//! Carries out a migration: locks the types, rewrites their rows commit by commit, unlocks the types.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -11,23 +11,23 @@ use crate::state::error::StateError;
 use crate::state::scan::Walk;
 use crate::state::schema::{archived_schema, first_row};
 
-/// Rows rewritten by one commit.
+/// Rows rewritten by a commit.
 pub const MIGRATION_ROWS_MAX: usize = 500;
-/// Bytes of fields rewritten by one commit, except that one row may be larger.
+/// Bytes of fields rewritten by a commit, except that a single row may be larger.
 pub const MIGRATION_BYTES_MAX: usize = 2 << 20;
 
-/// What a migration did.
+/// The result of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Migrated {
     pub rows: u64,
     pub commits: u64,
-    /// The last of its commits.
+    /// The last commit of the migration.
     pub last: Option<StateCommit>,
 }
 
 impl Migration {
-    /// Carries out the plan the token was given for. Nothing is written when it is not the present plan any more, or
-    /// when any row could not be upgraded.
+    /// Carries out the plan that the token belongs to. Nothing is written if that is not the present plan any more, or
+    /// if any row could not be upgraded.
     pub fn apply(&self, token: &str, commit: &mut Commit<'_>) -> Result<Migrated, StateError> {
         let (plan, steps) = self.steps()?;
         if plan.token != token {
@@ -42,13 +42,13 @@ impl Migration {
         Ok(migrated)
     }
 
-    /// One batch for all types. From here on only this migration, or another run of it, can write them.
+    /// Locks all types in a single batch. From here on only this migration, or another run of it, can write them.
     fn lock(&self, plan: &Plan, steps: &[Step<'_>], commit: &mut Commit<'_>) -> Result<(), StateError> {
         let drifted: Vec<&Step<'_>> = steps.iter().filter(|step| step.plan.drift.is_some()).collect();
         if drifted.is_empty() {
             return Ok(());
         }
-        // The plan counts for exactly this state of the store.
+        // The plan is valid only for exactly this state of the store.
         let key = keys::STATE_COMMITS.to_owned();
         let mut checks = vec![match self.state.row(Space::Kv, &key)? {
             Some(value) => Check::Equals { space: Space::Kv, key, value },
@@ -113,7 +113,7 @@ impl Migration {
         Op::Reconcile(Reconcile { namespace, meta, intents, events: Vec::new() })
     }
 
-    /// As many rows of older versions as one commit may rewrite, and where to go on.
+    /// Returns as many rows of older versions as a commit may rewrite, and the key from which to continue.
     fn next_rows(
         &self,
         step: &Step<'_>,

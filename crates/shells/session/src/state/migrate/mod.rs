@@ -1,8 +1,8 @@
-//! Migration of drifted types: what would change (a dry run, which tries every upgrader on every row), and then the
-//! same for real, in commits of bounded size.
+//! Migration of drifted types: first a plan (a dry run, which tries every upgrader on every row), then the same for
+//! real, in commits of limited size.
 //!
-//! While rows are rewritten the type's schema row says so, and nobody else can write the type: old programs do not
-//! fit any more, new ones wait. A migration that dies half-way is found unfinished and is finished by running it again.
+//! While rows are rewritten, the type's schema row says so and nobody else can write the type: old programs do not fit
+//! any more, new ones wait. A migration that dies half-way is found unfinished; running it again finishes it.
 
 mod apply;
 mod plan;
@@ -21,14 +21,15 @@ pub use plan::{Plan, TypePlan};
 use super::State;
 use crate::typed::{Schema, Stateful, canonical};
 
-/// How a migration writes: the caller knows the time and draws the nonce.
+/// The function by which a migration writes: the caller knows the time and draws the nonce.
 pub type Commit<'a> = dyn FnMut(Vec<Check>, Vec<Op>) -> Result<Outcome, StoreError> + 'a;
 
 type Upgrader = Box<dyn Fn(Value) -> Result<Value, Box<dyn Error + Send + Sync>> + Send + Sync>;
-/// Reads upgraded fields as the program's type and gives back whose they are and how the type itself writes them.
+/// Decodes upgraded fields as the program's type. Returns their identity, and the fields as the type itself writes
+/// them.
 type Reader = fn(Value) -> Result<(Identity, JsonText), String>;
 
-/// The program's types, and how rows of older versions become theirs.
+/// The program's types, and the upgraders that turn rows of older versions into them.
 pub struct Migration {
     state: State,
     types: BTreeMap<(StateKind, &'static str), Target>,
@@ -42,7 +43,7 @@ struct Target {
 
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
-    /// Look at a new plan.
+    /// Examine a new plan.
     #[error(
         "the token is not that of the present plan: something was committed since, or it is of another plan"
     )]
@@ -53,7 +54,7 @@ pub enum MigrationError {
     MissingUpgrader { type_name: String, from_version: u32 },
     #[error("the `{type_name}` at {key} cannot be upgraded: {reason}")]
     UpgradeFailed { type_name: String, key: String, reason: String },
-    /// What is done is done; the rest is not.
+    /// The rows rewritten so far stay rewritten; the others are unchanged.
     #[error("another migration of `{type_name}` got in between: look at a new plan")]
     Interrupted { type_name: String },
 }
@@ -63,15 +64,15 @@ impl Migration {
         Migration { state, types: BTreeMap::new() }
     }
 
-    /// A type that may have drifted. Enough when there are no rows of it; else each version needs its upgrader.
+    /// Adds a type that may have drifted. Enough if it has no rows; otherwise each older version needs an upgrader.
     #[must_use]
     pub fn adopt<T: Stateful>(mut self) -> Migration {
         self.target::<T>();
         self
     }
 
-    /// How fields of version `from_version` become fields of the next version. Rows that are several versions behind
-    /// go through several upgraders.
+    /// Adds the function that turns fields of version `from_version` into fields of the next version. Rows that are
+    /// several versions behind go through several upgraders.
     #[must_use]
     pub fn upgrade<T: Stateful>(
         mut self,
@@ -103,7 +104,7 @@ enum Unfit {
 }
 
 impl Target {
-    /// Takes a row from the version it has to the one wanted.
+    /// Upgrades a row from its version to the wanted one.
     fn upgrade(&self, from: u32, to: u32, mut fields: Value) -> Result<(Identity, JsonText), Unfit> {
         for version in from..to {
             let Some(upgrader) = self.upgraders.get(&version) else {

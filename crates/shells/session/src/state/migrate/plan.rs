@@ -1,4 +1,4 @@
-//! The dry run.
+//! The plan of a migration: a dry run.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,17 +13,17 @@ use crate::state::error::StateError;
 use crate::state::scan::{Found, Walk};
 use crate::state::schema::Drift;
 
-/// How many rows that cannot be upgraded a plan names.
+/// How many of the rows that cannot be upgraded a plan names.
 const FAILURES_MAX: usize = 10;
 
-/// What a migration would do.
+/// The changes that a migration would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Types that have drifted, or whose last migration is unfinished.
     pub types: Vec<TypePlan>,
-    /// The newest commit the plan has seen.
+    /// The newest commit that the plan has seen.
     pub head: StateCommit,
-    /// Proof that the plan was looked at. Good until anything is committed.
+    /// Proves that the plan was examined. Valid until anything is committed.
     pub token: String,
 }
 
@@ -33,11 +33,11 @@ pub struct TypePlan {
     pub type_name: String,
     pub from_version: u32,
     pub to_version: u32,
-    /// `None` when only an unfinished migration is to be finished.
+    /// `None` if there is only an unfinished migration to finish.
     pub drift: Option<Drift>,
     /// Rows to be rewritten.
     pub rows: u64,
-    /// Versions that rows have and no upgrader is given for.
+    /// Versions that rows have and that no upgrader is given for.
     pub missing_upgraders: Vec<u32>,
     /// Key and reason of the first rows that cannot be upgraded.
     pub failures: Vec<(String, String)>,
@@ -49,7 +49,7 @@ impl Plan {
     }
 }
 
-/// A type to be migrated, with what stands in the store now.
+/// A type to be migrated, with its present schema row.
 pub(super) struct Step<'a> {
     pub(super) target: &'a Target,
     pub(super) plan: TypePlan,
@@ -59,7 +59,8 @@ pub(super) struct Step<'a> {
 }
 
 impl Migration {
-    /// What would be done. Reads every row of the drifted types and tries the upgraders on them; writes nothing.
+    /// Returns what would be done. Reads every row of the drifted types and tries the upgraders on them; writes
+    /// nothing.
     pub fn plan(&self) -> Result<Plan, StateError> {
         Ok(self.steps()?.0)
     }
@@ -124,7 +125,7 @@ impl Migration {
         })
     }
 
-    /// An upgrader may change fields, not whose they are: the old identity would be left behind.
+    /// Upgrades a row. An upgrader may change fields but not the identity: the old identity would be left behind.
     pub(super) fn upgraded(
         &self,
         target: &Target,
@@ -139,7 +140,7 @@ impl Migration {
     }
 }
 
-/// Only ever compared with a token that the same program made, so the plan's debug form is spelling enough.
+/// Tokens are only compared with tokens that the same program made, so hashing the plan's debug form is enough.
 fn token(namespace: &str, head: StateCommit, types: &[TypePlan]) -> String {
     let digest = Sha256::digest(format!("{namespace} {head:?} {types:?}"));
     digest.iter().fold(String::new(), |mut token, byte| {

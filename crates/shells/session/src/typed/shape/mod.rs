@@ -1,12 +1,12 @@
-//! The shape of a type: what its `Deserialize` takes, told by watching it. Names of types and aliases do not count, what is
-//! inside of nested types does, and neither users nor authors of other crates have to derive anything for it.
+//! The shape of a type: what its `Deserialize` accepts, found by tracing it. Names of types and aliases do not matter,
+//! the content of nested types does, and neither users nor authors of other crates have to derive anything for it.
 //!
-//! A type is read again and again from a deserializer that writes down what it is asked for ([`tracer`]) and offers only
-//! fields and variants that are not known yet. A type that refuses a made-up value (a date that is no date) ends that
-//! round; what it asked for is known by then, and the next round goes on behind it.
+//! A type is deserialized repeatedly from a deserializer ([`tracer`]) that records what the type asks for and offers
+//! only fields and variants that are not known yet. A type that refuses a made-up value (a date that is no date) ends
+//! that round; its request is known by then, and the next round continues behind it.
 //!
-//! What cannot be watched is `any`: types that take whatever comes (`serde_json::Value`, untagged and internally tagged
-//! enums). What such a type holds inside is not part of its shape.
+//! Types that accept any value (`serde_json::Value`, untagged and internally tagged enums) cannot be traced: their
+//! shape is `any`, and what they hold inside is not part of it.
 
 mod node;
 mod tracer;
@@ -18,17 +18,18 @@ use serde::de::{Deserialize, DeserializeOwned};
 use self::node::{Node, Trace};
 use self::tracer::Tracer;
 
-/// Rounds for one type. Each finds out something, or gives something up as unknown (`?`).
+/// The most rounds for a type. Each round finds something, or gives something up as unknown (`?`).
 const ROUNDS_MAX: usize = 10_000;
 
-/// The shape of every field of a struct, by its name in JSON. Empty for a type that is not read as a struct.
+/// Returns the shape of every field of a struct, by its name in JSON. Empty for a type that is not deserialized as a
+/// struct.
 pub(crate) fn field_shapes<T: DeserializeOwned>() -> BTreeMap<String, String> {
     let (mut root, mut trace) = (Node::default(), Trace::default());
     let mut quiet = 0;
     for _ in 0..ROUNDS_MAX {
         // A round mostly ends with an error: a field that is not offered any more is missing.
         drop(<T as Deserialize<'_>>::deserialize(Tracer { node: &mut root, trace: &mut trace }));
-        // What told nothing in one round is given up in the next.
+        // A part that told nothing in a round is given up in the next.
         quiet = if trace.has_news() { 0 } else { quiet + 1 };
         if root.is_known() || quiet > 1 {
             break;

@@ -1,17 +1,17 @@
-//! What is known of a type so far.
+//! The knowledge about a type so far.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Parts of one type that are looked at; the rest is unknown.
+/// The most parts of a type that are traced; the rest stays unknown.
 const NODES_MAX: usize = 20_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// The count of news when this was last offered.
+    /// The count of findings when this part was last offered.
     offered_at: Option<usize>,
-    /// It was offered and nothing came of it: what is not known of it stays unknown.
+    /// The part was offered and nothing was found: what is unknown about it stays unknown.
     given_up: bool,
 }
 
@@ -26,24 +26,24 @@ pub(super) enum Kind {
     Map(Box<(Node, Node)>),
     Struct(BTreeMap<&'static str, Node>),
     Enum(BTreeMap<&'static str, Node>),
-    /// A variant that holds one value.
+    /// A variant that holds a single value.
     Newtype(Box<Node>),
-    /// A type inside of itself.
+    /// A type inside itself.
     Again(&'static str),
 }
 
-/// What one type is found out with.
+/// The progress of tracing a type.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     news: usize,
     news_before: usize,
     nodes: usize,
-    /// Structs and enums that are being read, the outermost first.
+    /// Structs and enums that are being deserialized, the outermost first.
     pub(super) path: Vec<(&'static str, &'static [&'static str])>,
 }
 
 impl Trace {
-    /// Something was found out since this was asked last.
+    /// Returns whether anything was found since the last call.
     pub(super) fn has_news(&mut self) -> bool {
         let before = std::mem::replace(&mut self.news_before, self.news);
         self.path.clear();
@@ -56,7 +56,7 @@ impl Trace {
 }
 
 impl Node {
-    /// The first time, it is what it is now said to be.
+    /// Sets the kind of a part that was unknown so far.
     pub(super) fn know(&mut self, trace: &mut Trace, parts: usize, kind: impl FnOnce() -> Kind) {
         if matches!(self.kind, Kind::Unknown) {
             self.kind = kind();
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// Whether another round could tell more.
+    /// Returns whether another round could not find more.
     pub(super) fn is_known(&self) -> bool {
         self.given_up
             || match &self.kind {
@@ -78,7 +78,8 @@ impl Node {
             }
     }
 
-    /// It is about to be offered. False if the last time told nothing: then it is given up.
+    /// Marks that the part is about to be offered. Returns false if nothing was found since the last offer: then the
+    /// part is given up.
     pub(super) fn offer(&mut self, trace: &mut Trace) -> bool {
         if self.offered_at == Some(trace.news) {
             self.given_up = true;

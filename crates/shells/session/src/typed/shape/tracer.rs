@@ -1,4 +1,4 @@
-//! The deserializer that writes down what it is asked for, and gives made-up values.
+//! The deserializer that records what it is asked for, and returns made-up values.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn over() -> Error {
     Error::custom("this round is over")
 }
 
-/// One leaf: its name, and a value. Ones, because some types refuse zeros.
+/// Methods for leaves: a name, and a value each. The values are ones, because some types refuse zeros.
 macro_rules! leaves {
     ($($method:ident $name:literal $visit:ident($($value:expr)?);)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -63,7 +63,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         self.deserialize_unit(visitor)
     }
 
-    /// In JSON it is what it holds.
+    /// In JSON a newtype is the value that it holds.
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value> {
         visitor.visit_newtype_struct(self)
     }
@@ -155,7 +155,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         }
         node.know(trace, variants.len(), || Kind::Enum(parts(variants)));
         let Kind::Enum(known) = &mut node.kind else { return Err(over()) };
-        // When all are known any will do.
+        // If all variants are known, the first one is used.
         let unknown = variants.iter().find(|variant| {
             known.get_mut(**variant).is_some_and(|node| !node.is_known() && node.offer(trace))
         });
@@ -171,7 +171,7 @@ fn parts(names: &'static [&'static str]) -> BTreeMap<&'static str, Node> {
     names.iter().map(|name| (*name, Node::default())).collect()
 }
 
-/// False for a type inside of itself, or one too many.
+/// Returns false for a type inside itself, or if the limit of parts is reached.
 fn enter(node: &mut Node, trace: &mut Trace, name: &'static str, names: &'static [&'static str]) -> bool {
     if trace.path.contains(&(name, names)) {
         node.know(trace, 0, || Kind::Again(name));
@@ -184,7 +184,7 @@ fn enter(node: &mut Node, trace: &mut Trace, name: &'static str, names: &'static
     true
 }
 
-/// Offers the fields that are not known yet; all of them when there are none, to get a value.
+/// Offers the fields that are not known yet; if all are known, offers all of them, to get a value.
 fn read_struct<'de, V: Visitor<'de>>(
     node: &mut Node,
     trace: &mut Trace,
@@ -210,7 +210,7 @@ impl<'de, 'n, I: Iterator<Item = &'n mut Node>> SeqAccess<'de> for Parts<'_, I> 
     }
 }
 
-/// One entry of a map, or none.
+/// An entry of a map, or none.
 struct Entry<'a> {
     both: Option<&'a mut (Node, Node)>,
     trace: &'a mut Trace,
@@ -235,7 +235,7 @@ struct Fields<'a> {
     known: &'a mut BTreeMap<&'static str, Node>,
     all: bool,
     trace: &'a mut Trace,
-    /// Whose value comes next.
+    /// The field whose value comes next.
     next: Option<&'static str>,
 }
 
