@@ -4,9 +4,9 @@ use millrace_model::{AckMode, Group, Now, Partition, TopicKey};
 
 use crate::bus::Bus;
 use crate::cursor::OpenState;
+use crate::dead_letter::{REASON_BYTES_MAX, truncate};
 use crate::group::CursorRef;
 use crate::input::{Ack, ConnId, GiveBack, Nack};
-use crate::letter::{REASON_BYTES_MAX, truncate};
 use crate::note::Note;
 use crate::reply::{BusError, Reply, ReplyTo};
 use crate::sabotage::Sabotage;

@@ -15,7 +15,7 @@ use crate::connection::Connection;
 use crate::cursor::Cursor;
 use crate::due::DueState;
 use crate::effect::Effect;
-use crate::elsewhere::Elsewhere;
+use crate::foreign_appends::Elsewhere;
 use crate::group::{CursorRef, GroupId, GroupState};
 use crate::input::{By, ConnId, Input, Request, Token};
 use crate::limits::BusLimits;

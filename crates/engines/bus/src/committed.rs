@@ -62,7 +62,7 @@ impl Bus {
                 self.appended(now, appends, &appended);
                 self.due_moved(now);
             }
-            // This engine learns of the event from the next report of appends (`elsewhere.rs`).
+            // This engine learns of the event from the next report of appends (`foreign_appends.rs`).
             Pending::MoveAlone { .. } => self.due_moved(now),
             Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
             Pending::Compact => self.compaction_durable(now, token),

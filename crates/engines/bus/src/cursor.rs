@@ -29,7 +29,7 @@ pub(crate) struct Cursor {
     /// Offsets in `open` that may be sent again now.
     pub(crate) ready: BTreeSet<u64>,
     /// Offsets in `open` that the next flush turns into dead letters.
-    pub(crate) to_bury: VecDeque<u64>,
+    pub(crate) to_dead_letter: VecDeque<u64>,
     /// Every event up to here has left `fetched` or is done. In a sticky group some may be held back in `open`, unsent.
     pub(crate) sent_through: u64,
     /// The durable commit.
@@ -60,7 +60,7 @@ pub(crate) struct Cursor {
     pub(crate) refused_until: Option<Mono>,
     /// Set when the store refuses a flush as too large: each flush then takes as little as it can, until nothing is
     /// left.
-    pub(crate) cautious: bool,
+    pub(crate) small_batches: bool,
     /// Requests that are answered when the next flush is durable.
     pub(crate) confirms: Vec<ReplyTo>,
     /// When this cursor is registered to be woken.
@@ -139,7 +139,7 @@ pub(crate) enum OpenState {
     Waiting {
         until: Mono,
     },
-    /// To become a dead letter; listed in `to_bury`.
+    /// To become a dead letter; listed in `to_dead_letter`.
     Burying,
     /// The event is being read again.
     Refetching,

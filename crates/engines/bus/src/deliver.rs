@@ -155,7 +155,7 @@ impl Bus {
         cursor.open_keyed(fetched, state, key);
         match state {
             OpenState::Burying => {
-                cursor.to_bury.push_back(offset);
+                cursor.to_dead_letter.push_back(offset);
                 cursor.flush_now = true;
                 self.to_flush.insert(at);
             }
@@ -203,7 +203,7 @@ impl Bus {
         if open.attempts >= max_attempts && !topic.key.is_dead_letter() && open.event.is_some() {
             decision = Redelivery::DeadLetter;
             open.state = OpenState::Burying;
-            cursor.to_bury.push_back(offset);
+            cursor.to_dead_letter.push_back(offset);
             cursor.flush_now = true;
             self.to_flush.insert(at);
         } else if let Some(ms) = delay_ms.filter(|ms| *ms > 0) {

@@ -158,7 +158,7 @@ impl Bus {
 
     /// Moves an event of a topic that this engine does not know: a session has created the topic, or it was deleted.
     /// The commit's check tells which. If the topic exists, this engine learns of it when the append is reported
-    /// (`elsewhere.rs`).
+    /// (`foreign_appends.rs`).
     fn move_alone(&mut self, now: Now, by: DueBy, event: DueEvent) {
         let checks = vec![event.waits(), event.topic_stands()];
         let mut ops = event.removal();

@@ -7,8 +7,8 @@ use millrace_model::{BATCH_BYTES_MAX, Now, Offset, Op, Space, Timestamp, TopicCo
 
 use crate::bus::Bus;
 use crate::cursor::InFlush;
+use crate::dead_letter::Letter;
 use crate::group::CursorRef;
-use crate::letter::Letter;
 use crate::pending::{Appending, Pending};
 use crate::sabotage::Sabotage;
 use crate::topic::TopicId;
@@ -65,7 +65,7 @@ impl Bus {
         let buried = std::mem::take(&mut ops);
         let letters: usize = buried.iter().map(Op::bytes).sum();
         let bytes_max = BATCH_BYTES_MAX.saturating_sub(CURSOR_BYTES_MAX + letters).min(TRIES_BYTES_MAX);
-        let rows_max = if cursor.cautious { 1 } else { TRIES_PER_BATCH_MAX };
+        let rows_max = if cursor.small_batches { 1 } else { TRIES_PER_BATCH_MAX };
         for (offset, row) in cursor.take_try_changes(rows_max, bytes_max) {
             let key = keys::attempt(&stream, &name, Offset(offset));
             cursor.in_flush.tries.push(offset);
@@ -117,15 +117,15 @@ impl Bus {
         loop {
             let Some(group) = self.groups.get_mut(&at.group) else { return false };
             let Some(cursor) = group.cursors.get_mut(at.partition as usize) else { return false };
-            let Some(offset) = cursor.to_bury.front().copied() else { return false };
+            let Some(offset) = cursor.to_dead_letter.front().copied() else { return false };
             let letter =
                 cursor.open.get(&offset).and_then(|open| Letter::of(open, group.name.as_str(), private));
             let size = letter.as_ref().map_or(0, Letter::bytes);
-            if bytes > 0 && (cursor.cautious || bytes + size > BURY_BYTES_MAX) {
+            if bytes > 0 && (cursor.small_batches || bytes + size > BURY_BYTES_MAX) {
                 return true;
             }
             bytes += size;
-            cursor.to_bury.pop_front();
+            cursor.to_dead_letter.pop_front();
             let Some(open) = cursor.open.remove(&offset) else { continue };
             cursor.tries_changed(offset);
             cursor.free_key(offset, &open);
@@ -160,7 +160,7 @@ impl Bus {
         let Some(cursor) = self.cursor_mut(at) else { return };
         cursor.flushing = None;
         cursor.flush_now = true;
-        cursor.cautious = true;
+        cursor.small_batches = true;
         cursor.refused_until = Some(until);
         let letters = cursor.put_back() as u64;
         self.counters.dead_lettered = self.counters.dead_lettered.saturating_sub(letters);
@@ -189,7 +189,7 @@ impl Bus {
         cursor.durable = committed;
         cursor.durable_since = since;
         cursor.in_flush = InFlush::default();
-        cursor.cautious &= !cursor.to_bury.is_empty() || cursor.has_try_changes();
+        cursor.small_batches &= !cursor.to_dead_letter.is_empty() || cursor.has_try_changes();
         let (again, wake) = (cursor.flush_now, cursor.flush_at);
         if again {
             self.to_flush.insert(at);

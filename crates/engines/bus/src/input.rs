@@ -7,7 +7,7 @@ use millrace_model::{
     Partition, Principal, Timestamp, TopicKey, TopicName, TopicPatch,
 };
 
-use crate::elsewhere::{DelayedElsewhere, Reach, StoredTopic};
+use crate::foreign_appends::{DelayedElsewhere, Reach, StoredTopic};
 use crate::reply::ReplyTo;
 use crate::schema::{RetainedOutcome, SchemaVerdict};
 

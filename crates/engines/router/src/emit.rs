@@ -8,14 +8,14 @@ use crate::events::EventAuthor;
 use crate::input::{CapabilityId, DeliveryId};
 use crate::lanes::{Answers, InHand, Said, Task};
 use crate::lineage::Correlation;
-use crate::make::{self, Asked};
+use crate::messages::{self, Asked};
 use crate::pending::Requester;
 use crate::router::{Delivery, Router};
 use crate::sabotage::Sabotage;
 use crate::trace::{Party, Step};
 
 /// The fields of [`crate::Input::Emit`].
-pub(crate) struct Speech {
+pub(crate) struct Emission {
     pub(crate) from: CapabilityId,
     pub(crate) during: Option<DeliveryId>,
     pub(crate) message: OsMessage,
@@ -26,9 +26,9 @@ pub(crate) struct Speech {
 impl Router {
     /// Queues an actor's message in the user lane. If the lane is full, awaited outcomes are still queued, because the
     /// number of requests bounds them; requests are refused and events dropped.
-    pub(crate) fn emit(&mut self, now: Now, speech: Speech) {
+    pub(crate) fn emit(&mut self, now: Now, speech: Emission) {
         let follows = speech.vouched || self.sabotaged(Sabotage::BelieveCauses);
-        let Speech { from, during, mut message, wait, .. } = speech;
+        let Emission { from, during, mut message, wait, .. } = speech;
         let follows = follows || self.follows(from, during, &mut message);
         let answers = self.answers(from, during, &message);
         let cause = message.metadata.causation.as_ref();
@@ -137,7 +137,7 @@ impl Router {
             self.fault(now, from, blamed, &fault);
             if message.kind.is_request() {
                 // The requester must not wait for ever for an outcome.
-                let refusal = make::error(&mut self.ids, now, &Asked::of(&message), &fault);
+                let refusal = messages::error(&mut self.ids, now, &Asked::of(&message), &fault);
                 self.give(Requester::Actor { capability: from, wait }, refusal);
             }
             return;

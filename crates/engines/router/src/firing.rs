@@ -9,12 +9,12 @@ use millrace_model::{
 };
 use serde_json::json;
 
+use crate::builtin::TIMER_FIRED;
 use crate::effect::Effect;
 use crate::events::EventAuthor;
 use crate::input::{CapabilityId, NotVouched};
 use crate::lanes::Task;
 use crate::note::{Audience, Note};
-use crate::own::TIMER_FIRED;
 use crate::pending::Requester;
 use crate::router::{Router, TimerEvent};
 use crate::sabotage::Sabotage;

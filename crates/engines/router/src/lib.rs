@@ -10,6 +10,7 @@
 //! Start with [`Router`]: `install` manifests, `handle` inputs, `turn` until idle, drain the effects, wait until
 //! `next_deadline`.
 
+mod builtin;
 mod counters;
 mod deadlines;
 mod drops;
@@ -21,16 +22,16 @@ mod input;
 mod lanes;
 mod limits;
 mod lineage;
-mod look;
-mod make;
+mod lossy_json;
 mod manifest;
 mod manifest_describe;
 mod manifest_json;
+mod messages;
 mod note;
 mod observe;
 mod outcome;
-mod own;
 mod pending;
+mod queries;
 mod route;
 mod router;
 mod sabotage;
@@ -39,7 +40,6 @@ mod schema_refs;
 mod stop;
 mod supervise;
 mod table;
-mod tame;
 mod template;
 mod timer_queue;
 mod timers;
@@ -49,10 +49,10 @@ pub use counters::{Counters, Gauges};
 pub use effect::{Effect, Settled};
 pub use input::{By, CapabilityId, ConnId, DeliveryId, Input, NotVouched, Receipt, Token};
 pub use limits::RouterLimits;
-pub use look::Takes;
 pub use manifest::{Branch, BusTopic, CAPABILITY_NAME_BYTES_MAX, Manifest};
 pub use manifest_json::{BRANCHES_MAX, BUS_TOPICS_MAX, MANIFEST_BYTES_MAX, ManifestError, SUBSCRIBES_MAX};
 pub use note::Note;
+pub use queries::Takes;
 pub use router::Router;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

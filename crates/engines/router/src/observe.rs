@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::effect::Effect;
 use crate::input::CapabilityId;
 use crate::lanes::{Microtask, Task};
-use crate::make;
+use crate::messages;
 use crate::note::{Audience, Cause, Note};
 use crate::router::Router;
 
@@ -123,7 +123,7 @@ impl Router {
                 causation: Some(cause.id),
                 other: None,
             };
-            let message = OsMessage { kind: OsKind::Event, ty, data: make::json(&note.data()), metadata };
+            let message = OsMessage { kind: OsKind::Event, ty, data: messages::json(&note.data()), metadata };
             if !self.lanes.push_system(Task::Own { except, message }) {
                 self.counters.notes_dropped += 1;
             }

@@ -7,7 +7,7 @@ use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage};
 use crate::effect::Effect;
 use crate::input::{CapabilityId, DeliveryId};
 use crate::lanes::{Answers, InHand, Microtask};
-use crate::make::{self, Asked};
+use crate::messages::{self, Asked};
 use crate::note::{Audience, Cause, Note};
 use crate::pending::{Pending, Requester};
 use crate::route::TIMED_OUT;
@@ -125,7 +125,7 @@ impl Router {
         let Some(pending) = self.forget(id, delivery) else { return false };
         self.counters.refusals += 1;
         let asked = Asked { id: id.clone(), ty: pending.ty, correlation: pending.correlation };
-        let message = make::error(&mut self.ids, now, &asked, fault);
+        let message = messages::error(&mut self.ids, now, &asked, fault);
         let step = Step::Answered { to: self.party(pending.requester) };
         self.traced(now, Party::Loop, step, pending.realm, &message);
         self.give(pending.requester, message);

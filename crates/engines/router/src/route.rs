@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, TICK_MS};
 
+use crate::builtin::TIMER_FIRED;
 use crate::effect::{Effect, Settled};
 use crate::events::EventAuthor;
 use crate::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::lanes::Microtask;
-use crate::look::Takes;
 use crate::note::Note;
-use crate::own::TIMER_FIRED;
 use crate::pending::{Pending, Requester};
+use crate::queries::Takes;
 use crate::router::{Delivery, Router, TimerEvent};
 use crate::sabotage::Sabotage;
 use crate::timers::TimerMessage;

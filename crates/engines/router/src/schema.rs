@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_model::JsonText;
 use serde_json::Value;
 
+use crate::lossy_json::lossy_json;
 use crate::schema_refs::endless;
-use crate::tame::tame;
 
 /// How many violations an error names.
 const VIOLATIONS_SHOWN_MAX: usize = 3;
@@ -81,10 +81,11 @@ impl Schema {
         let text = data.as_str();
         // A number beyond the range of doubles and a lone half of a surrogate pair are legal JSON that no `Value` can
         // hold.
-        let value: Value = match serde_json::from_str(text).or_else(|_| serde_json::from_str(&tame(text))) {
-            Ok(value) => value,
-            Err(error) => return Err(format!("data cannot be checked: {error}")),
-        };
+        let value: Value =
+            match serde_json::from_str(text).or_else(|_| serde_json::from_str(&lossy_json(text))) {
+                Ok(value) => value,
+                Err(error) => return Err(format!("data cannot be checked: {error}")),
+            };
         if validator.is_valid(&value) {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use millrace_model::{Now, OsFault};
 
 use crate::effect::Effect;
 use crate::lanes::Task;
-use crate::make::{self, Asked};
+use crate::messages::{self, Asked};
 use crate::pending::Requester;
 use crate::router::{Router, SHUTTING_DOWN, Stop};
 
@@ -31,7 +31,7 @@ impl Router {
             // A timer keeps its row and fires again in the next process.
             if let Requester::Client(_) = pending.requester {
                 let asked = Asked { id, ty: pending.ty, correlation: pending.correlation };
-                let message = make::error(&mut self.ids, now, &asked, &fault);
+                let message = messages::error(&mut self.ids, now, &asked, &fault);
                 self.give(pending.requester, message);
             }
         }

@@ -13,10 +13,10 @@ use millrace_model::{
 };
 use serde_json::json;
 
+use crate::builtin::{Ask, text_member};
 use crate::effect::Effect;
 use crate::input::{By, CapabilityId, ConnId, Token};
 use crate::note::{Audience, Cause, Note};
-use crate::own::{Ask, text_member};
 use crate::pending::Requester;
 use crate::router::Router;
 use crate::sabotage::Sabotage;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use millrace_model::{JsonText, Namespaces, OsId, OsKind, OsMessage, OsType, Timestamp};
 
+use crate::builtin::TIMER_SET;
 use crate::input::{By, ConnId};
-use crate::own::TIMER_SET;
 
 /// Where a message came from, or went.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod access;
 mod app;
 mod body;
 mod crowd;
+mod drain_body;
 mod from_wire;
 mod host;
 mod http;
@@ -29,7 +30,6 @@ mod settings;
 mod socket;
 mod tls;
 mod to_wire;
-mod unread;
 mod ws;
 
 pub use access::{
@@ -38,7 +38,7 @@ pub use access::{
 pub use http::openapi::document as openapi;
 pub use millrace_kernel::{
     Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
-    MemoryLimits, PlaceError, SocketPlace, become_guarded, default_path,
+    MemoryLimits, PlaceError, SocketFile, become_guarded, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_kernel::{
-    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen, Shelf,
-    TokenError, Vouch, Watch, bus as bus_capability, memory,
+    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen,
+    TokenError, ValueCache, Vouch, Watch, bus as bus_capability, memory,
 };
 use millrace_model::{
     EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
@@ -44,7 +44,7 @@ pub(crate) async fn start(
     hears: &Hears,
 ) -> Result<(LoopHandle, mpsc::Receiver<Asked>), ServeError> {
     let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
-    let read = move || Ok::<_, StoreError>((timers(&*at)?, Shelf::load(&*at, handle, limits)?));
+    let read = move || Ok::<_, StoreError>((timers(&*at)?, ValueCache::load(&*at, handle, limits)?));
     let read = tokio::task::spawn_blocking(read).await;
     let (timers, shelf) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
     let runtime = tokio::runtime::Handle::current();

@@ -9,7 +9,7 @@ use millrace_wire::ErrorCode;
 use crate::app::SharedApp;
 use crate::http::{dead_letters, events, groups, metrics, openapi, schemas, topics, watch};
 use crate::refusal::Refusal;
-use crate::{access, origin, unread, ws};
+use crate::{access, drain_body, origin, ws};
 
 pub(crate) fn router(app: SharedApp) -> Router {
     let routes = Router::new()
@@ -52,7 +52,7 @@ fn checked(routes: Router<SharedApp>, app: SharedApp) -> Router {
         .layer(from_fn_with_state(app.clone(), access::check))
         .layer(from_fn_with_state(app.clone(), origin::check))
         .layer(from_fn_with_state(app.clone(), access::watch))
-        .layer(from_fn(unread::finish))
+        .layer(from_fn(drain_body::finish))
         .with_state(app)
 }
 

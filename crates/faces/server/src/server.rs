@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use millrace_broker::{Broker, Handle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketPlace,
+    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketFile,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -79,7 +79,7 @@ pub struct Server {
     /// What the loop's own commands ask for.
     asked: mpsc::Receiver<Asked>,
     on_reload: Option<OnReload>,
-    socket: Option<SocketPlace>,
+    socket: Option<SocketFile>,
     children: Arc<tokio::sync::Mutex<Children>>,
 }
 
@@ -169,7 +169,7 @@ impl Server {
     /// Serves the loop on a Unix socket, which appears under its name when this returns. It is removed with the server.
     pub async fn listen_os(
         &mut self,
-        mut place: SocketPlace,
+        mut place: SocketFile,
         listener: std::os::unix::net::UnixListener,
     ) -> Result<(), ServeError> {
         let ended = |ended: LoopEnded| LoopError::from(ChangeError::from(ended));

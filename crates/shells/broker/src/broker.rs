@@ -12,7 +12,6 @@ use millrace_shell::SystemClock;
 use millrace_store::{Pace, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use crate::crew::{self, Crew};
 use crate::dispatch::Dispatch;
 use crate::handle::{Handle, Shared};
 use crate::health::Health;
@@ -24,6 +23,7 @@ use crate::owner::Owner;
 use crate::readers::{Jobs, Reader};
 use crate::settings::BrokerSettings;
 use crate::watcher::Watcher;
+use crate::workers::{self, Workers};
 use crate::writer::{Chores, Writer};
 use crate::{boot, notes};
 
@@ -76,7 +76,7 @@ impl Broker {
         let shared = Arc::new(Shared {
             clock,
             inbox: Arc::new(Inbox::new(settings.request_units_max)),
-            crew: OnceLock::new(),
+            workers: OnceLock::new(),
             backlog: Arc::default(),
             metrics,
             notes: notes_end,
@@ -116,12 +116,12 @@ impl Broker {
             monitor: self.monitor.clone(),
         };
         let owner = Mutex::new(Some(Box::new(owner)));
-        let crew = Arc::new(Crew { shared: self.shared.clone(), owner, writer });
+        let workers = Arc::new(Workers { shared: self.shared.clone(), owner, writer });
         // Set only here.
-        let _ = self.shared.crew.set(Arc::downgrade(&crew));
-        for _ in 0..crew::THREADS {
-            let crew = crew.clone();
-            self.threads.push(spawn("crew", move || crew.run())?);
+        let _ = self.shared.workers.set(Arc::downgrade(&workers));
+        for _ in 0..workers::THREADS {
+            let workers = workers.clone();
+            self.threads.push(spawn("workers", move || workers.run())?);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The queues of the crew (requests and completions, called lanes) and the choice of each thread's next job, all behind
+//! The queues of the workers (requests and completions, called lanes) and the choice of each thread's next job, all behind
 //! one lock.
 //!
 //! Completions come from the shell's own threads and are bounded by what the engine has asked for. Requests come from
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use millrace_bus::Input;
 use tokio::sync::Semaphore;
 
-use crate::crew;
 use crate::handle::Ended;
 use crate::link::Asked;
 use crate::settings::BrokerSettings;
+use crate::workers;
 use crate::writer::Backlog;
 
 /// Inputs of a short turn, at most. A short turn runs before a commit that waits, because its result then joins the
@@ -56,9 +56,9 @@ struct Lanes {
     /// (`chores_next`), or a busy writer would never do them.
     chores_at: Instant,
     chores_next: bool,
-    /// When each sleeping thread of the crew wakes by itself.
-    sleepers: Vec<Instant>,
-    /// Edges that are doing a job of the crew: the crew does not end before they have finished.
+    /// When each sleeping thread of the workers wakes by itself.
+    idle_until: Vec<Instant>,
+    /// Edges that are doing a job of the workers: the workers do not end before they have finished.
     helpers: usize,
     /// An empty turn that keeps the capacity of its vectors.
     spare: Turn,
@@ -100,7 +100,7 @@ impl Inbox {
                 decide_at: now,
                 chores_at: now,
                 chores_next: false,
-                sleepers: Vec::with_capacity(crew::THREADS),
+                idle_until: Vec::with_capacity(workers::THREADS),
                 helpers: 0,
                 spare: Turn::default(),
             }),
@@ -137,7 +137,7 @@ impl Inbox {
     }
 
     /// Like [`Inbox::push`], for an edge that can run the engine itself: returns the turn if no thread is deciding and
-    /// the turn is short. Waking a thread of the crew would cost more than the turn. A caller that gets a turn must end
+    /// the turn is short. Waking a thread of the workers would cost more than the turn. A caller that gets a turn must end
     /// with [`Inbox::helped`].
     pub(crate) fn push_or_take(
         &self,
@@ -174,11 +174,11 @@ impl Inbox {
     }
 
     /// Whether an edge that has run a turn is to commit as well. Only if no other thread is awake and there is exactly
-    /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the crew, once
+    /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the workers, once
     /// awake, gathers their batches. Otherwise wakes the thread that is needed.
     pub(crate) fn commit_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> bool {
         let mut lanes = self.lock();
-        let alone = lanes.sleepers.len() == crew::THREADS && lanes.helpers == 1 && !lanes.ended;
+        let alone = lanes.idle_until.len() == workers::THREADS && lanes.helpers == 1 && !lanes.ended;
         let idle = !lanes.deciding && lanes.requests.is_empty() && lanes.completions.is_empty();
         let can_write = !lanes.writing && lanes.commit_at.is_none();
         let commits = alone && idle && can_write && backlog.waiting() == 1;
@@ -203,7 +203,7 @@ impl Inbox {
         self.share(self.lock(), backlog, settings);
     }
 
-    /// An edge has finished its job of the crew, with or without a panic.
+    /// An edge has finished its job of the workers, with or without a panic.
     pub(crate) fn helped(&self) {
         let mut lanes = self.lock();
         lanes.helpers -= 1;
@@ -227,7 +227,7 @@ impl Inbox {
 
     /// Wakes a thread for a turn, unless one is deciding, which looks again afterwards.
     fn wake_for_a_turn(&self, lanes: MutexGuard<'_, Lanes>) {
-        let needed = !lanes.sleepers.is_empty() && !lanes.deciding;
+        let needed = !lanes.idle_until.is_empty() && !lanes.deciding;
         drop(lanes);
         if needed {
             self.wake.notify_one();
@@ -251,13 +251,13 @@ impl Inbox {
             if !lanes.writing {
                 until = until.min(lanes.chores_at).min(lanes.commit_at.unwrap_or(until));
             }
-            lanes.sleepers.push(until);
+            lanes.idle_until.push(until);
             let wait = until.saturating_duration_since(now);
             let woken = self.wake.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner);
             lanes = woken.0;
-            // If two sleepers have the same time, it does not matter which one is removed.
-            if let Some(own) = lanes.sleepers.iter().position(|sleeper| *sleeper == until) {
-                lanes.sleepers.swap_remove(own);
+            // If two idle_until have the same time, it does not matter which one is removed.
+            if let Some(own) = lanes.idle_until.iter().position(|sleeper| *sleeper == until) {
+                lanes.idle_until.swap_remove(own);
             }
         }
     }
@@ -327,7 +327,7 @@ impl Inbox {
     fn share(&self, lanes: MutexGuard<'_, Lanes>, backlog: &Backlog, settings: &BrokerSettings) {
         let asked = !lanes.requests.is_empty() && backlog.requests_max(settings) > 0;
         let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
-        let first = lanes.sleepers.iter().min();
+        let first = lanes.idle_until.iter().min();
         let late = first.is_some_and(|first| {
             let chores_at = lanes.chores_at.min(lanes.commit_at.unwrap_or(lanes.chores_at));
             !lanes.deciding && (lanes.decide_at < *first || (!lanes.writing && chores_at < *first))

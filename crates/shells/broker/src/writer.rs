@@ -1,4 +1,4 @@
-//! The writer: adaptive group commit, run by one thread at a time (see `crew.rs`).
+//! The writer: adaptive group commit, run by one thread at a time (see `workers.rs`).
 //!
 //! The writer takes every batch in the queue, commits them with one sync, reports the outcomes, and looks again. While
 //! a sync is under way the next batches gather, so the busier the writer is the more each sync carries; an idle writer

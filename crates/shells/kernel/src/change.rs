@@ -12,9 +12,9 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::capability::{Capability, CapabilityError};
-use crate::ear::Ear;
 use crate::handlers::Handlers;
 use crate::inbox::{Ended, LoopLink};
+use crate::local_queue::LocalQueue;
 use crate::manifest::Ready;
 use crate::port::{Mailbox, Port};
 
@@ -36,7 +36,7 @@ pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, LoopLink) -> Box<dyn Any>
 /// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
     running: BTreeMap<CapabilityId, Actor>,
-    ear: Ear,
+    ear: LocalQueue,
     link: LoopLink,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
@@ -58,7 +58,7 @@ struct Actor {
 
 impl Actors {
     pub(crate) fn new(
-        ear: Ear,
+        ear: LocalQueue,
         link: LoopLink,
         runtime: Handle,
         bus_feed: Option<BusFeed>,

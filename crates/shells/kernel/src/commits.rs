@@ -10,7 +10,7 @@ use millrace_model::{BATCH_BYTES_MAX, Op};
 use millrace_router::{Input, Token};
 use tokio::sync::Notify;
 
-use crate::ear::Ear;
+use crate::local_queue::LocalQueue;
 
 /// Makes operations durable, all or none; `Err` says why nothing was written.
 pub type Commit = Arc<dyn Fn(Vec<Op>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
@@ -43,7 +43,7 @@ impl Commits {
 
     /// Writes until the task is dropped. There is one write at a time, so that the deletion of a timer's row never
     /// overtakes its insertion.
-    pub(crate) async fn run(self, commit: Option<Commit>, ear: Ear, ops_max: usize) {
+    pub(crate) async fn run(self, commit: Option<Commit>, ear: LocalQueue, ops_max: usize) {
         loop {
             let (tokens, ops) = self.take(ops_max);
             if tokens.is_empty() {

@@ -1,5 +1,5 @@
 //! The queue of commands to the loop from other threads (`LoopLink`); for tasks on the loop's own thread there is
-//! `ear.rs`.
+//! `local_queue.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -25,9 +25,9 @@ mod conns;
 mod context;
 mod counts;
 mod credentials;
-mod ear;
 mod handlers;
 mod inbox;
+mod local_queue;
 mod manifest;
 mod ndjson;
 mod notes;
@@ -41,7 +41,7 @@ mod start;
 mod syscalls;
 mod watch;
 
-pub use builtin::{FeedLimits, Feeds, MemoryLimits, Shelf, bus, memory};
+pub use builtin::{FeedLimits, Feeds, MemoryLimits, ValueCache, bus, memory};
 pub use capability::{ActorFuture, Capability, CapabilityError, Place};
 pub use change::{BusFeed, ChangeError};
 pub use child::{
@@ -54,7 +54,7 @@ pub use credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_
 pub use inbox::{Ended, LoopLink};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
-pub use ndjson::{PlaceError, SocketPlace, default_path};
+pub use ndjson::{PlaceError, SocketFile, default_path};
 pub use port::{Delivery, Port};
 pub use remote::{OsReceiver, OsSender};
 pub use settings::LoopSettings;

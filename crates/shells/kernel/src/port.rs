@@ -14,8 +14,8 @@ use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
 use tokio::sync::Notify;
 
 use crate::builtin::BUS_MESSAGE;
-use crate::ear::Ear;
 use crate::inbox::LoopLink;
+use crate::local_queue::LocalQueue;
 
 /// A message taken out of a mailbox.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Mailbox {
     }
 
     /// Empties the mailbox. The engine answers the requests; events that exist nowhere else are lost and reported.
-    pub(crate) fn clear(&self, ear: &Ear, capability: CapabilityId, name: &Arc<str>, reason: &str) {
+    pub(crate) fn clear(&self, ear: &LocalQueue, capability: CapabilityId, name: &Arc<str>, reason: &str) {
         let cleared = std::mem::take(&mut *self.messages.borrow_mut());
         for lost in cleared.into_iter().filter(Delivery::is_plain_event) {
             let (subscriber, message, reason) = (name.clone(), lost.message, reason.to_owned());
@@ -114,7 +114,7 @@ pub struct Port {
     capability: CapabilityId,
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
-    ear: Ear,
+    ear: LocalQueue,
     link: LoopLink,
 }
 
@@ -123,7 +123,7 @@ impl Port {
         capability: CapabilityId,
         name: Arc<str>,
         mailbox: Rc<Mailbox>,
-        ear: Ear,
+        ear: LocalQueue,
         link: LoopLink,
     ) -> Port {
         Port { capability, name, mailbox, ear, link }

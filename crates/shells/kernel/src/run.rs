@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, Sleep};
 
-use crate::ear::Ear;
 use crate::inbox::Told;
+use crate::local_queue::LocalQueue;
 use crate::ndjson::{self, Edge};
 use crate::pause;
 use crate::shell::Shell;
@@ -27,7 +27,7 @@ const ACTORS_END_MS: u64 = 1000;
 
 pub(crate) struct Run {
     pub(crate) shell: Shell,
-    pub(crate) ear: Ear,
+    pub(crate) ear: LocalQueue,
     pub(crate) edge: Edge,
     pub(crate) clock: SystemClock,
     pub(crate) told: mpsc::Receiver<Told>,

@@ -20,8 +20,8 @@ use crate::commits::{Commit, Commits};
 use crate::conns::{Account, Conns};
 use crate::counts::{Counts, ShellCounts};
 use crate::credentials::{CheckToken, Vouch};
-use crate::ear::Ear;
 use crate::inbox::{Ended, LoopLink, Mint, Told};
+use crate::local_queue::LocalQueue;
 use crate::ndjson::Edge;
 use crate::notes;
 use crate::remote::{OsReceiver, OsSender};
@@ -271,7 +271,7 @@ impl Boot {
     async fn boot(self) {
         let Boot { parts, settings, capabilities, link, counts, conns, told, goodbyes, asked, booted } = self;
         let clock = parts.clock;
-        let (ear, conns, commits) = (Ear::new(), Conns::new(conns), Commits::default());
+        let (ear, conns, commits) = (LocalQueue::new(), Conns::new(conns), Commits::default());
         let mut limits = settings.router.clone();
         limits.durable_timers &= parts.commit.is_some();
         limits.trace_effects = parts.records.is_some();

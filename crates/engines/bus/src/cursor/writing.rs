@@ -4,7 +4,7 @@ use bytes::Bytes;
 use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Offset, Timestamp, TryRow};
 
 use super::{Cursor, Open};
-use crate::letter::kept;
+use crate::dead_letter::kept;
 
 /// Contents of the flush under way, in case the store refuses it. Dropped when the flush is durable, and when the
 /// cursor is moved meanwhile.
@@ -107,7 +107,7 @@ impl Cursor {
         for (offset, open) in buried.into_iter().rev() {
             self.requeue_key(offset, open.key);
             self.open.insert(offset, open);
-            self.to_bury.push_front(offset);
+            self.to_dead_letter.push_front(offset);
             self.tries_changed(offset);
         }
         // These rows may not be stored at all: deleting a missing row does no harm.

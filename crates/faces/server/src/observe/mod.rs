@@ -8,16 +8,16 @@
 //! None of it can hold up or fail a request, and none of it is about `system.*`, so it never feeds itself.
 
 mod asker;
+mod audit_log;
 mod done;
 mod kinds;
 mod notes;
 mod publisher;
 mod refusals;
-mod trail;
 
 pub(crate) use asker::Asker;
+pub(crate) use audit_log::Trail;
 pub(crate) use done::{Done, publish_trace};
 pub use kinds::{AuditKind, AuditKinds};
 pub(crate) use publisher::{make_topics, start};
 pub(crate) use refusals::Refusals;
-pub(crate) use trail::Trail;

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::access::{Meter, Rate};
 use crate::app::SharedApp;
-use crate::observe::{AuditKind, trail};
+use crate::observe::{AuditKind, audit_log};
 
 /// Lines about dead letters per second, and at once. What is above is counted and told by the next line.
 const LINES: Rate = Rate { per_second: 10, burst: 100 };
@@ -40,12 +40,12 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
             ),
             Note::Acked { at, agent, events } => {
                 let agent = agent.map(String::from);
-                let doc = AuditDoc { agent, events: Some(events), ..trail::about("acked", &at) };
+                let doc = AuditDoc { agent, events: Some(events), ..audit_log::about("acked", &at) };
                 app.trail.put(AuditKind::Ack, doc);
             }
             Note::Nacked { at, agent, reason } => {
                 let agent = agent.map(String::from);
-                let doc = AuditDoc { agent, why: Some(reason), ..trail::about("nacked", &at) };
+                let doc = AuditDoc { agent, why: Some(reason), ..audit_log::about("nacked", &at) };
                 app.trail.put(AuditKind::Ack, doc);
             }
             Note::Redelivery { at, attempts, reason, decision } => {
@@ -53,7 +53,7 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
                     attempts: Some(attempts),
                     decision: Some(decision.as_str().to_owned()),
                     why: Some(reason),
-                    ..trail::about("redelivery", &at)
+                    ..audit_log::about("redelivery", &at)
                 };
                 app.trail.put(AuditKind::Redelivery, doc);
             }

@@ -12,8 +12,8 @@ use millrace_wire::http::MetricsDoc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::app::{App, SharedApp};
+use crate::observe::audit_log::Scribe;
 use crate::observe::notes;
-use crate::observe::trail::Scribe;
 use crate::to_wire;
 
 /// Makes the topics that exist from the start. A store that cannot write says so here for the first time.

@@ -17,7 +17,7 @@ use crate::to_wire;
 use crate::to_wire::Waiting;
 use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
 use crate::ws::grant::CurrentGrant;
-use crate::ws::pulse::Pulse;
+use crate::ws::keepalive::Pulse;
 use crate::ws::unanswered::Unanswered;
 use crate::ws::upgrade::Socket;
 use crate::ws::{read, write};

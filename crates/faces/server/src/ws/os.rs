@@ -27,7 +27,7 @@ use crate::ws::Entrance;
 use crate::ws::authenticate::{SmallSink, SmallStream, authenticate};
 use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
 use crate::ws::grant::CurrentGrant;
-use crate::ws::pulse::{Check, Pulse};
+use crate::ws::keepalive::{Check, Pulse};
 use crate::ws::upgrade::{Socket, Upgrade};
 
 /// Written together before they are flushed.

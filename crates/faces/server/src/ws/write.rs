@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use crate::to_wire;
 use crate::ws::close::End;
 use crate::ws::connection::Connection;
-use crate::ws::pulse::Check;
+use crate::ws::keepalive::Check;
 use crate::ws::upgrade::Socket;
 
 /// What is written between two looks at whether the reader still reads.

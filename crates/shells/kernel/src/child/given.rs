@@ -16,7 +16,7 @@ use std::time::Duration;
 use millrace_model::{OsFault, OsId, OsKind, OsMessage, OsType};
 use tokio::time::Instant;
 
-use crate::child::hand::{Hand, fault_of};
+use crate::child::in_progress::{Hand, fault_of};
 use crate::child::settings::ChildLimits;
 use crate::port::{Delivery, Port};
 

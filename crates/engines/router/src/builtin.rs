@@ -6,8 +6,8 @@ use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType};
 use serde_json::{Value, json};
 
 use crate::input::{By, CapabilityId, DeliveryId};
-use crate::make::{self, Asked};
 use crate::manifest::{Branch, Manifest};
+use crate::messages::{self, Asked};
 use crate::note::Cause;
 use crate::pending::Requester;
 use crate::router::Router;
@@ -76,11 +76,11 @@ impl Router {
         let message = match result {
             Ok(data) => {
                 self.counters.replies += 1;
-                make::outcome(&mut self.ids, now, &ask.asked, OsKind::Reply, make::json(data))
+                messages::outcome(&mut self.ids, now, &ask.asked, OsKind::Reply, messages::json(data))
             }
             Err(fault) => {
                 self.counters.refusals += 1;
-                make::error(&mut self.ids, now, &ask.asked, &fault)
+                messages::error(&mut self.ids, now, &ask.asked, &fault)
             }
         };
         let from = Party::Capability(self.table.name_of(pending.to));

@@ -1,4 +1,4 @@
-//! A harness ("desk") for tests of state: the memory store, and commits as a session makes them.
+//! A harness ("harness") for tests of state: the memory store, and commits as a session makes them.
 
 // Each test file uses only some of these functions.
 #![allow(dead_code, clippy::unwrap_used)]
@@ -12,7 +12,7 @@ use millrace_session::model::{Batch, Check, Done, Namespace, Op, Outcome, Reconc
 use millrace_session::state::{Pending, SchemaBook};
 use millrace_store::{MemoryStore, Store, StoreError};
 
-pub(crate) struct Desk {
+pub(crate) struct Harness {
     pub(crate) state: State,
     pub(crate) book: SchemaBook,
     pub(crate) pending: Pending,
@@ -20,19 +20,19 @@ pub(crate) struct Desk {
     commits: u64,
 }
 
-impl Desk {
-    pub(crate) fn new() -> Desk {
-        Desk::on(Arc::new(MemoryStore::default()))
+impl Harness {
+    pub(crate) fn new() -> Harness {
+        Harness::on(Arc::new(MemoryStore::default()))
     }
 
-    pub(crate) fn on(store: Arc<dyn Store>) -> Desk {
+    pub(crate) fn on(store: Arc<dyn Store>) -> Harness {
         let state = State::new(store.clone(), Namespace::default());
-        Desk { state, book: SchemaBook::default(), pending: Pending::default(), store, commits: 0 }
+        Harness { state, book: SchemaBook::default(), pending: Pending::default(), store, commits: 0 }
     }
 
     /// Returns another program's view of the same store.
-    pub(crate) fn another(&self) -> Desk {
-        Desk::on(self.store.clone())
+    pub(crate) fn another(&self) -> Harness {
+        Harness::on(self.store.clone())
     }
 
     pub(crate) fn ensure<How>(&mut self, state: impl IntoIntents<How>) {

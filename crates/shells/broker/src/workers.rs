@@ -1,4 +1,4 @@
-//! The two threads (the crew) that drive the engine and the writer. Each thread can do both jobs; each job is done by
+//! The two threads (the workers) that drive the engine and the writer. Each thread can do both jobs; each job is done by
 //! one thread at a time.
 //!
 //! A thread that has decided something also commits it when no other thread is committing, and a thread that has
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The task of an edge that brings a request is awake as well, so it helps: if no thread is running the engine, it runs
-//! a short turn inline, and if both threads sleep it also commits the result. The crew does everything else.
+//! a short turn inline, and if both threads sleep it also commits the result. The workers do everything else.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -31,14 +31,14 @@ pub(crate) const THREADS: usize = 2;
 /// connection must get on.
 const HELP_TURNS_MAX: usize = 4;
 
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     pub(crate) shared: Arc<Shared>,
     /// `None` while a thread decides, and for good once the broker has ended or the engine has panicked.
     pub(crate) owner: Mutex<Option<Box<Owner>>>,
     pub(crate) writer: Writer,
 }
 
-impl Crew {
+impl Workers {
     pub(crate) fn run(&self) {
         let inbox = &self.shared.inbox;
         loop {
@@ -124,23 +124,23 @@ pub(crate) fn ask(
 ) -> Result<(), Ended> {
     let Shared { inbox, backlog, settings, .. } = shared;
     let Some(turn) = inbox.push_or_take(asked, backlog, settings)? else { return Ok(()) };
-    let helper = Helper { inbox, crew: shared.crew.get().and_then(Weak::upgrade) };
-    if let Some(crew) = &helper.crew {
-        crew.help(turn, may_commit);
+    let helper = Helper { inbox, workers: shared.workers.get().and_then(Weak::upgrade) };
+    if let Some(workers) = &helper.workers {
+        workers.help(turn, may_commit);
     }
     Ok(())
 }
 
-/// Drops its reference to the crew before it reports that it has finished: when the threads have ended, nothing else
+/// Drops its reference to the workers before it reports that it has finished: when the threads have ended, nothing else
 /// can use the store.
 struct Helper<'a> {
     inbox: &'a Inbox,
-    crew: Option<Arc<Crew>>,
+    workers: Option<Arc<Workers>>,
 }
 
 impl Drop for Helper<'_> {
     fn drop(&mut self) {
-        self.crew = None;
+        self.workers = None;
         self.inbox.helped();
     }
 }

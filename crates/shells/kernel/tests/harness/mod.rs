@@ -1,4 +1,4 @@
-//! The tests' harness (`Desk`): a loop with a bus, clients, and child processes written for each test.
+//! The tests' harness (`Harness`): a loop with a bus, clients, and child processes written for each test.
 
 // Each test file uses its own part of the harness.
 #![allow(dead_code)]
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-pub(crate) struct Desk {
+pub(crate) struct Harness {
     pub(crate) handle: LoopHandle,
     pub(crate) runtime: Broker,
     pub(crate) children: Children,
@@ -30,13 +30,13 @@ pub(crate) fn limits() -> ChildLimits {
     ChildLimits { restart_pause_ms: 10, manifest_ms: 60_000, ..ChildLimits::default() }
 }
 
-impl Desk {
-    pub(crate) async fn new() -> Desk {
-        Desk::with(limits(), BusLimits::default(), Vec::new()).await
+impl Harness {
+    pub(crate) async fn new() -> Harness {
+        Harness::with(limits(), BusLimits::default(), Vec::new()).await
     }
 
-    pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, more: Vec<Capability>) -> Desk {
-        Desk::with_settings(LoopSettings::default(), limits, bus_limits, more).await
+    pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, more: Vec<Capability>) -> Harness {
+        Harness::with_settings(LoopSettings::default(), limits, bus_limits, more).await
     }
 
     pub(crate) async fn with_settings(
@@ -44,7 +44,7 @@ impl Desk {
         limits: ChildLimits,
         bus_limits: BusLimits,
         mut more: Vec<Capability>,
-    ) -> Desk {
+    ) -> Harness {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let runtime = Broker::start(BrokerSettings::default(), &store, bus_limits).expect("a bus");
         let feeds = Feeds::new(runtime.handle(), Handle::current(), FeedLimits::default(), None);
@@ -64,7 +64,7 @@ impl Desk {
         more.push(bus(feeds));
         let (handle, _) = LoopHandle::start(parts, more).await.expect("the loop starts");
         let children = Children::new(handle.clone(), limits);
-        Desk { handle, runtime, children, folder: TempDir::new().expect("a folder") }
+        Harness { handle, runtime, children, folder: TempDir::new().expect("a folder") }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -35,11 +35,11 @@ pub fn default_path() -> PathBuf {
     base.unwrap_or_else(env::temp_dir).join(FOLDER).join(SOCKET)
 }
 
-/// A listening socket that is still under a temporary path, until [`SocketPlace::open`]. Dropping it removes the file.
+/// A listening socket that is still under a temporary path, until [`SocketFile::open`]. Dropping it removes the file.
 #[derive(Debug)]
-pub struct SocketPlace {
+pub struct SocketFile {
     path: PathBuf,
-    /// The current path of the socket: `path` once it was [`SocketPlace::open`]ed.
+    /// The current path of the socket: `path` once it was [`SocketFile::open`]ed.
     lies: PathBuf,
     /// The folder it was bound in, which nobody else can enter.
     bound_in: PathBuf,
@@ -48,9 +48,9 @@ pub struct SocketPlace {
     _lock: File,
 }
 
-impl SocketPlace {
+impl SocketFile {
     /// Binds a socket for `path`, unless a running server has it. The socket file of a dead server will be replaced.
-    pub fn take(path: &Path) -> Result<(SocketPlace, UnixListener), PlaceError> {
+    pub fn take(path: &Path) -> Result<(SocketFile, UnixListener), PlaceError> {
         let path = &std::path::absolute(path).map_err(|error| io_error(path, error))?;
         let failed = |error| io_error(path, error);
         let folder = path.parent().unwrap_or(path);
@@ -71,7 +71,7 @@ impl SocketPlace {
         let bound_in = folder.join(format!(".{}.{number}", std::process::id()));
         let listener = bind_in(&bound_in).map_err(failed)?;
         let lies = bound_in.join(SOCKET_INSIDE);
-        let place = SocketPlace { path: path.clone(), lies, bound_in, _lock: lock };
+        let place = SocketFile { path: path.clone(), lies, bound_in, _lock: lock };
         fs::set_permissions(&place.lies, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
         if !made && path == &default_path() {
             place.own_folder(folder)?;
@@ -106,7 +106,7 @@ impl SocketPlace {
     }
 }
 
-impl Drop for SocketPlace {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.lies).and_then(|()| clear(&self.bound_in)) {
             tracing::warn!(path = ?self.lies, %error, "the socket could not be removed");
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn two_sockets_of_one_process_are_not_in_each_others_way() {
         let root = tempfile::tempdir().expect("a folder");
-        let (mut one, _) = SocketPlace::take(&root.path().join("one")).expect("taken");
-        let (mut two, _) = SocketPlace::take(&root.path().join("two")).expect("taken");
+        let (mut one, _) = SocketFile::take(&root.path().join("one")).expect("taken");
+        let (mut two, _) = SocketFile::take(&root.path().join("two")).expect("taken");
         one.open().and_then(|()| two.open()).expect("both open");
         let names = fs::read_dir(root.path()).expect("a folder").count();
         assert_eq!(names, 4, "two sockets and their locks");

@@ -1,4 +1,4 @@
-//! The queue of inputs to the loop from tasks on its own thread (`Ear`), which needs no locks, and the signals between
+//! The queue of inputs to the loop from tasks on its own thread (`LocalQueue`), which needs no locks, and the signals between
 //! them: wake the loop, make actors wait.
 //!
 //! Only the loop's task touches the engine: other tasks put their inputs into this queue. So no two borrows of the
@@ -12,7 +12,7 @@ use millrace_router::Input;
 use tokio::sync::Notify;
 
 #[derive(Clone)]
-pub(crate) struct Ear(Rc<State>);
+pub(crate) struct LocalQueue(Rc<State>);
 
 #[derive(Default)]
 struct State {
@@ -23,9 +23,9 @@ struct State {
     room: Notify,
 }
 
-impl Ear {
-    pub(crate) fn new() -> Ear {
-        Ear(Rc::new(State::default()))
+impl LocalQueue {
+    pub(crate) fn new() -> LocalQueue {
+        LocalQueue(Rc::new(State::default()))
     }
 
     /// Adds an input, which the loop handles in its next round. Bounded by what connections and mailboxes may hold.

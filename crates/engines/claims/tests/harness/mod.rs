@@ -12,7 +12,7 @@ use millrace_store::{KeyRange, MemoryStore, ReadLimit, Retention, Store};
 /// 08:00 UTC on 1 March 2026.
 pub const START: Timestamp = Timestamp(1_772_352_000_000);
 
-pub struct Desk {
+pub struct Harness {
     pub store: MemoryStore,
     pub now: Now,
     pub workers: BTreeMap<&'static str, Worker>,
@@ -35,16 +35,16 @@ pub struct Desk {
 }
 
 pub fn name(text: &str) -> TopicName {
-    TopicName::new(text).expect("a sound desk")
+    TopicName::new(text).expect("a sound harness")
 }
 
 pub fn key(text: &str) -> TopicKey {
-    TopicKey::parse(&format!("default/{text}")).expect("a sound desk")
+    TopicKey::parse(&format!("default/{text}")).expect("a sound harness")
 }
 
 pub fn handler(id: &str, topic: &str) -> HandlerSpec {
     HandlerSpec {
-        id: HandlerId::new(id).expect("a sound desk"),
+        id: HandlerId::new(id).expect("a sound harness"),
         topic: name(topic),
         priority: 0,
         from: From::Backlog,
@@ -54,13 +54,13 @@ pub fn handler(id: &str, topic: &str) -> HandlerSpec {
 
 pub fn out(topic: &str, payload: &str) -> OutEvent {
     let payload = JsonText::parse(payload).or_else(|_| JsonText::from_value(&payload));
-    OutEvent::new(name(topic), payload.expect("a sound desk"))
+    OutEvent::new(name(topic), payload.expect("a sound harness"))
 }
 
 pub fn identity(session: &str) -> WorkerIdentity {
     WorkerIdentity {
         namespace: Namespace::default(),
-        session: SessionId::new(session).expect("a sound desk"),
+        session: SessionId::new(session).expect("a sound harness"),
         metadata: BTreeMap::new(),
         boot: None,
     }
@@ -69,7 +69,7 @@ pub fn identity(session: &str) -> WorkerIdentity {
 /// A change that sets one entity.
 pub fn ensure(entity: &str, fields: &str) -> StateChanges {
     let identity = Identity::Entity { type_name: "Thing".into(), key: entity.into() };
-    let fields = Some(JsonText::parse(fields).expect("a sound desk"));
+    let fields = Some(JsonText::parse(fields).expect("a sound harness"));
     StateChanges { intents: vec![Intent { identity, fields, schema: 1 }], ..StateChanges::default() }
 }
 
@@ -82,9 +82,9 @@ pub fn config() -> WorkerConfig {
     WorkerConfig { retention_interval_ms: 0, ..WorkerConfig::default() }
 }
 
-impl Desk {
-    pub fn new() -> Desk {
-        Desk {
+impl Harness {
+    pub fn new() -> Harness {
+        Harness {
             store: MemoryStore::new(),
             now: Now { mono: Mono(1), wall: START, steady_since: Mono(0) },
             workers: BTreeMap::new(),
@@ -103,10 +103,10 @@ impl Desk {
     }
 
     /// A harness with one worker named `a` and these handlers.
-    pub fn with(handlers: Vec<HandlerSpec>) -> Desk {
-        let mut desk = Desk::new();
-        desk.join("a", config(), handlers, Vec::new());
-        desk
+    pub fn with(handlers: Vec<HandlerSpec>) -> Harness {
+        let mut harness = Harness::new();
+        harness.join("a", config(), handlers, Vec::new());
+        harness
     }
 
     pub fn join(
@@ -116,8 +116,8 @@ impl Desk {
         handlers: Vec<HandlerSpec>,
         schedules: Vec<ScheduleSpec>,
     ) {
-        let worker =
-            Worker::new(config, identity(who), handlers, schedules, self.nonces + 7).expect("a sound desk");
+        let worker = Worker::new(config, identity(who), handlers, schedules, self.nonces + 7)
+            .expect("a sound harness");
         self.workers.insert(who, worker);
         self.runs.insert(who, VecDeque::new());
         self.input(who, Input::Tick);
@@ -142,8 +142,8 @@ impl Desk {
             (self.now, &mut self.elapsed),
             self.nonces << 20,
         )
-        .expect("a sound desk");
-        let outcome = self.store.commit(&[batch]).expect("a sound desk").remove(0);
+        .expect("a sound harness");
+        let outcome = self.store.commit(&[batch]).expect("a sound harness").remove(0);
         let Outcome::Done(done) = outcome else { panic!("{outcome:?}") };
         self.news();
         done.appended[0].id.clone()
@@ -191,7 +191,7 @@ impl Desk {
             return self.input(who, Input::TooLarge { token, bytes: batch.bytes(), limit: 7 });
         }
         self.commits += 1;
-        let outcome = self.store.commit(std::slice::from_ref(batch)).expect("a sound desk").remove(0);
+        let outcome = self.store.commit(std::slice::from_ref(batch)).expect("a sound harness").remove(0);
         self.input(who, Input::Committed { token, outcome });
     }
 
@@ -213,11 +213,11 @@ impl Desk {
         match look {
             Look::Rows { space, from, to, rows_max } => {
                 let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
-                let rows = self.store.scan(*space, &range, *rows_max).expect("a sound desk");
+                let rows = self.store.scan(*space, &range, *rows_max).expect("a sound harness");
                 Seen::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect())
             }
             Look::Streams { namespace, .. } => {
-                let streams = self.store.streams().expect("a sound desk").into_iter();
+                let streams = self.store.streams().expect("a sound harness").into_iter();
                 let mine = streams.filter(|bounds| bounds.stream.topic.namespace() == namespace.as_str());
                 Seen::Streams(
                     mine.map(|b| StreamSpan {
@@ -231,7 +231,7 @@ impl Desk {
             }
             Look::RetentionStart { stream, older_than, bytes_max } => {
                 let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
-                Seen::Start(self.store.retention_start(stream, rule).expect("a sound desk"))
+                Seen::Start(self.store.retention_start(stream, rule).expect("a sound harness"))
             }
         }
     }
@@ -310,23 +310,23 @@ impl Desk {
     }
 
     pub fn rows(&self, space: Space) -> Vec<(String, String)> {
-        let rows = self.store.scan(space, &KeyRange::all(), usize::MAX).expect("a sound desk");
+        let rows = self.store.scan(space, &KeyRange::all(), usize::MAX).expect("a sound harness");
         rows.into_iter()
-            .map(|row| (row.key, String::from_utf8(row.value.to_vec()).expect("a sound desk")))
+            .map(|row| (row.key, String::from_utf8(row.value.to_vec()).expect("a sound harness")))
             .collect()
     }
 
     pub fn claims(&self) -> Vec<ClaimRow> {
-        let rows = self.store.scan(Space::Claims, &KeyRange::all(), usize::MAX).expect("a sound desk");
-        rows.iter().map(|row| ClaimRow::decode(&row.key, &row.value).expect("a sound desk")).collect()
+        let rows = self.store.scan(Space::Claims, &KeyRange::all(), usize::MAX).expect("a sound harness");
+        rows.iter().map(|row| ClaimRow::decode(&row.key, &row.value).expect("a sound harness")).collect()
     }
 
     /// The newest dead letter, with the store's rows about it.
     pub fn letter(&self) -> Letter {
         let (key, value) = self.rows(Space::DeadLetters).pop().expect("a dead letter");
         let value: bytes::Bytes = value.into_bytes().into();
-        let row = DeadLetterRow::decode(&key, &value).expect("a sound desk");
-        let stream = Letter::stream_of(&Namespace::default(), &row).expect("a sound desk");
+        let row = DeadLetterRow::decode(&key, &value).expect("a sound harness");
+        let stream = Letter::stream_of(&Namespace::default(), &row).expect("a sound harness");
         let value_of = |space, wanted: String| {
             let found = self.rows(space).into_iter().find(|(key, _)| *key == wanted);
             found.map(|(_, value)| bytes::Bytes::from(value.into_bytes()))
@@ -345,8 +345,8 @@ impl Desk {
     }
 
     pub fn finished(&self) -> Vec<FinishedRow> {
-        let rows = self.store.scan(Space::Finished, &KeyRange::all(), usize::MAX).expect("a sound desk");
-        rows.iter().map(|row| FinishedRow::decode(&row.key, &row.value).expect("a sound desk")).collect()
+        let rows = self.store.scan(Space::Finished, &KeyRange::all(), usize::MAX).expect("a sound harness");
+        rows.iter().map(|row| FinishedRow::decode(&row.key, &row.value).expect("a sound harness")).collect()
     }
 
     pub fn endings(&self) -> Vec<Ending> {
@@ -356,7 +356,7 @@ impl Desk {
     pub fn events(&self, topic: &str) -> Vec<std::sync::Arc<Event>> {
         let limit = ReadLimit { events_max: usize::MAX, bytes_max: usize::MAX };
         let stream = key(topic).stream(Partition(0));
-        self.store.read(&stream, Offset::FIRST, limit).expect("a sound desk").events
+        self.store.read(&stream, Offset::FIRST, limit).expect("a sound harness").events
     }
 
     pub fn payloads(&self, topic: &str) -> Vec<String> {

@@ -16,7 +16,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep_until};
 
 use crate::child::given::GivenEvents;
-use crate::child::hand::{Ends, Hand};
+use crate::child::in_progress::{Ends, Hand};
 use crate::child::process::{Pipes, Process, unread};
 use crate::child::settings::ChildLimits;
 use crate::port::{Delivery, Port};
@@ -37,7 +37,7 @@ const ALONE_MS: u64 = 1000;
 /// Interval of the checks whether a child that is to be removed has been given everything.
 const LEAVE_LOOK_MS: u64 = 20;
 
-pub(super) enum LifeEnd {
+pub(super) enum ChildExit {
     Retired,
     Ended {
         why: String,
@@ -121,7 +121,7 @@ impl<'a> Life<'a> {
         caution: u32,
         mut process: Process,
         pipes: Pipes,
-    ) -> LifeEnd {
+    ) -> ChildExit {
         let alone_ms = ALONE_MS.saturating_mul(1 << caution.min(16)).min(limits.event_ms);
         let mut life = Life {
             port,
@@ -148,7 +148,7 @@ impl<'a> Life<'a> {
             Ok(open) => open,
             Err(error) => {
                 let (why, begun) = (error.to_string(), Vec::new());
-                return LifeEnd::Ended { why, begun, over: None, suspects: 0, hung: false, silent: false };
+                return ChildExit::Ended { why, begun, over: None, suspects: 0, hung: false, silent: false };
             }
         };
         let mut stdin = Some(stdin);
@@ -168,7 +168,7 @@ impl<'a> Life<'a> {
                     let read = life.read_bytes(stdin.as_ref());
                     let by_itself = process.end(stdin, stdout, limits.end_ms).await;
                     life.retire(by_itself, read);
-                    return LifeEnd::Retired;
+                    return ChildExit::Retired;
                 }
                 Woken::Look => life.look(stdin.as_ref()),
                 Woken::Leaves(within_ms) => {
@@ -184,7 +184,7 @@ impl<'a> Life<'a> {
                     tracing::warn!(capability = %port.name(), "it was to end, did not finish and is killed");
                     process.kill_and_wait().await;
                     life.retire(false, read);
-                    return LifeEnd::Retired;
+                    return ChildExit::Retired;
                 }
                 Woken::GiveUp if life.hand.as_ref().is_some_and(Hand::is_alone) => {
                     if let Some(hand) = life.hand.take() {
@@ -229,12 +229,12 @@ impl<'a> Life<'a> {
         let read = life.read_bytes(stdin.as_ref());
         if life.closed_at.is_some() {
             life.retire(ended_well, read);
-            return LifeEnd::Retired;
+            return ChildExit::Retired;
         }
         let silent = was_hung && life.gave_up && !life.answered;
         let over = life.over.take();
         let (begun, suspects) = life.end(read);
-        LifeEnd::Ended { why, begun, over, suspects, hung: was_hung, silent }
+        ChildExit::Ended { why, begun, over, suspects, hung: was_hung, silent }
     }
 
     /// Returns the delivery that the child had begun, which fails with it, and how many events of durable timers it may

@@ -1,5 +1,5 @@
 //! The values of Memory: JSON under paths, separate for each namespace, in the store and all of them in memory
-//! (`Shelf`).
+//! (`ValueCache`).
 //!
 //! Only this process writes these rows, so memory and store agree; a value is visible to readers only after its commit.
 //! Number and bytes of the values are bounded, so all fit in memory and nothing has to be read from the store while the
@@ -49,7 +49,7 @@ const SEALED: &str = "/vault/";
 const SEAL: &str = "pwenc:v1:";
 
 #[derive(Debug)]
-pub struct Shelf {
+pub struct ValueCache {
     bus: Handle,
     limits: MemoryLimits,
     /// The values in the store, as far as the commits were confirmed.
@@ -137,12 +137,12 @@ pub(crate) async fn committed(call: Result<Call, OsFault>) -> Result<(), OsFault
     }
 }
 
-impl Shelf {
+impl ValueCache {
     /// Reads every value from the store. Blocks.
-    pub fn load(store: &dyn Store, bus: Handle, limits: MemoryLimits) -> Result<Shelf, StoreError> {
+    pub fn load(store: &dyn Store, bus: Handle, limits: MemoryLimits) -> Result<ValueCache, StoreError> {
         let values = BTreeMap::new();
         let (total, by_namespace) = (Held::default(), BTreeMap::new());
-        let mut shelf = Shelf { bus, limits, values, total, by_namespace, writes: 0 };
+        let mut shelf = ValueCache { bus, limits, values, total, by_namespace, writes: 0 };
         let prefix = rows();
         each_row(store, Space::Kv, KeyRange::prefix(&prefix), |found| {
             // Every row here has the prefix and a path; others are skipped.
@@ -166,7 +166,7 @@ impl Shelf {
         Ok(self.value(at, path).cloned().unwrap_or_else(JsonText::null))
     }
 
-    /// Checks a new value and counts it. The caller commits the write and then calls [`Shelf::settle`].
+    /// Checks a new value and counts it. The caller commits the write and then calls [`ValueCache::settle`].
     pub(crate) fn set(
         &mut self,
         at: &Namespace,
@@ -188,7 +188,7 @@ impl Shelf {
         Ok(self.begun(write))
     }
 
-    /// Like [`Shelf::set`], for a deletion. `None`: there is no value, and no write is under way.
+    /// Like [`ValueCache::set`], for a deletion. `None`: there is no value, and no write is under way.
     pub(crate) fn delete(&mut self, at: &Namespace, path: &str) -> Result<Option<Write>, OsFault> {
         self.check(path)?;
         if self.writes == 0 && self.value(at, path).is_none() {

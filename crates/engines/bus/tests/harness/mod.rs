@@ -1,4 +1,4 @@
-//! The test harness (`Desk`): an engine with a store of plain maps, a clock that is moved by hand, and its output as
+//! The test harness (`Harness`): an engine with a store of plain maps, a clock that is moved by hand, and its output as
 //! text.
 
 // Each test file uses only a part of the harness.
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use millrace_bus::*;
 use millrace_model::*;
 
-pub struct Desk {
+pub struct Harness {
     pub bus: Bus,
     pub now: Now,
     pub limits: BusLimits,
@@ -69,14 +69,14 @@ pub fn subscription(topic_name: &str, group_name: &str) -> Subscribe {
     }
 }
 
-impl Desk {
-    pub fn new() -> Desk {
-        Desk::with(BusLimits::default())
+impl Harness {
+    pub fn new() -> Harness {
+        Harness::with(BusLimits::default())
     }
 
-    pub fn with(limits: BusLimits) -> Desk {
+    pub fn with(limits: BusLimits) -> Harness {
         let now = Now { mono: Mono(0), wall: Timestamp(1_000_000), steady_since: Mono(0) };
-        Desk {
+        Harness {
             bus: Bus::restore(limits.clone(), Snapshot::default(), now).expect("an empty bus"),
             now,
             limits,

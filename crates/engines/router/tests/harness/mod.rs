@@ -13,10 +13,10 @@ use millrace_router::{
 };
 use serde_json::{Value, json};
 
-pub(crate) struct Desk {
+pub(crate) struct Harness {
     pub(crate) router: Router,
     pub(crate) now: Now,
-    /// Which run of the machine [`Desk::restore`] reports.
+    /// Which run of the machine [`Harness::restore`] reports.
     pub(crate) boot: Option<Boot>,
     pub(crate) ids: BTreeMap<String, CapabilityId>,
     /// All posted messages, the newest last.
@@ -55,27 +55,27 @@ pub(crate) fn caused(kind: &str, ty: &str, id: &str, data: Value, causation: Opt
     millrace_wire::os::parse(text.to_string().as_bytes(), None).unwrap()
 }
 
-impl Desk {
+impl Harness {
     /// The capability Echo handles query Echo.Say and command Echo.Do; Ear subscribes to Echo.Said.
-    pub(crate) fn new() -> Desk {
-        Desk::with(RouterLimits::default())
+    pub(crate) fn new() -> Harness {
+        Harness::with(RouterLimits::default())
     }
 
-    pub(crate) fn with(limits: RouterLimits) -> Desk {
-        let mut desk = Desk::bare(limits);
-        desk.install(vec![
+    pub(crate) fn with(limits: RouterLimits) -> Harness {
+        let mut harness = Harness::bare(limits);
+        harness.install(vec![
             manifest("Echo", &[(OsKind::Query, "Echo.Say"), (OsKind::Command, "Echo.Do")], &[]),
             manifest("Ear", &[], &["Echo.Said", "Timer.Fired"]),
         ]);
-        desk.open(1);
-        desk
+        harness.open(1);
+        harness
     }
 
-    pub(crate) fn bare(limits: RouterLimits) -> Desk {
+    pub(crate) fn bare(limits: RouterLimits) -> Harness {
         let now = Now { mono: Mono(0), wall: Timestamp(1_000_000), steady_since: Mono(0) };
         let (ids, posted, commits) = (BTreeMap::new(), Vec::new(), Vec::new());
         let router = Router::new(limits, 7);
-        Desk {
+        Harness {
             router,
             boot: None,
             now,
