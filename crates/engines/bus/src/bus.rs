@@ -168,7 +168,7 @@ impl Bus {
         let mut pumped = BTreeSet::new();
         while let Some(group) = self.to_pump.pop_first() {
             let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
-            self.pump(now, group);
+            self.deliver_ready(now, group);
             self.account_fetched(group, before);
             pumped.extend(self.groups.get(&group).map(|group| group.topic));
         }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millrace_model::{AHEAD_MAX, CursorRow, Event, Filter, Mono, Offset, Timestamp, TryRow};
+use millrace_model::{AHEAD_MAX, AttemptRow, CursorRow, Event, Filter, Mono, Offset, Timestamp};
 
 mod keyed;
 mod writing;
@@ -82,7 +82,7 @@ struct Implicit {
 #[derive(Debug, Default)]
 struct Prior {
     done: BTreeSet<u64>,
-    tries: BTreeMap<u64, TryRow>,
+    tries: BTreeMap<u64, AttemptRow>,
 }
 
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl Cursor {
     }
 
     /// Restores a cursor from its rows.
-    pub(crate) fn restore(row: CursorRow, tries: BTreeMap<u64, TryRow>) -> Cursor {
+    pub(crate) fn restore(row: CursorRow, tries: BTreeMap<u64, AttemptRow>) -> Cursor {
         let committed = row.committed.0;
         let mut cursor = Cursor::at(row.committed.next());
         cursor.durable_since = row.updated;
@@ -244,7 +244,7 @@ impl Cursor {
             self.tries_changed(offset);
             return;
         }
-        let TryRow { attempts, not_before, reason } = known.unwrap_or_default();
+        let AttemptRow { attempts, not_before, reason } = known.unwrap_or_default();
         self.fetched_bytes += event.body.bytes();
         self.fetched.push_back(Fetched { event: event.clone(), attempts, not_before, reason });
     }
@@ -278,7 +278,7 @@ impl Cursor {
             done = offset + 1;
             let Fetched { attempts, not_before, reason, .. } = fetched;
             if attempts != 0 || not_before.is_some() || reason.is_some() {
-                self.prior.tries.insert(offset, TryRow { attempts, not_before, reason });
+                self.prior.tries.insert(offset, AttemptRow { attempts, not_before, reason });
             }
         }
         self.prior.done.extend(done..self.read_next.min(end));

@@ -16,7 +16,7 @@ const TURN_EVENTS: usize = 64;
 
 impl Bus {
     /// Sends the group what it can take, in turns over its partitions, until members or events run out.
-    pub(crate) fn pump(&mut self, now: Now, group: GroupId) {
+    pub(crate) fn deliver_ready(&mut self, now: Now, group: GroupId) {
         if self.stopping
             || self.groups.get(&group).is_none_or(|state| !state.placed || state.members.is_empty())
         {

@@ -70,8 +70,8 @@ impl Bus {
             let key = keys::attempt(&stream, &name, Offset(offset));
             cursor.in_flush.tries.push(offset);
             ops.push(match row {
-                Some(value) => Op::Put { space: Space::Tries, key, value },
-                None => Op::Delete { space: Space::Tries, key },
+                Some(value) => Op::Put { space: Space::Attempts, key, value },
+                None => Op::Delete { space: Space::Attempts, key },
             });
         }
         if ops.iter().any(|op| matches!(op, Op::Put { .. })) {

@@ -77,7 +77,7 @@ impl Bus {
             ops.push(Op::Delete { space: Space::Cursors, key: keys::cursor(&stream, &group.name) });
             for offset in cursor.stored_tries() {
                 let key = keys::attempt(&stream, &group.name, Offset(offset));
-                ops.push(Op::Delete { space: Space::Tries, key });
+                ops.push(Op::Delete { space: Space::Attempts, key });
             }
             for to in &cursor.confirms {
                 self.refuse(*to, gone.clone());

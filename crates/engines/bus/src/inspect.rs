@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_model::{
-    AHEAD_MAX, CursorRow, DueRow, Findings, Group, GroupRow, Offset, PARTITIONS_MAX, Partition, Space,
-    Stream, TopicKey, TopicRow, TryRow, keys,
+    AHEAD_MAX, AttemptRow, CursorRow, DueRow, Findings, Group, GroupRow, Offset, PARTITIONS_MAX, Partition,
+    Space, Stream, TopicKey, TopicRow, keys,
 };
 
 use crate::schema::check_schema;
@@ -53,7 +53,7 @@ impl Inspection {
             Space::Topics => self.topic(key, value),
             Space::Groups => self.group(key, value),
             Space::Cursors => self.cursor(key, value),
-            Space::Tries => self.attempt(key, value),
+            Space::Attempts => self.attempt(key, value),
             Space::Due => self.due(key, value),
             // The bus has no rules for the rows of other tables.
             _ => {}
@@ -152,14 +152,14 @@ impl Inspection {
     }
 
     fn attempt(&mut self, key: &str, value: &[u8]) {
-        if let Err(error) = TryRow::decode(key, value) {
-            self.unreadable(Space::Tries, key, &error.to_string());
+        if let Err(error) = AttemptRow::decode(key, value) {
+            self.unreadable(Space::Attempts, key, &error.to_string());
         }
         let parsed = key.rsplit_once('/').is_some_and(|(cursor, offset)| {
             CursorKey::parse(cursor).is_some() && u64::from_str_radix(offset, 16).is_ok()
         });
         if !parsed {
-            self.unreadable(Space::Tries, key, "names no topic, group, partition and offset");
+            self.unreadable(Space::Attempts, key, "names no topic, group, partition and offset");
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn rows_that_fit_are_fine() {
         let cursor = (Space::Cursors, "default/t/g/0", r#"{"committed":8,"delivered":10,"ahead":"02"}"#);
-        let attempt = (Space::Tries, "default/t/g/0/0000000000000009", r#"{"attempts":2}"#);
+        let attempt = (Space::Attempts, "default/t/g/0/0000000000000009", r#"{"attempts":2}"#);
         assert!(problems(&[TOPIC, GROUP, cursor, attempt]).is_empty());
     }
 
@@ -231,7 +231,7 @@ mod tests {
                 ],
                 "acks ahead is 11",
             ),
-            (vec![TOPIC, (Space::Tries, "default/t/g/0/zz", r#"{"attempts":2}"#)], "names no topic"),
+            (vec![TOPIC, (Space::Attempts, "default/t/g/0/zz", r#"{"attempts":2}"#)], "names no topic"),
             (vec![TOPIC, (Space::Due, "00/1/1", "{}")], "cannot be read"),
         ] {
             let found = problems(&rows);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{
-    AgeGuard, AgesRow, Boot, CursorRow, DueBy, Elapsed, ElapsedRow, Group, GroupRow, Now, Offset, RowError,
-    Stream, Timestamp, TopicKey, TopicRow, TryRow, keys,
+    AgeGuard, AgesRow, AttemptRow, Boot, CursorRow, DueBy, Elapsed, ElapsedRow, Group, GroupRow, Now, Offset,
+    RowError, Stream, Timestamp, TopicKey, TopicRow, keys,
 };
 
 use crate::bus::Bus;
@@ -39,8 +39,8 @@ pub struct Snapshot {
     pub streams: Vec<(Stream, Offset, Offset)>,
 }
 
-/// Tries by the key of their cursor.
-type Tries = BTreeMap<String, BTreeMap<u64, TryRow>>;
+/// AttemptRows by the key of their cursor.
+type AttemptRows = BTreeMap<String, BTreeMap<u64, AttemptRow>>;
 
 impl Bus {
     pub fn restore(limits: BusLimits, snapshot: Snapshot, now: Now) -> Result<Bus, RowError> {
@@ -71,9 +71,9 @@ impl Bus {
                 }
             }
         }
-        let mut tries = Tries::new();
+        let mut tries = AttemptRows::new();
         for (key, value) in &snapshot.tries {
-            let row = TryRow::decode(key, value)?;
+            let row = AttemptRow::decode(key, value)?;
             let Some((cursor, offset)) = key.rsplit_once('/') else {
                 continue;
             };
@@ -102,7 +102,7 @@ impl Bus {
         key: &str,
         row: GroupRow,
         cursors: &mut BTreeMap<&str, CursorRow>,
-        tries: &mut Tries,
+        tries: &mut AttemptRows,
     ) {
         let Some((topic, name)) = key.rsplit_once('/') else {
             return;

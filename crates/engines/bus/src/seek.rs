@@ -154,7 +154,7 @@ impl Bus {
             let rows_max = TRIES_PER_BATCH_MAX / placement.cursors.len().max(1);
             for (offset, _) in cursor.take_try_changes(rows_max, TRIES_BYTES_MAX) {
                 let key = keys::attempt(&stream, &name, Offset(offset));
-                ops.push(Op::Delete { space: Space::Tries, key });
+                ops.push(Op::Delete { space: Space::Attempts, key });
             }
             let row = cursor.row(now.wall);
             cursor.note_flushed(&row);

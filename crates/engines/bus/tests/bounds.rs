@@ -74,12 +74,12 @@ fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
     }
     harness.release();
     harness.pass(1_000);
-    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 4000);
+    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 4000);
     // Seeking past these events deletes all the rows, again in batches that fit.
     let (topic, group) = (topic("t"), group("g"));
     harness.call(Request::SeekGroup { topic, group, partition: None, from: From::Latest });
     harness.pass(1_000);
-    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 0);
+    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 0);
 }
 
 #[test]

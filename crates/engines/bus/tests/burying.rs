@@ -96,7 +96,7 @@ fn reasons_of_any_setting_fit_beside_the_largest_event() {
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].body.payload.as_str(), large, "the letter is whole");
     assert_eq!(header(&letters[0], "x-dlq-reason").map(|reason| reason.len()), Some(REASON_BYTES_MAX));
-    let tries = harness.tables.iter().filter(|((space, _), _)| *space == Space::Tries);
+    let tries = harness.tables.iter().filter(|((space, _), _)| *space == Space::Attempts);
     assert_eq!(tries.count(), 999);
 }
 
@@ -196,7 +196,7 @@ fn what_the_store_will_not_take_at_once_is_put_back_and_buried_one_by_one() {
     assert_eq!(buried(&harness, "t.DLQ"), numbers(6));
     assert_eq!(buried(&harness, MIRROR), numbers(6));
     assert_eq!(harness.committed("t", "g", 0), 7);
-    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 0);
+    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 0);
 }
 
 #[test]

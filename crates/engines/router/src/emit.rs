@@ -6,7 +6,7 @@ use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::events::EventAuthor;
 use crate::input::{CapabilityId, DeliveryId};
-use crate::lanes::{Answers, InHand, Said, Task};
+use crate::lanes::{Answers, Emitted, InHand, Task};
 use crate::lineage::Correlation;
 use crate::messages::{self, Asked};
 use crate::pending::Requester;
@@ -39,7 +39,7 @@ impl Router {
                 self.remember(from, metadata.id.clone(), metadata.correlation.clone());
             }
             let (hand, at) = (self.in_hand(from, during), now.mono);
-            self.lanes.push_user(Task::Actor(Said { from, hand, message, answers, follows, wait, at }));
+            self.lanes.push_user(Task::Actor(Emitted { from, hand, message, answers, follows, wait, at }));
             return;
         }
         self.counters.overloads += 1;
@@ -117,8 +117,8 @@ impl Router {
         }
     }
 
-    pub(crate) fn route_actor(&mut self, now: Now, said: Said) {
-        let Said { from, hand, message, answers, follows, wait, at } = said;
+    pub(crate) fn route_actor(&mut self, now: Now, said: Emitted) {
+        let Emitted { from, hand, message, answers, follows, wait, at } = said;
         let Some(capability) = self.table.get(from) else {
             // The capability is gone and its messages go nowhere; but a requester must not wait for ever for an
             // outcome.

@@ -24,7 +24,7 @@ pub(crate) enum Task {
         at: Mono,
         message: OsMessage,
     },
-    Actor(Said),
+    Actor(Emitted),
     Bus {
         to: CapabilityId,
         receipt: Receipt,
@@ -52,7 +52,7 @@ pub(crate) enum Task {
 
 /// A message that an actor emitted.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct Emitted {
     pub(crate) from: CapabilityId,
     /// The delivery that the actor was working on at the time, if the shell could tell.
     pub(crate) hand: Option<InHand>,

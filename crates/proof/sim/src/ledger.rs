@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_model::{
-    Batch, CursorRow, Event, EventId, GroupRow, Offset, Op, Outcome, Partition, Space, Stream, Timestamp,
-    TopicConfig, TopicKey, TopicRow, TryRow,
+    AttemptRow, Batch, CursorRow, Event, EventId, GroupRow, Offset, Op, Outcome, Partition, Space, Stream,
+    Timestamp, TopicConfig, TopicKey, TopicRow,
 };
 
 use crate::place::{Seat, Spot};
@@ -31,7 +31,7 @@ pub(crate) struct Ledger {
     pub topics: BTreeMap<TopicKey, TopicConfig>,
     pub groups: BTreeMap<Seat, GroupRow>,
     pub cursors: BTreeMap<Spot, CursorRow>,
-    pub tries: BTreeMap<(Spot, Offset), TryRow>,
+    pub tries: BTreeMap<(Spot, Offset), AttemptRow>,
     pub due: BTreeMap<String, bytes::Bytes>,
     pub kv: BTreeMap<String, bytes::Bytes>,
     pub logs: BTreeMap<Stream, Log>,
@@ -106,8 +106,8 @@ impl Ledger {
                     self.cursors.insert(spot, row);
                 }
             }
-            Space::Tries => {
-                if let (Some(place), Ok(row)) = (Spot::parse_attempt(key), TryRow::decode(key, value)) {
+            Space::Attempts => {
+                if let (Some(place), Ok(row)) = (Spot::parse_attempt(key), AttemptRow::decode(key, value)) {
                     self.tries.insert(place, row);
                 }
             }
@@ -131,7 +131,7 @@ impl Ledger {
             Space::Cursors => {
                 Spot::parse(key).map(|spot| self.cursors.remove(&spot));
             }
-            Space::Tries => {
+            Space::Attempts => {
                 Spot::parse_attempt(key).map(|place| self.tries.remove(&place));
             }
             Space::Due => {

@@ -24,7 +24,7 @@ use crate::readers::{Jobs, Reader};
 use crate::settings::BrokerSettings;
 use crate::watcher::Watcher;
 use crate::workers::{self, Workers};
-use crate::writer::{Chores, Writer};
+use crate::writer::{Maintenance, Writer};
 use crate::{boot, notes};
 
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +111,7 @@ impl Broker {
             metrics: metrics.clone(),
             health: health.clone(),
             settings: settings.clone(),
-            chores: Mutex::new(Chores::new(settings, watcher)),
+            maintenance: Mutex::new(Maintenance::new(settings, watcher)),
             attempts: AtomicU32::new(0),
             monitor: self.monitor.clone(),
         };

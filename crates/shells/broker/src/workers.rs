@@ -52,8 +52,8 @@ impl Workers {
                         Wrote::Never => {}
                     }
                 }
-                Job::Chores => {
-                    if let Some(until) = self.writer.chores() {
+                Job::Maintenance => {
+                    if let Some(until) = self.writer.maintenance() {
                         inbox.chores_done(until);
                     }
                 }
@@ -67,7 +67,7 @@ impl Workers {
     ///
     /// That task waits for the disk meanwhile, and so does its connection. tokio moves the worker's other tasks to
     /// another thread (`block_in_place`), so no other connection waits.
-    fn help(&self, turn: Turn, may_commit: bool) {
+    fn run_inline(&self, turn: Turn, may_commit: bool) {
         let Shared { inbox, backlog, settings, .. } = &*self.shared;
         self.decide(turn);
         for _ in 1..HELP_TURNS_MAX {
@@ -124,21 +124,21 @@ pub(crate) fn ask(
 ) -> Result<(), Ended> {
     let Shared { inbox, backlog, settings, .. } = shared;
     let Some(turn) = inbox.push_or_take(asked, backlog, settings)? else { return Ok(()) };
-    let helper = Helper { inbox, workers: shared.workers.get().and_then(Weak::upgrade) };
-    if let Some(workers) = &helper.workers {
-        workers.help(turn, may_commit);
+    let inline = InlineGuard { inbox, workers: shared.workers.get().and_then(Weak::upgrade) };
+    if let Some(workers) = &inline.workers {
+        workers.run_inline(turn, may_commit);
     }
     Ok(())
 }
 
 /// Drops its reference to the workers before it reports that it has finished: when the threads have ended, nothing else
 /// can use the store.
-struct Helper<'a> {
+struct InlineGuard<'a> {
     inbox: &'a Inbox,
     workers: Option<Arc<Workers>>,
 }
 
-impl Drop for Helper<'_> {
+impl Drop for InlineGuard<'_> {
     fn drop(&mut self) {
         self.workers = None;
         self.inbox.helped();

@@ -207,7 +207,7 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
         }
     });
     published.await.unwrap();
-    // Not all of them: at times a thread of the workers is awake to do the chores.
+    // Not all of them: at times a thread of the workers is awake to do the maintenance.
     assert!(disk.by_helpers.load(SeqCst) > 100, "{:?}", disk.by_helpers);
 
     disk.shut(true);

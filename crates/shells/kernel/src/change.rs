@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_local};
 
 use crate::capability::{Capability, CapabilityError};
 use crate::handlers::Handlers;
-use crate::inbox::{Ended, LoopLink};
+use crate::inbox::{Ended, RouterHandle};
 use crate::local_queue::LocalQueue;
 use crate::manifest::Ready;
 use crate::port::{Mailbox, Port};
@@ -31,13 +31,13 @@ pub enum ChangeError {
 
 /// Called for each capability whose manifest names topics of the bus. The returned value keeps the feed alive and is
 /// dropped when the capability is to be removed: from then on no more events may be handed to it.
-pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, LoopLink) -> Box<dyn Any> + Send>;
+pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, RouterHandle) -> Box<dyn Any> + Send>;
 
 /// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
     running: BTreeMap<CapabilityId, Actor>,
     ear: LocalQueue,
-    link: LoopLink,
+    link: RouterHandle,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
     /// The mailboxes of actors that wait for their predecessor to finish, by the predecessor's id.
@@ -59,7 +59,7 @@ struct Actor {
 impl Actors {
     pub(crate) fn new(
         ear: LocalQueue,
-        link: LoopLink,
+        link: RouterHandle,
         runtime: Handle,
         bus_feed: Option<BusFeed>,
         handover_ms: u64,

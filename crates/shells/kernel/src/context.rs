@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::builtin::of_data;
-use crate::inbox::{Ended, LoopLink, Told};
+use crate::inbox::{Ended, RouterHandle, Told};
 
 /// The context of one message. Cheap to clone; may be sent to other threads.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ struct Hand {
     delivery: DeliveryId,
     message: Arc<OsMessage>,
     by: By,
-    link: LoopLink,
+    link: RouterHandle,
 }
 
 impl Context {
@@ -33,7 +33,7 @@ impl Context {
         delivery: DeliveryId,
         message: Arc<OsMessage>,
         by: By,
-        link: LoopLink,
+        link: RouterHandle,
     ) -> Context {
         Context { hand: Arc::new(Hand { capability, delivery, message, by, link }) }
     }
@@ -57,7 +57,7 @@ impl Context {
         self.hand.link.look(move |router| router.asker(&request, delivery)).await.map_err(ended)
     }
 
-    pub fn link(&self) -> &LoopLink {
+    pub fn link(&self) -> &RouterHandle {
         &self.hand.link
     }
 

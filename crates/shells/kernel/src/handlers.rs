@@ -41,7 +41,7 @@ impl Handlers {
             slice += 1;
             if slice == SLICE {
                 slice = 0;
-                pause::others_first().await;
+                pause::yield_now().await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The queue of commands to the loop from other threads (`LoopLink`); for tasks on the loop's own thread there is
+//! The queue of commands to the loop from other threads (`RouterHandle`); for tasks on the loop's own thread there is
 //! `local_queue.rs`.
 
 use std::sync::Arc;
@@ -61,12 +61,12 @@ pub(crate) enum Told {
 /// A handle to the loop for other threads. Can be cloned and sent. Callers wait while the queue holds `inbox_max`
 /// commands.
 #[derive(Clone, Debug)]
-pub struct LoopLink {
+pub struct RouterHandle {
     pub(crate) told: mpsc::Sender<Told>,
     pub(crate) mint: Arc<Mint>,
 }
 
-impl LoopLink {
+impl RouterHandle {
     pub(crate) async fn tell(&self, told: Told) -> Result<(), Ended> {
         self.told.send(told).await.map_err(|_| Ended)
     }

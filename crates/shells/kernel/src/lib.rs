@@ -51,7 +51,7 @@ pub use commits::Commit;
 pub use context::Context;
 pub use counts::ShellCounts;
 pub use credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
-pub use inbox::{Ended, LoopLink};
+pub use inbox::{Ended, RouterHandle};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
 pub use ndjson::{PlaceError, SocketFile, default_path};

@@ -14,7 +14,7 @@ use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
 use tokio::sync::Notify;
 
 use crate::builtin::BUS_MESSAGE;
-use crate::inbox::LoopLink;
+use crate::inbox::RouterHandle;
 use crate::local_queue::LocalQueue;
 
 /// A message taken out of a mailbox.
@@ -115,7 +115,7 @@ pub struct Port {
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
     ear: LocalQueue,
-    link: LoopLink,
+    link: RouterHandle,
 }
 
 impl Port {
@@ -124,7 +124,7 @@ impl Port {
         name: Arc<str>,
         mailbox: Rc<Mailbox>,
         ear: LocalQueue,
-        link: LoopLink,
+        link: RouterHandle,
     ) -> Port {
         Port { capability, name, mailbox, ear, link }
     }
@@ -138,7 +138,7 @@ impl Port {
     }
 
     /// A handle that may be sent to other threads.
-    pub fn link(&self) -> &LoopLink {
+    pub fn link(&self) -> &RouterHandle {
         &self.link
     }
 

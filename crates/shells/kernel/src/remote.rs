@@ -9,13 +9,13 @@ use millrace_router::{By, ConnId, Input};
 use tokio::sync::mpsc;
 
 use crate::conns::{Account, Line};
-use crate::inbox::{Ended, LoopLink, Told};
+use crate::inbox::{Ended, RouterHandle, Told};
 
 /// The sending half of a connection. Dropping it closes the connection: its requests are still carried out, but nobody
 /// gets the answers.
 pub struct OsSender {
     pub(crate) conn: ConnId,
-    pub(crate) link: LoopLink,
+    pub(crate) link: RouterHandle,
     pub(crate) account: Arc<Account>,
     /// Weak, because the loop closes a connection by dropping the last sender of this channel.
     pub(crate) lines: mpsc::WeakUnboundedSender<Line>,

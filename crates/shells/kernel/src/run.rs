@@ -63,7 +63,7 @@ impl Run {
             // A timer that may still act (`Effect::Vouch`) has put its message into the lanes after the turn.
             if turned || self.shell.router.is_busy() {
                 // RFC 0032, section 8.3: after each turn the host gets its turn.
-                pause::others_first().await;
+                pause::yield_now().await;
             } else if !self.shell.stopped {
                 self.wait(now).await;
             }

@@ -20,7 +20,7 @@ use crate::commits::{Commit, Commits};
 use crate::conns::{Account, Conns};
 use crate::counts::{Counts, ShellCounts};
 use crate::credentials::{CheckToken, Vouch};
-use crate::inbox::{Ended, LoopLink, Mint, Told};
+use crate::inbox::{Ended, Mint, RouterHandle, Told};
 use crate::local_queue::LocalQueue;
 use crate::ndjson::Edge;
 use crate::notes;
@@ -105,7 +105,7 @@ pub enum LoopError {
 /// the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct LoopHandle {
-    link: LoopLink,
+    link: RouterHandle,
     shared: Arc<Shared>,
 }
 
@@ -140,7 +140,8 @@ impl LoopHandle {
         let (ended_in, ended) = watch::channel(false);
         let (booted_in, booted) = oneshot::channel();
         // The engine derives ids from the nonce itself: the same nonce here would make the same ids again.
-        let link = LoopLink { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
+        let link =
+            RouterHandle { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
         let counts = Arc::new(Counts::default());
         let conns = Arc::new(AtomicU64::new(1));
         let boot = Boot {
@@ -166,7 +167,7 @@ impl LoopHandle {
         Ok((LoopHandle { link, shared: Arc::new(shared) }, asked))
     }
 
-    pub fn link(&self) -> &LoopLink {
+    pub fn link(&self) -> &RouterHandle {
         &self.link
     }
 
@@ -247,7 +248,7 @@ struct Boot {
     parts: LoopParts,
     settings: Arc<LoopSettings>,
     capabilities: Vec<Capability>,
-    link: LoopLink,
+    link: RouterHandle,
     counts: Arc<Counts>,
     conns: Arc<AtomicU64>,
     told: mpsc::Receiver<Told>,

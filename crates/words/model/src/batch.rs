@@ -173,8 +173,8 @@ pub enum Space {
     Groups,
     /// How far each group is in each stream.
     Cursors,
-    /// Events whose deliveries have failed, or that have to wait: see [`crate::TryRow`].
-    Tries,
+    /// Events whose deliveries have failed, or that have to wait: see [`crate::AttemptRow`].
+    Attempts,
     /// Delayed events, in the order they are due.
     Due,
     /// Ids of delayed events, so that they are stored once.
@@ -210,7 +210,7 @@ impl Space {
         Space::Topics,
         Space::Groups,
         Space::Cursors,
-        Space::Tries,
+        Space::Attempts,
         Space::Due,
         Space::DueIds,
         Space::Kv,
@@ -233,7 +233,7 @@ impl Space {
             Space::Topics => "topics",
             Space::Groups => "groups",
             Space::Cursors => "cursors",
-            Space::Tries => "tries",
+            Space::Attempts => "tries",
             Space::Due => "due",
             Space::DueIds => "due_ids",
             Space::Kv => "kv",

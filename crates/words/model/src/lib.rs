@@ -66,8 +66,8 @@ pub use os::{
 pub use partition::{PARTITIONS_MAX, key_hash, partition_of};
 pub use reading::{KeyRange, Page, ReadLimit, Row};
 pub use record::{
-    AHEAD_MAX, AgesRow, Bitmap, CursorRow, DueRow, ElapsedRow, GroupRow, RowError, TopicRow, TopicSchemaRow,
-    TryRow, keys,
+    AHEAD_MAX, AgesRow, AttemptRow, Bitmap, CursorRow, DueRow, ElapsedRow, GroupRow, RowError, TopicRow,
+    TopicSchemaRow, keys,
 };
 pub use state::{Identity, Intent, Operation, Reconcile, StateChange, StateCommit, StateKind};
 pub use steady::{AgeGuard, CLOCK_SETTLE_MS, CLOCK_STEP_MS, ClockNews, SteadyClock};

@@ -139,7 +139,7 @@ pub(crate) use row;
 row!(TopicRow);
 row!(GroupRow);
 row!(CursorRow);
-row!(TryRow);
+row!(AttemptRow);
 row!(DueRow);
 row!(TopicSchemaRow);
 row!(ElapsedRow);
@@ -224,7 +224,7 @@ pub struct CursorRow {
 
 /// An event whose deliveries have failed, or that has to wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TryRow {
+pub struct AttemptRow {
     pub attempts: u32,
     /// When the event may be delivered again, in elapsed time: see [`ElapsedRow`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Writing a cursor: its row and its rows of tries, and taking them back when the store refuses the batch.
 
 use bytes::Bytes;
-use millrace_model::{AHEAD_MAX, Bitmap, CursorRow, Offset, Timestamp, TryRow};
+use millrace_model::{AHEAD_MAX, AttemptRow, Bitmap, CursorRow, Offset, Timestamp};
 
 use super::{Cursor, Open};
 use crate::dead_letter::kept;
@@ -132,8 +132,8 @@ pub(super) fn needs_row(open: &Open) -> bool {
 }
 
 /// Only attempts that ended are written: a delivery that a crash cuts short must not count.
-fn try_row(open: &Open) -> TryRow {
-    TryRow {
+fn try_row(open: &Open) -> AttemptRow {
+    AttemptRow {
         attempts: open.attempts_ended(),
         not_before: open.not_before,
         reason: open.reason.as_deref().map(kept),

@@ -113,7 +113,7 @@ impl Harness {
             topics: rows(Space::Topics),
             groups: rows(Space::Groups),
             cursors: rows(Space::Cursors),
-            tries: rows(Space::Tries),
+            tries: rows(Space::Attempts),
             first_due: [DueBy::Wall, DueBy::Elapsed]
                 .into_iter()
                 .filter_map(|by| Some((by, keys::due_time(&self.due_rows(by, 1).first()?.0)?)))

@@ -2,7 +2,7 @@
 //! then that were not given back. The count that becomes durable is no higher than the attempts that have ended, than
 //! the sends that happened, and than the topic allows.
 
-use millrace_model::{CursorRow, Offset, Op, Space, TryRow};
+use millrace_model::{AttemptRow, CursorRow, Offset, Op, Space};
 
 use super::Checker;
 use crate::facts::{Facts, spot_of};
@@ -28,9 +28,9 @@ impl Checker for Attempts {
                     delivered_mark(facts, &spot, &row, implied)?;
                 }
                 for op in &batch.ops {
-                    let Op::Put { space: Space::Tries, key, value } = op else { continue };
+                    let Op::Put { space: Space::Attempts, key, value } = op else { continue };
                     let Some((spot, offset)) = Spot::parse_attempt(key) else { continue };
-                    let claimed = TryRow::decode(key, value).map_or(0, |row| row.attempts);
+                    let claimed = AttemptRow::decode(key, value).map_or(0, |row| row.attempts);
                     let item = facts.traffic.item(&spot, offset);
                     let ended = item.map_or(0, |item| item.attempts_ended_max(facts.now_ms));
                     if claimed > ended {
@@ -70,7 +70,7 @@ fn delivered(facts: &Facts, spot: &Spot, offset: Offset, attempts: u32) -> Resul
 
 fn says_nothing_else(batch: &millrace_model::Batch, spot: &Spot, offset: Offset) -> bool {
     !batch.ops.iter().any(|op| match op {
-        Op::Put { space: Space::Tries, key, .. } => {
+        Op::Put { space: Space::Attempts, key, .. } => {
             Spot::parse_attempt(key).as_ref() == Some(&(spot.clone(), offset))
         }
         _ => false,

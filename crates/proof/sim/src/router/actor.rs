@@ -76,7 +76,7 @@ impl Actor {
             description: format!("{:?}", self.manners),
             inbound: types.into_iter().filter_map(branch).collect(),
             outbound: None,
-            subscribes: OsType::new("Fact.Said").into_iter().collect(),
+            subscribes: OsType::new("Fact.Emitted").into_iter().collect(),
             bus: Vec::new(),
         }
     }
@@ -185,7 +185,7 @@ fn fact(author: usize, cause: OsId, said: u64, now: Now) -> Option<OsMessage> {
     let data = serde_json::json!({ "author": author }).to_string();
     Some(OsMessage {
         kind: OsKind::Event,
-        ty: OsType::new("Fact.Said").ok()?,
+        ty: OsType::new("Fact.Emitted").ok()?,
         data: JsonText::from_stored(data.into()),
         metadata: OsMetadata {
             id: OsId::new(&format!("fact-{author}-{said}")).ok()?,

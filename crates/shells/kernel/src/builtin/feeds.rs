@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::builtin::feed::{Feed, Placed, Plan};
 use crate::change::BusFeed;
-use crate::inbox::LoopLink;
+use crate::inbox::RouterHandle;
 use crate::watch::{Seen, Watch};
 
 /// Bounds on feeds.
@@ -73,7 +73,7 @@ impl Feeds {
         Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
     }
 
-    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &LoopLink) -> Vec<Feed> {
+    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &RouterHandle) -> Vec<Feed> {
         let start = |topic: &BusTopic| {
             let plan = Plan {
                 to,
@@ -87,7 +87,7 @@ impl Feeds {
     }
 
     /// Starts a feed and returns the answer of the bus, which comes when the group has its position.
-    pub(super) async fn subscribe(&self, link: &LoopLink, plan: Plan) -> Result<Reply, OsFault> {
+    pub(super) async fn subscribe(&self, link: &RouterHandle, plan: Plan) -> Result<Reply, OsFault> {
         let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
         let (to, group) = (plan.to, plan.topic.group.clone());
         let (placed, is_placed) = oneshot::channel();
@@ -115,7 +115,7 @@ impl Feeds {
         answer
     }
 
-    fn start(&self, link: &LoopLink, plan: Plan, placed: Option<Placed>) -> Feed {
+    fn start(&self, link: &RouterHandle, plan: Plan, placed: Option<Placed>) -> Feed {
         Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, self.limits.clone(), placed)
     }
 

@@ -53,7 +53,7 @@ impl Reader {
             };
             self.take(&buffer[..bytes]).await;
             self.edge.give_back(buffer);
-            pause::others_first().await;
+            pause::yield_now().await;
         }
         self.take_last().await;
         self.wire.reads_no_more();
