@@ -1,11 +1,11 @@
 //! The network edges of the bus: WebSocket and HTTP on one port.
 //!
-//! Edges parse, check and translate; they decide nothing. A frame becomes a request of the engine (`from_wire`), an
-//! answer or delivery becomes a frame (`to_wire`), and everything in between is bounds: how many connections, how
-//! large a frame, how much may wait for a slow reader, how long a silent peer is believed to be there.
+//! Edges parse, check and translate; they decide nothing. `from_wire` turns a frame into a request of the engine,
+//! `to_wire` turns an answer or delivery into a frame. The rest of the crate enforces bounds: how many connections, how
+//! large a frame, how much may wait for a slow reader, after how much silence a peer counts as gone.
 //!
-//! What it does not do: no decisions (the engine makes them), no JSON shapes (the wire crate has them), no threads of
-//! the store (the runtime has them), no command line.
+//! Not here: decisions (the engine makes them), JSON shapes (the wire crate has them), threads of the store (the
+//! broker crate has them), the command line.
 //!
 //! Start with [`Server::start`].
 

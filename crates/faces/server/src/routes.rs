@@ -1,4 +1,4 @@
-//! Which path leads where.
+//! The routes of the HTTP interface.
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -35,7 +35,7 @@ pub(crate) fn router(app: SharedApp) -> Router {
     checked(routes, app)
 }
 
-/// What is served at the address for probes.
+/// The routes of the separate listener for probes.
 pub(crate) fn probes(app: SharedApp) -> Router {
     let routes = Router::new()
         .route("/metrics", get(metrics::metrics))
@@ -44,7 +44,7 @@ pub(crate) fn probes(app: SharedApp) -> Router {
     checked(routes, app)
 }
 
-/// Everything that stands before the handlers.
+/// Adds the checks that run before every handler.
 fn checked(routes: Router<SharedApp>, app: SharedApp) -> Router {
     routes
         .fallback(unknown_path)

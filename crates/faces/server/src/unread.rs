@@ -1,5 +1,5 @@
-//! Bodies that nobody read because their request was refused. HTTP/1.1 has no way past them: either they are read and
-//! thrown away, or the connection must be closed, and then the answer says so.
+//! Handles request bodies that were not read because the request was refused. HTTP/1.1 cannot skip a body: either the
+//! server reads and discards it, or it must close the connection and say so in the response.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,11 +18,11 @@ use hyper::body::{Frame, SizeHint};
 use crate::access::Peer;
 use crate::crowd::Place;
 
-/// The rest of a body is waited for this long and read up to this size: most are on their way already.
+/// How long and up to which size the rest of a body is read: most bodies are on their way already.
 const DISCARD_MS: u64 = 500;
 const DISCARD_BYTES_MAX: usize = 64 << 20;
 
-/// Around every handler.
+/// Middleware around every handler.
 pub(crate) async fn finish(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
@@ -39,12 +39,12 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
     response
 }
 
-/// A client that sends its body only when it is told to.
+/// Whether the client sends its body only when told to (`Expect: 100-continue`).
 fn asks_first(headers: &HeaderMap) -> bool {
     headers.get(header::EXPECT).is_some_and(|expect| expect.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// A body that can be looked at again after a handler let go of it.
+/// A body that remains accessible after a handler has dropped it.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Half>>);
 
@@ -52,7 +52,7 @@ struct Half {
     body: Body,
     begun: bool,
     ended: bool,
-    /// Is told how the body is coming.
+    /// Is told how much of the body has arrived.
     place: Option<Arc<Place>>,
 }
 
@@ -61,14 +61,14 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the next request can be read behind it.
+    /// Whether the body is out of the way, so that the next request can be read.
     async fn is_passed(&self, asks_first: bool, status: StatusCode) -> bool {
         let (begun, ended) = {
             let half = self.lock();
             (half.begun, half.ended || half.body.is_end_stream())
         };
-        // To read the body of one that asks first would be to ask for it. One that took too long had its time, and in a
-        // crowd nobody waits for it.
+        // Reading the body of a client that asks first would ask the client for it. A body that took too long had its
+        // time, and an overloaded server does not wait for one.
         if ended
             || asks_first && !begun
             || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE)

@@ -1,11 +1,12 @@
-//! What the server tells about itself: counters of refusals, the audit, `system.metrics`, traces in the log.
+//! The reports of the server about itself: counters of refusals, the audit, `system.metrics`, traces in the log.
 //!
 //! ```text
 //! edges, engine's notes -> Trail (bounded, drops and counts) -> one task -> system.bus.audit
 //! every period: Stats + shell -> one event -> system.metrics
 //! ```
 //!
-//! None of it can hold up or fail a request, and none of it is about `system.*`, so it never feeds itself.
+//! Nothing here can delay or fail a request. Nothing here is about `system.*` topics, so the reports cause no further
+//! reports.
 
 mod asker;
 mod done;

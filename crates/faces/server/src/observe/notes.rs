@@ -1,4 +1,4 @@
-//! What the engine tells: dead letters go to the log, the rest to the audit if it is wanted.
+//! Consumes the notes of the engine: dead letters go to the log, other notes to the log or, if it is on, the audit.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,10 +11,11 @@ use crate::access::{Meter, Rate};
 use crate::app::SharedApp;
 use crate::observe::{AuditKind, trail};
 
-/// Lines about dead letters per second, and at once. What is above is counted and told by the next line.
+/// Log lines about dead letters per second, and at once. Lines above this rate are left out; the next line says how
+/// many.
 const LINES: Rate = Rate { per_second: 10, burst: 100 };
 
-/// Until the runtime is gone.
+/// Runs until the broker has ended.
 pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
     let (lines, suppressed) = (Meter::new(LINES), AtomicU64::new(0));
     while let Some(note) = notes.recv().await {

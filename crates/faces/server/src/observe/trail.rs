@@ -1,4 +1,4 @@
-//! The audit as events: what is to be published waits here, within a bound.
+//! The audit as events: a bounded queue of records that wait to be published.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::observe::{AuditKind, AuditKinds};
 
 /// Records published by one commit.
 const RECORDS_PER_COMMIT_MAX: usize = 256;
-/// Longest text of a record that somebody else wrote.
+/// Longest text in a record that a caller wrote.
 const TEXT_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
@@ -28,11 +28,11 @@ pub(crate) struct Trail {
 struct Counts {
     written: AtomicU64,
     dropped: AtomicU64,
-    /// The last publish failed: the log has said so.
+    /// The last publish failed, and the log has said so.
     failing: AtomicBool,
 }
 
-/// The other end: publishes what was put in.
+/// The other end of a [`Trail`]: publishes the records that were put into it.
 pub(crate) struct Scribe {
     receiver: mpsc::Receiver<AuditDoc>,
     counts: Arc<Counts>,
@@ -49,7 +49,7 @@ impl Trail {
         self.kinds.has(kind)
     }
 
-    /// Never waits: a record that finds no room is dropped and counted.
+    /// Queues a record. Never waits: a record that finds no room is dropped and counted.
     pub(crate) fn put(&self, kind: AuditKind, mut doc: AuditDoc) {
         let of_server = doc.topic.as_deref().is_some_and(|topic| topic.starts_with(SYSTEM_PREFIX));
         if !self.wants(kind) || of_server {
@@ -76,7 +76,7 @@ impl Trail {
     }
 }
 
-/// A record about an event as a group sees it.
+/// Makes a record about an event of a group.
 pub(crate) fn about(kind: &str, at: &NotedPlace) -> AuditDoc {
     AuditDoc {
         kind: kind.to_owned(),
@@ -90,7 +90,7 @@ pub(crate) fn about(kind: &str, at: &NotedPlace) -> AuditDoc {
 }
 
 impl Scribe {
-    /// Until the server is gone.
+    /// Runs until the server has ended.
     pub(crate) async fn run(mut self, handle: Handle) {
         let Ok(topic) = TopicKey::parse(&format!("default/{AUDIT_TOPIC}")) else { return };
         let mut docs = Vec::new();

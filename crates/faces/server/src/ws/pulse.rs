@@ -1,15 +1,16 @@
-//! Whether the peer is still there. A half-open socket takes writes for a long time; only silence gives it away.
+//! Keepalive: finds out whether the peer is still there. A half-open socket accepts writes for a long time; only the
+//! peer's silence shows that it has gone.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
     heard: AtomicBool,
-    /// The reader does not listen just now: silence says nothing.
+    /// The reader is not reading at the moment, so silence proves nothing.
     deaf: AtomicBool,
 }
 
-/// What to do after another interval.
+/// The action to take after an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     Fine,
