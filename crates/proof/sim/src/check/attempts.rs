@@ -1,6 +1,6 @@
-//! Attempts are true: what a delivery says is what was durable when the server started plus the sends since then
-//! that were not given back; what becomes durable is no more than the attempts that have ended,
-//! never more than the sends that happened, never more than the topic allows.
+//! Attempt counts are true. The count in a delivery is the durable count when the server started plus the sends since
+//! then that were not given back. The count that becomes durable is no higher than the attempts that have ended, than
+//! the sends that happened, and than the topic allows.
 
 use millrace_model::{CursorRow, Offset, Op, Space, TryRow};
 
@@ -77,7 +77,8 @@ fn says_nothing_else(batch: &millrace_model::Batch, spot: &Spot, offset: Offset)
     })
 }
 
-/// Everything up to the mark counts as delivered once, unless something else is written about it.
+/// Every event up to the cursor's `delivered` mark counts as delivered once, unless the batch says otherwise about it:
+/// so each of them must have been sent.
 fn delivered_mark(
     facts: &Facts,
     spot: &Spot,
@@ -103,7 +104,7 @@ fn delivered_mark(
     Ok(())
 }
 
-/// A server never starts with a higher count than there were deliveries that count.
+/// A server never starts with more attempts of an event than there were deliveries that count.
 fn started(facts: &Facts) -> Result<(), String> {
     for (spot, items) in &facts.traffic.items {
         let row = facts.ledger.cursor(spot);

@@ -1,4 +1,4 @@
-//! Clients: requests under few ids, events, forged answers, timers.
+//! Clients: send requests under few ids, events, forged answers, timers.
 
 use millrace_model::{JsonText, Now, OsId, OsKind, OsMessage, OsMetadata, OsType};
 use millrace_router::ConnId;
@@ -8,7 +8,7 @@ use super::actor::MANNERS;
 use super::record::Record;
 use crate::dice::Dice;
 
-/// So few that they are used again and clash.
+/// So few that ids are used again and clash.
 const IDS: u64 = 12;
 
 #[derive(Debug)]
