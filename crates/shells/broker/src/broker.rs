@@ -180,7 +180,7 @@ impl Broker {
         self.finish();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the runtime had panicked");
+                tracing::error!("a thread of the broker had panicked");
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::writer::Backlog;
 
 /// The broker has ended: nothing will be answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the runtime has ended")]
+#[error("the broker has ended")]
 pub struct Ended;
 
 /// A request that was handed over.

@@ -52,8 +52,8 @@ struct Lanes {
     commit_at: Option<Instant>,
     /// When the engine must run again even if nothing happens.
     decide_at: Instant,
-    /// When the writer has maintenance (work besides commits). After a commit, maintenance come before the next one
-    /// (`maintenance_next`), or a busy writer would never do them.
+    /// When the writer has maintenance to do (work besides commits). After a commit, maintenance comes before the next one
+    /// (`maintenance_next`), or a busy writer would never do it.
     maintenance_at: Instant,
     maintenance_next: bool,
     /// When each sleeping thread of the workers wakes by itself.

@@ -15,7 +15,7 @@ use crate::observe::{AuditKind, audit_log};
 /// many.
 const LINES: Rate = Rate { per_second: 10, burst: 100 };
 
-/// Runs until the runtime has ended.
+/// Runs until the broker has ended.
 pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
     let (lines, suppressed) = (Meter::new(LINES), AtomicU64::new(0));
     while let Some(note) = notes.recv().await {

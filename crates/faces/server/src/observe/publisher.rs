@@ -33,7 +33,7 @@ pub(crate) async fn make_topics(handle: &Handle) {
     futures_util::future::join_all(SYSTEM_TOPICS.map(make)).await;
 }
 
-/// Starts the background tasks. All of them end with the runtime.
+/// Starts the background tasks. All of them end with the broker.
 pub(crate) fn start(app: &SharedApp, scribe: Scribe) {
     if let Some(receiver) = app.runtime.take_notes() {
         tokio::spawn(notes::run(app.clone(), receiver));
