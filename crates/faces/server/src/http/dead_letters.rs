@@ -137,8 +137,7 @@ impl Place<'_> {
             if !whole.is_empty() {
                 let cost = (whole.len() as u64).saturating_sub(paid);
                 caller.charge_more(std::mem::take(&mut paid), cost)?;
-                done.duplicates += publish(app, caller, self.topic, &whole).await?;
-                done.taken += whole.len();
+                publish(app, caller, self.topic, &whole, done).await?;
             }
             // Only now: a dead letter that was not published must be found again by the next request.
             done.next = fetched.next;
@@ -159,31 +158,44 @@ impl Place<'_> {
     }
 }
 
-/// Publishes the dead letters. Returns how many had been published before. If one does not match the topic's present
-/// schema, those before it are published and the refusal names it, so that a replay can go on behind it.
+/// Publishes the dead letters, and counts them in `done`. If one does not match the topic's present schema, those before it
+/// are published and counted, and the refusal names it, so that a replay can go on behind it.
 async fn publish(
     app: &App,
     caller: &Caller,
     topic: &TopicKey,
     letters: &[&Arc<Event>],
-) -> Result<usize, Refusal> {
-    let request = |letters: &[&Arc<Event>]| {
-        let events = letters.iter().map(|letter| original(letter)).collect();
-        Request::PublishBatch(PublishBatch { topic: topic.clone(), events })
-    };
-    let refused = match app.ask(caller.by(), request(letters)).await {
-        Ok(Reply::PublishedBatch { duplicates, .. }) => return Ok(duplicates),
-        Ok(other) => return Err(Refusal::unexpected(&other)),
-        Err(refused) => refused,
-    };
+    done: &mut Progress,
+) -> Result<(), Refusal> {
+    let Err(refused) = publish_all(app, caller, topic, letters, done).await else { return Ok(()) };
     let Some(index) = refused.schema_mismatch() else { return Err(refused) };
     let (before, Some(letter)) = (&letters[..index.min(letters.len())], letters.get(index)) else {
         return Err(refused);
     };
     if !before.is_empty() {
-        app.ask(caller.by(), request(before)).await?;
+        publish_all(app, caller, topic, before, done).await?;
+        done.next = letter.offset;
     }
     Err(refused.at(letter.stream.partition, letter.offset))
+}
+
+async fn publish_all(
+    app: &App,
+    caller: &Caller,
+    topic: &TopicKey,
+    letters: &[&Arc<Event>],
+    done: &mut Progress,
+) -> Result<(), Refusal> {
+    let events = letters.iter().map(|letter| original(letter)).collect();
+    let request = Request::PublishBatch(PublishBatch { topic: topic.clone(), events });
+    match app.ask(caller.by(), request).await? {
+        Reply::PublishedBatch { duplicates, .. } => {
+            done.duplicates += duplicates;
+            done.taken += letters.len();
+            Ok(())
+        }
+        other => Err(Refusal::unexpected(&other)),
+    }
 }
 
 /// Whether the dead letter holds the event's payload. Without it (the event was too large to copy) a replay would
