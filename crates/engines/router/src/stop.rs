@@ -2,11 +2,11 @@
 
 use millrace_model::{Now, OsFault};
 
-use crate::effect::Effect;
-use crate::lanes::Task;
-use crate::messages::{self, Asked};
-use crate::pending::Requester;
+use crate::interface::effect::Effect;
+use crate::reports::messages::{self, Asked};
 use crate::router::{Router, SHUTTING_DOWN, Stop};
+use crate::routing::lanes::Task;
+use crate::routing::pending::Requester;
 
 impl Router {
     /// Ends the grace period: every client that still waits gets a 503 error.

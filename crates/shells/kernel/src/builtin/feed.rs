@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::builtin::faults;
 use crate::builtin::feeds::FeedLimits;
-use crate::inbox::RouterHandle;
+use crate::loop_thread::inbox::RouterHandle;
 
 const TAKE_ITEMS_MAX: usize = 64;
 const TAKE_BYTES_MAX: usize = 1 << 20;
@@ -318,7 +318,7 @@ impl At<'_> {
 struct Back {
     event: Arc<Event>,
     attempts: u32,
-    settled: Result<Settled, crate::inbox::Ended>,
+    settled: Result<Settled, crate::loop_thread::inbox::Ended>,
 }
 
 fn place(event: &Event) -> (Partition, Offset) {

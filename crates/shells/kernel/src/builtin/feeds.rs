@@ -11,9 +11,9 @@ use millrace_router::{BusTopic, CapabilityId, Manifest};
 use tokio::sync::oneshot;
 
 use crate::builtin::feed::{Feed, Placed, Plan};
-use crate::change::BusFeed;
-use crate::inbox::RouterHandle;
-use crate::watch::{Seen, Watch};
+use crate::capabilities::change::BusFeed;
+use crate::clients::watch::{Seen, Watch};
+use crate::loop_thread::inbox::RouterHandle;
 
 /// Bounds on feeds.
 #[derive(Clone, Debug)]

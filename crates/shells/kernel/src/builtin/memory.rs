@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::builtin::memory_values::{Share, ValueCache, Write, committed};
 use crate::builtin::namespace_of;
-use crate::capability::Capability;
-use crate::handlers;
-use crate::port::{Delivery, Port};
+use crate::capabilities::capability::Capability;
+use crate::capabilities::handlers;
+use crate::capabilities::port::{Delivery, Port};
 
 /// Messages whose commit is under way, and those behind them. The rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;

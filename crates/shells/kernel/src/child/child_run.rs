@@ -15,11 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep_until};
 
+use crate::capabilities::port::{Delivery, Port};
 use crate::child::given::GivenEvents;
 use crate::child::in_progress::{Ends, Hand};
 use crate::child::process::{Pipes, Process, unread};
 use crate::child::settings::ChildLimits;
-use crate::port::{Delivery, Port};
 
 /// Bytes of stdout read at once.
 const READ_BYTES: usize = 16 << 10;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::builtin::BUS_MESSAGE;
-use crate::port::{Delivery, Port};
+use crate::capabilities::port::{Delivery, Port};
 
 #[derive(Debug)]
 pub(super) struct Hand {

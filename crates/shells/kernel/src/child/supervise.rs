@@ -8,11 +8,11 @@ use millrace_model::OsFault;
 use millrace_router::Manifest;
 use tokio::time::Instant;
 
+use crate::capabilities::port::Port;
 use crate::child::child_run::{ChildExit, Life};
 use crate::child::process::{Pipes, Process};
 use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::start::{self, StartError};
-use crate::port::Port;
 
 /// Runs the child until the capability is retired.
 pub(super) async fn run(

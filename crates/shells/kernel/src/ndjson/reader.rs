@@ -13,11 +13,11 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::time::timeout;
 
-use crate::credentials::{self, TokenError};
+use crate::clients::credentials::{self, TokenError};
+use crate::loop_thread::pause;
 use crate::ndjson::edge::{Admitted, Edge};
 use crate::ndjson::hangup::hung_up;
 use crate::ndjson::wire::{End, Wire};
-use crate::pause;
 
 pub(super) struct Reader {
     edge: Edge,
