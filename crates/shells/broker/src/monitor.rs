@@ -202,23 +202,26 @@ impl WalWarnings {
 struct Warnings {
     /// The age at the last warning about this commit.
     warned: Option<Duration>,
+    /// The age when it was looked at last.
+    seen: Duration,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Warning {
     None,
     Slow,
-    /// A commit that was warned of has ended. Has its age at the last warning.
+    /// A commit that was warned of has ended. Has its age when it was last seen under way.
     Over(Duration),
 }
 
 impl Warnings {
     /// `age` is how long the commit under way has taken so far.
     fn after(&mut self, age: Duration) -> Warning {
+        let seen = std::mem::replace(&mut self.seen, age);
         match self.warned {
-            Some(warned) if age < warned => {
+            Some(_) if age < seen => {
                 self.warned = None;
-                Warning::Over(warned)
+                Warning::Over(seen)
             }
             Some(warned) if age >= warned + warned.min(WARN_PAUSE_MAX) => {
                 self.warned = Some(age);
@@ -259,7 +262,7 @@ mod tests {
             }
         }
         assert_eq!(told, [1, 2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364]);
-        assert!(matches!(warnings.after(Duration::ZERO), Warning::Over(_)));
+        assert_eq!(warnings.after(Duration::ZERO), Warning::Over(Duration::from_millis(399_800)));
         assert_eq!(warnings.after(Duration::from_millis(999)), Warning::None);
     }
 }
